@@ -1,0 +1,3 @@
+"""Overlane: publish/subscribe messaging across wide areas, within each topic's deadline."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The command `overlane`: every capability, one word each."""

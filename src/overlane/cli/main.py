@@ -1,0 +1,29 @@
+"""The command line: one application, one module per command."""
+
+import typer
+
+from overlane import __version__
+from overlane.cli import plan
+
+app = typer.Typer(
+    name="overlane",
+    help="Publish/subscribe messaging across wide areas, within each topic's deadline.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(plan.app, name="plan")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def run() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,9 @@
+"""`overlane plan`: the solvers of `overlane.planning` for a person with a file."""
+
+import typer
+
+app = typer.Typer(
+    name="plan",
+    help="Compute plans from a JSON file: paths, allocation, mirrors, channels, reservations.",
+    no_args_is_help=True,
+)

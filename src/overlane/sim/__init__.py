@@ -1,0 +1,1 @@
+"""The broker core under virtual time and a seeded network."""
