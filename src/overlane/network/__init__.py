@@ -1,0 +1,69 @@
+"""The network file: brokers, links, topics, and what a simulation does with them, in one TOML format.
+
+`read_network` gives a `Network` of frozen values in plain units (nanoseconds, bytes, bits a second), or raises a
+`ConfigError` that names every wrong field with its line. The simulator reads it now, real brokers read the same file.
+`format_network` writes a network back, so that a generated one can be kept and looked at.
+"""
+
+from overlane.network.reading import parse_network, read_network
+from overlane.network.schema import (
+    Broker,
+    Crash,
+    Cut,
+    Defaults,
+    Endpoint,
+    Event,
+    Heal,
+    History,
+    Join,
+    Leave,
+    Link,
+    Lossy,
+    Network,
+    Partition,
+    Publisher,
+    Reliability,
+    Restart,
+    Routing,
+    Scheduling,
+    Simulation,
+    Slow,
+    Subscriber,
+    Topic,
+    Transport,
+)
+from overlane.network.units import parse_duration, parse_rate, parse_size
+from overlane.network.writing import format_network
+
+__all__ = [
+    "Broker",
+    "Crash",
+    "Cut",
+    "Defaults",
+    "Endpoint",
+    "Event",
+    "Heal",
+    "History",
+    "Join",
+    "Leave",
+    "Link",
+    "Lossy",
+    "Network",
+    "Partition",
+    "Publisher",
+    "Reliability",
+    "Restart",
+    "Routing",
+    "Scheduling",
+    "Simulation",
+    "Slow",
+    "Subscriber",
+    "Topic",
+    "Transport",
+    "format_network",
+    "parse_duration",
+    "parse_network",
+    "parse_rate",
+    "parse_size",
+    "read_network",
+]

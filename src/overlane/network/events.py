@@ -1,0 +1,94 @@
+"""Reading [[events]]: what happens to the network in a simulation, and when.
+
+An event has a time and exactly one thing that happens, which is the name of a field: `crash = "denver"`. Some take a
+figure with it: `slow = ["seattle", "denver"]` with `latency = "80ms"`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from overlane.network import kinds
+from overlane.network.kinds import Kind
+from overlane.network.schema import (
+    Crash,
+    Cut,
+    Ends,
+    Event,
+    Heal,
+    Join,
+    Leave,
+    Link,
+    Lossy,
+    Partition,
+    Restart,
+    Slow,
+)
+from overlane.network.table import NOTHING, Table
+
+HAPPENINGS = ("slow", "loss", "cut", "partition", "heal", "crash", "restart", "leave", "join")
+
+
+def read_events(tables: Iterable[Table], names: Sequence[str], links: Iterable[Link]) -> tuple[Event, ...]:
+    """All events, by time; those of the same time in the order of the file."""
+    joined = frozenset(frozenset(link.ends) for link in links)
+    link = _existing_link(names, joined)
+    events = [event for table in tables if (event := _event(table, names, link)) is not None]
+    return tuple(sorted(events, key=lambda event: event.at_ns))
+
+
+def _event(table: Table, names: Sequence[str], link: Kind[Ends]) -> Event | None:
+    at_ns = table.required("at", kinds.duration())
+    happening = _happening(table)
+    event: Event | None
+    match happening:
+        case "slow":
+            event = Slow(at_ns, table.required("slow", link), table.required("latency", kinds.duration()))
+        case "loss":
+            event = Lossy(at_ns, table.required("loss", link), table.required("rate", kinds.share()))
+        case "cut":
+            event = Cut(at_ns, table.required("cut", link))
+        case "partition":
+            event = Partition(at_ns, table.required("partition", kinds.group(names)))
+        case "heal":
+            event = Heal(at_ns, table.required("heal", _link_or_all(link)))
+        case "crash":
+            event = Crash(at_ns, table.required("crash", kinds.broker(names)))
+        case "restart":
+            event = Restart(at_ns, table.required("restart", kinds.broker(names)))
+        case "leave":
+            event = Leave(at_ns, table.required("leave", kinds.broker(names)))
+        case "join":
+            event = Join(at_ns, table.required("join", kinds.broker(names)))
+        case _:
+            return None
+    table.close()
+    return event
+
+
+def _happening(table: Table) -> str | None:
+    """The one thing that happens; a fault when it is none or several."""
+    found = [name for name in HAPPENINGS if name in table]
+    if len(found) == 1:
+        return found[0]
+    table.faults.add(
+        table.path, " and ".join(found) or NOTHING + " that happens", f"exactly one of {', '.join(HAPPENINGS)}"
+    )
+    return None
+
+
+def _existing_link(names: Sequence[str], joined: frozenset[frozenset[str]]) -> Kind[Ends]:
+    ends = kinds.ends(names)
+
+    def read(value: object) -> Ends:
+        pair = ends.read(value)
+        if frozenset(pair) not in joined:
+            raise ValueError("no such link")
+        return pair
+
+    return Kind("a list of the two ends of a link", read, ends.blank, names)
+
+
+def _link_or_all(link: Kind[Ends]) -> Kind[Ends | None]:
+    def read(value: object) -> Ends | None:
+        return None if value == "all" else link.read(value)
+
+    return Kind(f'{link.allowed}, or "all"', read, None, link.words)

@@ -1,0 +1,210 @@
+"""The kinds of value a field of a network file can have: how each is read, and how it is described to people.
+
+A kind turns what TOML gave into a plain value, or raises ValueError. Its `blank` stands in for a value that was
+refused, so that the rest of the file can still be checked and all faults be told at once.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from overlane.network.schema import Endpoint, Ends, History
+from overlane.network.units import parse_duration, parse_rate, parse_size
+
+T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
+
+TOPIC_BYTES_MAX = 65_535  # MQTT 5, section 1.5.4: a string has a length of two bytes
+SIZE_BYTES_MAX = 2**40
+RATE_BPS_MAX = 10**15
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENDPOINT = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9][A-Za-z0-9._-]{0,252})):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    allowed: str
+    read: Callable[[object], T]
+    blank: T
+    words: Sequence[str] = ()  # the words it is chosen from, to guess what a misspelt one means
+
+
+def duration(*, at_least_ns: int = 0, allowed: str = 'a duration such as "14ms", "1.5s" or "2h"') -> Kind[int]:
+    def read(value: object) -> int:
+        return _within(parse_duration(_text(value)), at_least_ns)
+
+    return Kind(allowed, read, blank=max(at_least_ns, 0))
+
+
+def rate() -> Kind[int]:
+    def read(value: object) -> int:
+        return _within(parse_rate(_text(value)), 1, RATE_BPS_MAX)
+
+    return Kind('a rate such as "64kbit", "100Mbit" or "1Gbit"', read, blank=1)
+
+
+def size(*, at_least: int, at_most: int = SIZE_BYTES_MAX, allowed: str) -> Kind[int]:
+    def read(value: object) -> int:
+        return _within(_integer(value) if not isinstance(value, str) else parse_size(value), at_least, at_most)
+
+    return Kind(allowed, read, blank=at_least)
+
+
+def integer(at_least: int, at_most: int, allowed: str) -> Kind[int]:
+    def read(value: object) -> int:
+        return _within(_integer(value), at_least, at_most)
+
+    return Kind(allowed, read, blank=at_least)
+
+
+def number(at_least: float, at_most: float, allowed: str) -> Kind[float]:
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError("not a number")
+        if not at_least <= value <= at_most:  # also false for nan
+            raise ValueError("out of range")
+        return float(value)
+
+    return Kind(allowed, read, blank=at_least)
+
+
+def share() -> Kind[float]:
+    return number(0.0, 1.0, "a number from 0 to 1")
+
+
+def per_second() -> Kind[float]:
+    return number(math.nextafter(0.0, 1.0), 1e7, "a number above 0, at most 10000000 a second")
+
+
+def choice(words: Sequence[Word]) -> Kind[Word]:
+    def read(value: object) -> Word:
+        for word in words:
+            if value == word:
+                return word
+        raise ValueError("none of the words")
+
+    return Kind(_one_of(words), read, blank=words[0], words=words)
+
+
+def broker(names: Sequence[str]) -> Kind[str]:
+    known = frozenset(names)
+
+    def read(value: object) -> str:
+        return _among(known, value)
+
+    return Kind("the name of a broker", read, blank="", words=names)
+
+
+def group(names: Sequence[str]) -> Kind[tuple[str, ...]]:
+    known = frozenset(names)
+
+    def read(value: object) -> tuple[str, ...]:
+        members = tuple(_among(known, name) for name in _list(value))
+        if not 0 < len(set(members)) == len(members) < len(names):
+            raise ValueError("none, all, or one twice")
+        return members
+
+    return Kind("a list of different brokers, not all of them", read, blank=(), words=names)
+
+
+def ends(names: Sequence[str]) -> Kind[Ends]:
+    known = frozenset(names)
+
+    def read(value: object) -> Ends:
+        one, other = (_among(known, name) for name in _list(value))
+        if one == other:
+            raise ValueError("no link joins a broker to itself")
+        return one, other
+
+    return Kind("a list of two different brokers", read, blank=("", ""), words=names)
+
+
+def topic_filter() -> Kind[str]:
+    return Kind('an MQTT topic filter such as "alarms/#" or "sites/+/alarms"', _topic_filter, blank="")
+
+
+def topic_name() -> Kind[str]:
+    def read(value: object) -> str:
+        if {"+", "#"} & set(_text(value)):
+            raise ValueError("a name has no wildcards")
+        return _topic_filter(value)
+
+    return Kind('a topic without wildcards such as "alarms/1"', read, blank="")
+
+
+def history() -> Kind[History]:
+    def read(value: object) -> History:
+        return "all" if value == "all" else _within(_integer(value), 0, 1_000_000)
+
+    return Kind('a whole number from 0 to 1000000, or "all"', read, blank=0)
+
+
+def endpoint() -> Kind[Endpoint]:
+    def read(value: object) -> Endpoint:
+        match = _ENDPOINT.fullmatch(_text(value))
+        if match is None:
+            raise ValueError("not host:port")
+        ipv6, host, port = match.groups()
+        return Endpoint(ipv6 or host, _within(int(port), 1, 65_535))
+
+    return Kind('host:port such as "10.0.0.1:1883" or "[::1]:1883"', read, blank=Endpoint("", 0))
+
+
+def name() -> Kind[str]:
+    def read(value: object) -> str:
+        if _NAME.fullmatch(_text(value)) is None:
+            raise ValueError("not a name")
+        return _text(value)
+
+    return Kind("a name of 1 to 64 letters, digits, '-', '_' and '.', with a letter or digit first", read, blank="")
+
+
+def _topic_filter(value: object) -> str:
+    """MQTT 5, section 4.7: # is the whole of the last level or nowhere, + is the whole of a level."""
+    text = _text(value)
+    *inner, last = text.split("/")
+    if not 0 < len(text.encode(errors="surrogatepass")) <= TOPIC_BYTES_MAX or "\0" in text:
+        raise ValueError("empty, too long, or with a null in it")
+    if any("#" in level or "+" in level for level in inner if level != "+"):
+        raise ValueError("a wildcard that is not a level of its own")
+    if last not in ("+", "#") and {"+", "#"} & set(last):
+        raise ValueError("a wildcard that is not a level of its own")
+    return text
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not a string")
+    return value
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("not a whole number")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise ValueError("not a list")
+    return value
+
+
+def _within(value: int, at_least: int, at_most: int | None = None) -> int:
+    if value < at_least or (at_most is not None and value > at_most):
+        raise ValueError("out of range")
+    return value
+
+
+def _among(known: frozenset[str], value: object) -> str:
+    if _text(value) not in known:
+        raise ValueError("not the name of a broker")
+    return _text(value)
+
+
+def _one_of(words: Sequence[str]) -> str:
+    quoted = [f'"{word}"' for word in words]
+    return " or ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"

@@ -1,0 +1,227 @@
+"""Reading a network file: TOML in, a `Network` out, or a `ConfigError` with everything that is wrong.
+
+Brokers are read first, since all the rest names them, and links before events, which name links.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from overlane.errors import ConfigError, Fault
+from overlane.network import kinds
+from overlane.network.events import read_events
+from overlane.network.lines import line_of
+from overlane.network.schema import (
+    BROKER_FAILURE,
+    LINK_FAILURE,
+    RELIABILITIES,
+    ROUTINGS,
+    SCHEDULINGS,
+    TRANSPORTS,
+    Broker,
+    Defaults,
+    Link,
+    Network,
+    Publisher,
+    Routing,
+    Simulation,
+    Subscriber,
+    Topic,
+)
+from overlane.network.table import NOTHING, Faults, Table, show
+from overlane.network.units import MS
+
+FILE_BYTES_MAX = 64 * 2**20
+PATHS_MAX = 16
+MESSAGE_BYTES_MAX = 2**20
+
+_SYNTAX_LINE = re.compile(r"(.*) \(at line ([0-9]+), column [0-9]+\)", re.DOTALL)
+
+_positive = kinds.duration(at_least_ns=1, allowed='a duration above 0 such as "60ms" or "1.5s"')
+_queue = kinds.size(at_least=1, allowed='a number of bytes above 0 such as 65536 or "256KiB"')
+_message = kinds.size(
+    at_least=0, at_most=MESSAGE_BYTES_MAX, allowed='a number of bytes up to 1 MiB such as 64 or "4KiB"'
+)
+_duration = kinds.duration()
+_share = kinds.share()
+
+
+def read_network(path: str | Path) -> Network:
+    """Read the file at `path`; ConfigError when it cannot be read or is wrong."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except (OSError, ValueError) as refused:  # ValueError: a path with a null in it
+        reason = refused.strerror if isinstance(refused, OSError) and refused.strerror else str(refused)
+        raise ConfigError([Fault(str(path), 0, "", f"no way to read it ({reason})", "a readable TOML file")]) from None
+    return parse_network(content, str(path))
+
+
+def parse_network(content: str | bytes, file: str = "<network>") -> Network:
+    """Read a network from the text of a file, which messages call `file`."""
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError([Fault(file, 0, "", "a file of more than 64 MiB", "a TOML file of at most 64 MiB")])
+    text = _decoded(content, file) if isinstance(content, bytes) else content
+    faults = Faults(file, text)
+    network = _network(Table(faults, (), _parsed(text, file)))
+    faults.raise_if_any()
+    return network
+
+
+def _decoded(content: bytes, file: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as bad:
+        line = content.count(b"\n", 0, bad.start) + 1
+        raise ConfigError([Fault(file, line, "", f"the byte 0x{content[bad.start]:02x}", "text in UTF-8")]) from None
+
+
+def _parsed(text: str, file: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError([Fault(file, 0, "", "brackets nested too deeply", "TOML 1.0")]) from None
+    except ValueError as bad:  # TOMLDecodeError, and what int() says of too many digits
+        located = _SYNTAX_LINE.fullmatch(str(bad))
+        reason, line = (located[1], int(located[2])) if located else (str(bad), line_of(text, len(text)))
+        reason = reason.removesuffix(" (at end of document)").partition(":")[0]
+        raise ConfigError([Fault(file, line, "", f"a mistake in its syntax ({reason})", "TOML 1.0")]) from None
+
+
+def _network(root: Table) -> Network:
+    brokers = tuple(_brokers(root))
+    names = tuple(broker.name for broker in brokers)
+    links = tuple(_links(root, names))
+    defaults = _defaults(root.table("network"))
+    network = Network(
+        brokers=brokers,
+        links=links,
+        topics=tuple(_topics(root, defaults.routing)),
+        publishers=tuple(_publisher(table, names) for table in root.tables("publishers")),
+        subscribers=tuple(_subscriber(table, names) for table in root.tables("subscribers")),
+        events=read_events(root.tables("events"), names, links),
+        simulation=_simulation(root.table("simulation")),
+        defaults=defaults,
+    )
+    root.close()
+    if not brokers:
+        root.faults.add(("brokers",), NOTHING, "at least one table [brokers.NAME]")
+    return network
+
+
+def _brokers(root: Table) -> Iterator[Broker]:
+    name_kind = kinds.name()
+    endpoint = kinds.endpoint()
+    drift = kinds.number(-100_000.0, 100_000.0, "a number from -100000 to 100000")
+    offset = kinds.duration(at_least_ns=-(2**63), allowed='a duration such as "5ms" or "-1.5s"')
+    for name, table in root.named_tables("brokers"):
+        try:
+            name_kind.read(name)
+        except ValueError:
+            table.faults.add(table.path, show(name), name_kind.allowed)
+        yield Broker(
+            name=name,
+            failure=table.optional("failure", _share, BROKER_FAILURE),
+            latitude=table.optional("latitude", kinds.number(-90.0, 90.0, "degrees from -90 to 90"), None),
+            longitude=table.optional("longitude", kinds.number(-180.0, 180.0, "degrees from -180 to 180"), None),
+            clock_offset_ns=table.optional("clock_offset", offset, 0),
+            clock_drift_ppm=table.optional("clock_drift_ppm", drift, 0.0),
+            mqtt=table.optional("mqtt", endpoint, None),
+            overlay=table.optional("overlay", endpoint, None),
+            admin=table.optional("admin", endpoint, None),
+        )
+        table.close()
+
+
+def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
+    ends_kind = kinds.ends(names)
+    first: dict[frozenset[str], Table] = {}
+    for table in root.tables("links"):
+        ends = table.required("ends", ends_kind)
+        if ends != ends_kind.blank and first.setdefault(frozenset(ends), table) is not table:
+            line = table.faults.line(first[frozenset(ends)].path)
+            table.refuse("ends", f"one link between two brokers, and line {line} has it already")
+        yield Link(
+            ends=ends,
+            latency_ns=table.required("latency", _duration),
+            jitter_ns=table.optional("jitter", _duration, 0),
+            loss=table.optional("loss", _share, 0.0),
+            rate_bps=table.optional("rate", kinds.rate(), None),
+            failure=table.optional("failure", _share, LINK_FAILURE),
+            queue_bytes=table.optional("queue", _queue, 256 * 1024),
+            transport=table.optional("transport", kinds.choice(TRANSPORTS), TRANSPORTS[0]),
+        )
+        table.close()
+
+
+def _topics(root: Table, routing: Routing) -> Iterator[Topic]:
+    filter_kind = kinds.topic_filter()
+    for name, table in root.named_tables("topics"):
+        try:
+            filter_kind.read(name)
+        except ValueError:
+            table.faults.add(table.path, show(name), filter_kind.allowed)
+        topic = Topic(
+            filter=name,
+            deadline_ns=table.required("deadline", _positive),
+            reliability=table.optional("reliability", kinds.choice(RELIABILITIES), "best-effort"),
+            routing=table.optional("routing", kinds.choice(ROUTINGS), routing),
+            paths=table.optional("paths", kinds.integer(1, PATHS_MAX, f"a whole number from 1 to {PATHS_MAX}"), 2),
+            lifespan_ns=table.optional("lifespan", _positive, None),
+            history=table.optional("history", kinds.history(), 0),
+        )
+        if topic.history == "all" and "lifespan" not in table:
+            table.refuse("history", "a whole number where there is no lifespan, or it would grow without limit")
+        table.close()
+        yield topic
+
+
+def _publisher(table: Table, names: Sequence[str]) -> Publisher:
+    broker = table.required("broker", kinds.broker(names))
+    topic = table.required("topic", kinds.topic_name())
+    rate_hz = table.required("rate", kinds.per_second())
+    size_bytes = table.optional("size", _message, 64)
+    start_ns, stop_ns = _period(table)
+    return Publisher(
+        broker=broker, topic=topic, rate_hz=rate_hz, size_bytes=size_bytes, start_ns=start_ns, stop_ns=stop_ns
+    )
+
+
+def _subscriber(table: Table, names: Sequence[str]) -> Subscriber:
+    broker = table.required("broker", kinds.broker(names))
+    topic = table.required("topic", kinds.topic_filter())
+    start_ns, stop_ns = _period(table)
+    return Subscriber(broker=broker, topic=topic, start_ns=start_ns, stop_ns=stop_ns)
+
+
+def _period(table: Table) -> tuple[int, int | None]:
+    """The last fields of a publisher or subscriber: from when to when."""
+    start_ns = table.optional("start", _duration, 0)
+    stop_ns = table.optional("stop", _duration, None)
+    if stop_ns is not None and stop_ns <= start_ns:
+        table.refuse("stop", "a duration longer than start")
+    table.close()
+    return start_ns, stop_ns
+
+
+def _simulation(table: Table) -> Simulation:
+    seed = kinds.integer(0, 2**64 - 1, "a whole number from 0 to 2^64 - 1")
+    simulation = Simulation(
+        duration_ns=table.optional("duration", _positive, Simulation().duration_ns),
+        seed=table.optional("seed", seed, Simulation().seed),
+        settle_ns=table.optional("settle", _duration, Simulation().settle_ns),
+    )
+    table.close()
+    return simulation
+
+
+def _defaults(table: Table) -> Defaults:
+    interval = kinds.duration(at_least_ns=MS, allowed='a duration of at least 1ms such as "500ms"')
+    defaults = Defaults(
+        routing=table.optional("routing", kinds.choice(ROUTINGS), Defaults().routing),
+        scheduling=table.optional("scheduling", kinds.choice(SCHEDULINGS), Defaults().scheduling),
+        ping_interval_ns=table.optional("ping_interval", interval, Defaults().ping_interval_ns),
+    )
+    table.close()
+    return defaults

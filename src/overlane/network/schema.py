@@ -1,0 +1,195 @@
+"""What a network file says, as frozen values in plain units.
+
+Durations are integer nanoseconds, rates bits a second, sizes bytes. Order is the file's, so that everything derived
+from it is the same on every machine; events alone are sorted, by time. A value that may be absent is None: no rate is
+no limit, no stop is the end of the run, no lifespan is for ever.
+"""
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from overlane.network.units import MS, SECOND
+
+Reliability: TypeAlias = Literal["reliable", "best-effort"]
+Routing: TypeAlias = Literal["single", "multipath", "flood", "adaptive", "thrifty"]
+Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
+Transport: TypeAlias = Literal["datagram", "stream"]
+History: TypeAlias = int | Literal["all"]
+
+RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
+ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
+TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+
+# Not zero: were nothing expected to fail, a second path would be worth nothing and disjoint paths no better than one.
+BROKER_FAILURE = 0.001
+LINK_FAILURE = 0.002
+
+Ends: TypeAlias = tuple[str, str]
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker; its clock reads true time x (1 + drift / 10^6) + offset."""
+
+    name: str
+    failure: float = BROKER_FAILURE
+    latitude: float | None = None
+    longitude: float | None = None
+    clock_offset_ns: int = 0
+    clock_drift_ppm: float = 0.0
+    mqtt: Endpoint | None = None
+    overlay: Endpoint | None = None
+    admin: Endpoint | None = None
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """A link, the same in both directions. On a datagram link loss loses a frame; on a stream it delays it."""
+
+    ends: Ends
+    latency_ns: int
+    jitter_ns: int = 0
+    loss: float = 0.0
+    rate_bps: int | None = None
+    failure: float = LINK_FAILURE
+    queue_bytes: int = 256 * 1024
+    transport: Transport = "datagram"
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """The quality of service of all topics that match the filter."""
+
+    filter: str
+    deadline_ns: int
+    reliability: Reliability = "best-effort"
+    routing: Routing = "adaptive"
+    paths: int = 2
+    lifespan_ns: int | None = None
+    history: History = 0
+
+
+class Publisher(msgspec.Struct, frozen=True, kw_only=True):
+    broker: str
+    topic: str
+    rate_hz: float
+    size_bytes: int = 64
+    start_ns: int = 0
+    stop_ns: int | None = None
+
+
+class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
+    broker: str
+    topic: str
+    start_ns: int = 0
+    stop_ns: int | None = None
+
+
+class Slow(msgspec.Struct, frozen=True, tag="slow", tag_field="event"):
+    """The link's latency becomes this."""
+
+    at_ns: int
+    ends: Ends
+    latency_ns: int
+
+
+class Lossy(msgspec.Struct, frozen=True, tag="loss", tag_field="event"):
+    """The link loses this share of what it carries."""
+
+    at_ns: int
+    ends: Ends
+    loss: float
+
+
+class Cut(msgspec.Struct, frozen=True, tag="cut", tag_field="event"):
+    """The link passes nothing more."""
+
+    at_ns: int
+    ends: Ends
+
+
+class Partition(msgspec.Struct, frozen=True, tag="partition", tag_field="event"):
+    """Every link between these brokers and all others is cut."""
+
+    at_ns: int
+    brokers: tuple[str, ...]
+
+
+class Heal(msgspec.Struct, frozen=True, tag="heal", tag_field="event"):
+    """The link is again what the file says; without ends, every link is."""
+
+    at_ns: int
+    ends: Ends | None
+
+
+class Crash(msgspec.Struct, frozen=True, tag="crash", tag_field="event"):
+    """The broker stops at once: its memory is lost, its durable store is not."""
+
+    at_ns: int
+    broker: str
+
+
+class Restart(msgspec.Struct, frozen=True, tag="restart", tag_field="event"):
+    """The crashed broker starts again from its durable store."""
+
+    at_ns: int
+    broker: str
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave", tag_field="event"):
+    """The broker says goodbye and goes."""
+
+    at_ns: int
+    broker: str
+
+
+class Join(msgspec.Struct, frozen=True, tag="join", tag_field="event"):
+    """The broker comes into the overlay, new or after it had left."""
+
+    at_ns: int
+    broker: str
+
+
+Event: TypeAlias = Slow | Lossy | Cut | Partition | Heal | Crash | Restart | Leave | Join
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a simulation of the network runs: how long, from which seed, and how long the network may take to settle."""
+
+    duration_ns: int = 60 * SECOND
+    seed: int = 0
+    settle_ns: int = 10 * SECOND
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for the whole network, the file's table [network]."""
+
+    routing: Routing = "adaptive"
+    scheduling: Scheduling = "edf-shed"
+    ping_interval_ns: int = 500 * MS
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    brokers: tuple[Broker, ...] = ()
+    links: tuple[Link, ...] = ()
+    topics: tuple[Topic, ...] = ()
+    publishers: tuple[Publisher, ...] = ()
+    subscribers: tuple[Subscriber, ...] = ()
+    events: tuple[Event, ...] = ()
+    simulation: Simulation = Simulation()
+    defaults: Defaults = Defaults()
+
+    def absent_at_start(self) -> tuple[str, ...]:
+        """The brokers that are not there yet: those whose first coming or going is to join."""
+        first: dict[str, Event] = {}
+        for event in self.events:
+            if isinstance(event, Leave | Join):
+                first.setdefault(event.broker, event)
+        return tuple(name for name, event in first.items() if isinstance(event, Join))

@@ -1,0 +1,144 @@
+"""Writing a network as a file, such that reading it gives the same network again.
+
+Fields at their defaults are left out. Topics say their routing only where it differs from the network's.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import assert_never
+
+import msgspec
+
+from overlane.network.schema import (
+    Broker,
+    Crash,
+    Cut,
+    Defaults,
+    Event,
+    Heal,
+    Join,
+    Leave,
+    Link,
+    Lossy,
+    Network,
+    Partition,
+    Publisher,
+    Restart,
+    Simulation,
+    Slow,
+    Subscriber,
+    Topic,
+)
+from overlane.network.units import format_duration, format_rate, format_size
+
+# How the fields of the schema are called in the file, and how their values are written, where either differs.
+_DURATIONS = {
+    "latency_ns": "latency",
+    "jitter_ns": "jitter",
+    "clock_offset_ns": "clock_offset",
+    "deadline_ns": "deadline",
+    "lifespan_ns": "lifespan",
+    "start_ns": "start",
+    "stop_ns": "stop",
+    "duration_ns": "duration",
+    "settle_ns": "settle",
+    "ping_interval_ns": "ping_interval",
+}
+_RENAMED = {"rate_hz": "rate", "size_bytes": "size"}
+
+
+def format_network(network: Network) -> str:
+    """The text of a network file."""
+    tables = [
+        *_optional_table("simulation", network.simulation, Simulation()),
+        *_optional_table("network", network.defaults, Defaults()),
+        *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
+        *(_table("[[links]]", link) for link in network.links),
+        *(_table(f"[topics.{_key(topic.filter)}]", topic, _topic_defaults(topic, network)) for topic in network.topics),
+        *(_table("[[publishers]]", publisher) for publisher in network.publishers),
+        *(_table("[[subscribers]]", subscriber) for subscriber in network.subscribers),
+        *("\n".join(["[[events]]", *_event(event)]) for event in network.events),
+    ]
+    return "\n\n".join(tables) + "\n"
+
+
+Fields = Broker | Link | Topic | Publisher | Subscriber | Simulation | Defaults
+
+
+def _table(header: str, fields: Fields, defaults: Mapping[str, object] = MappingProxyType({})) -> str:
+    """The header and every field that has another value than its default, the schema's or the one given here."""
+    lines = [header]
+    for info in msgspec.structs.fields(fields):
+        value = getattr(fields, info.name)
+        if value != defaults.get(info.name, info.default):
+            lines.append(_field(info.name, value))
+    return "\n".join(lines)
+
+
+def _optional_table(name: str, fields: Simulation | Defaults, default: Simulation | Defaults) -> Iterator[str]:
+    if fields != default:
+        yield _table(f"[{name}]", fields)
+
+
+def _topic_defaults(topic: Topic, network: Network) -> dict[str, object]:
+    return {"filter": topic.filter, "routing": network.defaults.routing}
+
+
+def _event(event: Event) -> Iterator[str]:
+    yield f"at = {_string(format_duration(event.at_ns))}"
+    match event:
+        case Slow(_, ends, latency_ns):
+            yield f"slow = {_value(ends)}"
+            yield _field("latency_ns", latency_ns)
+        case Lossy(_, ends, loss):
+            yield f"loss = {_value(ends)}"
+            yield f"rate = {loss!r}"
+        case Cut(_, ends):
+            yield f"cut = {_value(ends)}"
+        case Partition(_, brokers):
+            yield f"partition = {_value(brokers)}"
+        case Heal(_, None):
+            yield 'heal = "all"'
+        case Heal(_, healed):
+            yield f"heal = {_value(healed)}"
+        case Crash(_, broker):
+            yield f"crash = {_string(broker)}"
+        case Restart(_, broker):
+            yield f"restart = {_string(broker)}"
+        case Leave(_, broker):
+            yield f"leave = {_string(broker)}"
+        case Join(_, broker):
+            yield f"join = {_string(broker)}"
+        case _:
+            assert_never(event)
+
+
+def _field(name: str, value: object) -> str:
+    if name in _DURATIONS and isinstance(value, int):
+        return f"{_DURATIONS[name]} = {_string(format_duration(value))}"
+    if name == "rate_bps" and isinstance(value, int):
+        return f"rate = {_string(format_rate(value))}"
+    if name == "queue_bytes" and isinstance(value, int):
+        return f"queue = {_string(format_size(value))}"
+    return f"{_RENAMED.get(name, name)} = {_value(value)}"
+
+
+def _value(value: object) -> str:
+    match value:
+        case int() | float():
+            return repr(value)
+        case tuple():
+            return f"[{', '.join(_value(element) for element in value)}]"
+        case _:
+            return _string(str(value))
+
+
+def _key(name: str) -> str:
+    bare = name.isascii() and name.replace("-", "_").isidentifier()
+    return name if bare else _string(name)
+
+
+def _string(text: str) -> str:
+    """A basic string of TOML: as JSON's, except that a delete must be escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
