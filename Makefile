@@ -1,0 +1,40 @@
+# Everything from a fresh clone: `make demo` shows it, `make test` proves it. scripts/setup installs what is missing,
+# and does nothing when nothing has changed since.
+
+PYTHON_ENV := .venv/bin/python
+SOURCES := src tests bench scripts
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean distclean
+.NOTPARALLEL:
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv and install what is missing, the system's packages included
+	@scripts/setup
+
+demo: setup ## run the five-city scenario in the simulator
+	@.venv/bin/overlane simulate examples/five-cities.toml
+
+check: setup ## format, lint, strict types and fast tests
+	@scripts/check-code $(SOURCES)
+	$(PYTHON_ENV) -m pytest -q -n auto -m "not slow"
+
+test: setup ## everything a release needs: all of check, and the slow tests
+	@scripts/check-code $(SOURCES)
+	$(PYTHON_ENV) -m pytest -q -n auto
+
+format: setup ## put the code into its format, and mend what the linter can mend
+	.venv/bin/ruff check --fix $(SOURCES)
+	.venv/bin/ruff format $(SOURCES)
+
+bench: setup ## run every benchmark in bench/
+	@scripts/run-benchmarks
+
+clean: ## remove caches and build output
+	rm -rf build dist bench/out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv too, as in a fresh clone
+	rm -rf .venv
