@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from overlane.core.topics import check_filter, check_topic
 from overlane.network.schema import Endpoint, Ends, History
 from overlane.network.units import parse_duration, parse_rate, parse_size
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
-TOPIC_BYTES_MAX = 65_535  # MQTT 5, section 1.5.4: a string has a length of two bytes
 SIZE_BYTES_MAX = 2**40
 RATE_BPS_MAX = 10**15
 
@@ -123,14 +123,17 @@ def ends(names: Sequence[str]) -> Kind[Ends]:
 
 
 def topic_filter() -> Kind[str]:
-    return Kind('an MQTT topic filter such as "alarms/#" or "sites/+/alarms"', _topic_filter, blank="")
+    def read(value: object) -> str:
+        check_filter(_text(value))
+        return _text(value)
+
+    return Kind('an MQTT topic filter such as "alarms/#" or "sites/+/alarms"', read, blank="")
 
 
 def topic_name() -> Kind[str]:
     def read(value: object) -> str:
-        if {"+", "#"} & set(_text(value)):
-            raise ValueError("a name has no wildcards")
-        return _topic_filter(value)
+        check_topic(_text(value))
+        return _text(value)
 
     return Kind('a topic without wildcards such as "alarms/1"', read, blank="")
 
@@ -160,19 +163,6 @@ def name() -> Kind[str]:
         return _text(value)
 
     return Kind("a name of 1 to 64 letters, digits, '-', '_' and '.', with a letter or digit first", read, blank="")
-
-
-def _topic_filter(value: object) -> str:
-    """MQTT 5, section 4.7: # is the whole of the last level or nowhere, + is the whole of a level."""
-    text = _text(value)
-    *inner, last = text.split("/")
-    if not 0 < len(text.encode(errors="surrogatepass")) <= TOPIC_BYTES_MAX or "\0" in text:
-        raise ValueError("empty, too long, or with a null in it")
-    if any("#" in level or "+" in level for level in inner if level != "+"):
-        raise ValueError("a wildcard that is not a level of its own")
-    if last not in ("+", "#") and {"+", "#"} & set(last):
-        raise ValueError("a wildcard that is not a level of its own")
-    return text
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,192 @@
+"""The network file: whatever it holds, it is read or refused, and what is written is read as the same."""
+
+import tomllib
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlane.errors import ConfigError
+from overlane.network import (
+    Broker,
+    Crash,
+    Cut,
+    Defaults,
+    Endpoint,
+    Event,
+    Heal,
+    Join,
+    Leave,
+    Link,
+    Lossy,
+    Network,
+    Partition,
+    Publisher,
+    Restart,
+    Simulation,
+    Slow,
+    Subscriber,
+    Topic,
+    format_network,
+    parse_network,
+)
+from overlane.network.lines import LineIndex
+from overlane.network.schema import ROUTINGS, SCHEDULINGS, TRANSPORTS
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "five-cities.toml"
+
+durations = st.integers(0, 10**16)
+shares = st.floats(0, 1)
+names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
+levels = st.text(st.characters(exclude_characters="+#/\0", exclude_categories=["Cs"]), max_size=6)
+topic_names = st.lists(levels, min_size=1, max_size=4).map("/".join).filter(bool)
+topic_filters = st.lists(levels | st.just("+"), max_size=3).map(lambda parts: "/".join([*parts, "#"])) | topic_names
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    known = draw(st.lists(names, min_size=2, max_size=5, unique=True))
+    brokers = st.sampled_from(known)
+    pairs = [(one, other) for i, one in enumerate(known) for other in known[i + 1 :]]
+    joined = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
+    ends = st.sampled_from(joined)
+    starts = st.integers(0, 10**10)
+    stops = st.none() | st.integers(10**10 + 1, 10**12)
+    optional_degrees = st.none() | st.floats(-90, 90)
+    routings = st.sampled_from(ROUTINGS)
+    events: st.SearchStrategy[Event] = st.one_of(
+        st.builds(Slow, durations, ends, durations),
+        st.builds(Lossy, durations, ends, shares),
+        st.builds(Cut, durations, ends),
+        st.builds(Heal, durations, st.none() | ends),
+        st.builds(Partition, durations, brokers.map(lambda name: (name,))),
+        st.builds(Crash, durations, brokers),
+        st.builds(Restart, durations, brokers),
+        st.builds(Leave, durations, brokers),
+        st.builds(Join, durations, brokers),
+    )
+    return Network(
+        brokers=tuple(
+            Broker(
+                name=name,
+                failure=draw(shares),
+                latitude=draw(optional_degrees),
+                longitude=draw(optional_degrees),
+                clock_offset_ns=draw(st.integers(-(10**12), 10**12)),
+                clock_drift_ppm=draw(st.floats(-1e5, 1e5)),
+                mqtt=draw(st.sampled_from([None, Endpoint("::1", 1883), Endpoint("a.b", 1)])),
+            )
+            for name in known
+        ),
+        links=tuple(
+            Link(
+                ends=pair,
+                latency_ns=draw(durations),
+                loss=draw(shares),
+                rate_bps=draw(st.none() | st.integers(1, 10**12)),
+                queue_bytes=draw(st.integers(1, 2**30)),
+                transport=draw(st.sampled_from(TRANSPORTS)),
+            )
+            for pair in joined
+        ),
+        topics=tuple(
+            Topic(
+                filter=text,
+                deadline_ns=draw(st.integers(1, 10**12)),
+                routing=draw(routings),
+                lifespan_ns=draw(st.integers(1, 10**12)),
+                history=draw(st.integers(0, 9) | st.just("all")),
+            )
+            for text in draw(st.lists(topic_filters, max_size=3, unique=True))
+        ),
+        publishers=tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        Publisher,
+                        broker=brokers,
+                        topic=topic_names,
+                        rate_hz=st.floats(0.001, 1e6),
+                        size_bytes=st.integers(0, 2**20),
+                        start_ns=starts,
+                        stop_ns=stops,
+                    ),
+                    max_size=3,
+                )
+            )
+        ),
+        subscribers=tuple(
+            draw(
+                st.lists(
+                    st.builds(Subscriber, broker=brokers, topic=topic_filters, start_ns=starts, stop_ns=stops),
+                    max_size=3,
+                )
+            )
+        ),
+        events=tuple(sorted(draw(st.lists(events, max_size=5)), key=lambda event: event.at_ns)),
+        simulation=draw(st.builds(Simulation, duration_ns=st.integers(1, 10**12), seed=st.integers(0, 2**64 - 1))),
+        defaults=draw(st.builds(Defaults, routing=routings, scheduling=st.sampled_from(SCHEDULINGS))),
+    )
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(networks())
+def test_a_network_that_is_written_and_read_is_the_same(network: Network) -> None:
+    assert parse_network(format_network(network)) == network
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(networks())
+def test_every_table_and_field_of_a_file_has_a_line(network: Network) -> None:
+    text = format_network(network)
+    index = LineIndex(text)
+
+    def check(path: tuple[str | int, ...], value: object) -> None:
+        assert path in index
+        match value:
+            case dict():
+                for key, inner in value.items():
+                    check((*path, key), inner)
+            case list():
+                for number, inner in enumerate(value):
+                    check((*path, number), inner)
+
+    check((), tomllib.loads(text))
+
+
+def read_or_refused(content: bytes) -> None:
+    try:
+        parse_network(content)
+    except ConfigError as refused:
+        str(refused)  # also telling it must work
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    read_or_refused(content)
+
+
+values = st.recursive(
+    st.sampled_from(
+        ["1", "-1", "nan", "0x" + "f" * 5000, "1e400", "true", '""', '"14ms"', '"a"', "1979-05-27", "07:32:00"]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]")
+        | st.lists(inner, max_size=2).map(
+            lambda parts: "{" + ", ".join(f"k{number} = {part}" for number, part in enumerate(parts)) + "}"
+        )
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_value_in_any_place_is_read_or_refused(data: st.DataObject) -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        key, equals, _old = lines[at].partition(" = ")
+        lines[at] = f"{key} = {data.draw(values)}" if equals else f"{data.draw(st.sampled_from(lines))}"
+    read_or_refused("\n".join(lines).encode())
