@@ -14,8 +14,9 @@ PACKAGE = Path(__file__).parent.parent / "src" / "overlane"
 
 # fmt: off
 WORLD = frozenset({
-    "asyncio", "datetime", "io", "kazoo", "multiprocessing", "os", "pathlib", "pyspark", "random", "secrets", "select", "selectors",
-    "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "uuid", "uvloop",
+    "asyncio", "datetime", "io", "kazoo", "multiprocessing", "os", "pathlib", "pyspark",
+    "random", "secrets", "select", "selectors", "signal", "socket", "sqlite3", "ssl",
+    "subprocess", "tempfile", "threading", "time", "uuid", "uvloop",
 })
 # fmt: on
 
