@@ -1,0 +1,172 @@
+"""Placement: items to put on brokers that may already carry a load, and what it costs to put them there.
+
+The question behind allocation, mirrors and the case base is the same: some items are free, others stay where they
+are. What stays is the ground: its totals per broker, and how its rate varies together with each free item. A
+placement's cost is the sum over brokers of
+
+    penalty * Pr(V > C)  +  strain
+
+where strain is zero on a broker that keeps its limits and otherwise outweighs every possible loss, growing with the
+distance to the limit, so that a search that only walks downhill repairs first and optimises afterwards. A toll is an
+additional price of putting one item on one broker; the case base uses it to keep items where they are.
+
+Totals are additive over items except the variance, for which `shared` carries the covariance of each free item with
+all that is on each broker: adding item i to broker b changes the variance by 2 * shared[b, i] + covariance[i, i].
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from overlane.planning.allocation.model import FloatArray, IntArray, Problem
+
+# A risk this close below the limit, relatively, counts as at the limit: incremental sums must not decide it.
+RISK_MARGIN = 1e-9
+# A broker just at its limit strains by this share of its capacity, so that the least strain outweighs every loss.
+LEAST_STRAIN = 1e-6
+TINY = 1e-300
+
+
+def overload_risk(mean: FloatArray, variance: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Pr(V > C) for normal V; without variance, whether the mean exceeds the capacity."""
+    distance = (mean - capacity) / np.sqrt(np.maximum(variance, TINY))
+    risk: FloatArray = np.where(variance > 0, ndtr(distance), mean > capacity)
+    return risk
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What brokers carry: totals per broker, and the covariance of each free item with it (brokers x items)."""
+
+    mean: FloatArray
+    variance: FloatArray
+    penalty: FloatArray
+    topics: FloatArray
+    shared: FloatArray
+
+    def copy(self) -> "Load":
+        return Load(self.mean.copy(), self.variance.copy(), self.penalty.copy(), self.topics.copy(), self.shared.copy())
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Free items, brokers and the ground; a place is a broker's position."""
+
+    mean: FloatArray
+    penalty: FloatArray
+    topics: FloatArray
+    covariance: FloatArray
+    capacity: FloatArray
+    topics_max: FloatArray
+    risk_max: float  # infinite when risk is only paid for, not limited
+    ground: Load
+    toll: FloatArray | None = None  # items x brokers
+
+    @staticmethod
+    def of(problem: Problem) -> "Placement":
+        """All items free, on brokers that carry nothing."""
+        brokers, items = len(problem.brokers), len(problem.items)
+        nothing = np.zeros(brokers)
+        ground = Load(nothing, nothing, nothing, nothing, np.zeros((brokers, items)))
+        return Placement(
+            problem.mean,
+            problem.penalty,
+            problem.topics,
+            problem.covariance,
+            problem.capacity,
+            problem.topics_max,
+            problem.risk_max,
+            ground,
+        )
+
+    @property
+    def item_count(self) -> int:
+        return len(self.mean)
+
+    @property
+    def broker_count(self) -> int:
+        return len(self.capacity)
+
+    @cached_property
+    def variance(self) -> FloatArray:
+        return np.diag(self.covariance).copy()
+
+    @cached_property
+    def stake(self) -> float:
+        """The most that can be lost: the scale by which costs are compared."""
+        toll = 0.0 if self.toll is None else float(self.toll.max(axis=1).sum())
+        stake = float(self.penalty.sum() + self.ground.penalty.sum()) + toll
+        return stake if stake > 0 else 1.0
+
+    @cached_property
+    def risk_limit(self) -> float:
+        return self.risk_max * (1 - RISK_MARGIN)
+
+    @cached_property
+    def margin_deviations(self) -> float:
+        """How many standard deviations must lie between mean and capacity."""
+        return -float(ndtri(min(max(self.risk_limit, TINY), 1 - 1e-16)))
+
+    def limited(self, risk_max: float) -> "Placement":
+        """The same placement under another risk limit."""
+        return replace(self, risk_max=risk_max)
+
+    def load(self, places: IntArray) -> Load:
+        """The ground and the items at their places, summed afresh."""
+        chosen = np.zeros((self.broker_count, self.item_count))
+        chosen[places, np.arange(self.item_count)] = 1.0
+        ground = self.ground
+        added = chosen @ self.covariance
+        shared = ground.shared + added
+        # (g + x)' S (g + x): the ground's variance, twice the ground with the items, the items among themselves.
+        variance = ground.variance + ((2 * ground.shared + added) * chosen).sum(axis=1)
+        return Load(
+            ground.mean + chosen @ self.mean,
+            np.maximum(variance, 0.0),
+            ground.penalty + chosen @ self.penalty,
+            ground.topics + chosen @ self.topics,
+            shared,
+        )
+
+    def risk(self, places: IntArray) -> FloatArray:
+        load = self.load(places)
+        return overload_risk(load.mean, load.variance, self.capacity)
+
+    def loss(self, places: IntArray) -> float:
+        """The sum of penalty * Pr(V > C), the ground's included."""
+        load = self.load(places)
+        return float(load.penalty @ overload_risk(load.mean, load.variance, self.capacity))
+
+    def cost(self, places: IntArray) -> float:
+        load = self.load(places)
+        total = float(self.broker_cost(load.mean, load.variance, load.penalty, load.topics, slice(None)).sum())
+        if self.toll is not None:
+            total += float(self.toll[np.arange(self.item_count), places].sum())
+        return total
+
+    def keeps_limits(self, places: IntArray) -> bool:
+        load = self.load(places)
+        risk = overload_risk(load.mean, load.variance, self.capacity)
+        return bool((risk < self.risk_limit).all() and (load.topics <= self.topics_max).all())
+
+    def broker_cost(
+        self,
+        mean: FloatArray,
+        variance: FloatArray,
+        penalty: FloatArray,
+        topics: FloatArray,
+        brokers: IntArray | slice | int,
+    ) -> FloatArray:
+        """Loss and strain of brokers under these totals; arrays run along `brokers`, or all belong to the one given."""
+        capacity = self.capacity[brokers]
+        risk = overload_risk(mean, variance, capacity)
+        cost: FloatArray = penalty * risk
+        broken = risk >= self.risk_limit
+        excess = topics - self.topics_max[brokers]
+        if broken.any() or np.any(excess > 0):
+            reach = mean + self.margin_deviations * np.sqrt(np.maximum(variance, 0.0))
+            over = np.maximum(reach / capacity - 1, 0.0) + LEAST_STRAIN
+            cost = cost + self.stake * (10 / LEAST_STRAIN) * (broken * over + np.maximum(excess, 0.0))
+        return cost
