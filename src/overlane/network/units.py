@@ -60,7 +60,11 @@ def parse_size(text: str) -> int:
 
 
 def format_duration(duration_ns: int) -> str:
-    """The shortest exact way to write it in one unit: 90s, not 1.5m; 0s for nothing."""
+    """Exact, and as people would write it: 11.034ms, 1.5s, 90s, 2h."""
+    for unit in ("s", "ms", "us"):
+        whole, part = divmod(abs(duration_ns) * 1000, DURATION_UNITS[unit])
+        if whole >= 1000 and part == 0 and whole % 1000:
+            return f"{'-' if duration_ns < 0 else ''}{whole // 1000}.{whole % 1000:03}".rstrip("0") + unit
     return _format(duration_ns, DURATION_UNITS, zero="0s")
 
 
