@@ -161,7 +161,7 @@ Event: TypeAlias = Slow | Lossy | Cut | Partition | Heal | Crash | Restart | Lea
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a simulation of the network runs: how long, from which seed, and how long the network may take to settle."""
+    """How a simulation runs. Time zero, from which all times count, comes after the brokers have had `settle`."""
 
     duration_ns: int = 60 * SECOND
     seed: int = 0
