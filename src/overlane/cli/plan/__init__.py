@@ -2,8 +2,12 @@
 
 import typer
 
+from overlane.cli.plan import paths
+
 app = typer.Typer(
     name="plan",
     help="Compute plans from a JSON file: paths, allocation, mirrors, channels, reservations.",
     no_args_is_help=True,
 )
+app.command()(paths.paths)
+app.command()(paths.graph)
