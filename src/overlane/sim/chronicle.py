@@ -1,0 +1,93 @@
+"""The chronicle of a run: what was done to the network, how routes answered, and which deadlines nobody could meet.
+
+A route is in use from the moment its source moves it, since parcels bring a new route along; that it is established,
+told by every broker on it, comes later and is noted too. The time from fault to new route is counted from the last
+thing that was done to the network before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from overlane.core.events import DeadlineUnmeetable, LinkChanged, RouteChanged, RouteEstablished
+from overlane.core.qos import QosClass
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.sim.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that was done to the network."""
+
+    at: Nanos
+    what: str
+
+
+@dataclass(slots=True)
+class RouteMove:
+    at: Nanos
+    source: str
+    topics: tuple[str, ...]
+    effect: RouteChanged
+    deed: Deed | None
+    established_at: Nanos = NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeetable:
+    at: Nanos
+    source: str
+    topics: tuple[str, ...]
+    effect: DeadlineUnmeetable
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMove:
+    at: Nanos
+    broker: str
+    peer: str
+    state: str
+
+
+class Chronicle:
+    """`classes` names the topic filters of each QoS class: brokers know classes, people know topics."""
+
+    def __init__(self, engine: Engine, classes: Mapping[QosClass, tuple[str, ...]]) -> None:
+        self._engine = engine
+        self._classes = classes
+        self._in_force: dict[tuple[str, int, int], RouteMove] = {}
+        self.deeds: list[Deed] = []
+        self.route_moves: list[RouteMove] = []
+        self.unmeetable: list[Unmeetable] = []
+        self.link_moves: list[LinkMove] = []
+
+    def note(self, what: str) -> None:
+        """Something is done to the network now."""
+        self.deeds.append(Deed(self._engine.now, what))
+
+    def route_changed(self, broker: str, effect: RouteChanged) -> None:
+        deed = self.deeds[-1] if self.deeds else None
+        move = RouteMove(self._engine.now, broker, self._topics(effect.qos), effect, deed)
+        self.route_moves.append(move)
+        self._in_force[broker, effect.route, effect.version] = move
+
+    def route_established(self, broker: str, effect: RouteEstablished) -> None:
+        move = self._in_force.pop((broker, effect.route, effect.version), None)
+        if move is not None:
+            move.established_at = self._engine.now
+
+    def deadline_unmeetable(self, broker: str, effect: DeadlineUnmeetable) -> None:
+        self.unmeetable.append(Unmeetable(self._engine.now, broker, self._topics(effect.qos), effect))
+
+    def link_changed(self, broker: str, effect: LinkChanged) -> None:
+        self.link_moves.append(LinkMove(self._engine.now, broker, effect.peer, effect.state))
+
+    def _topics(self, qos: QosClass) -> tuple[str, ...]:
+        return self._classes.get(qos, ("(default)",))
+
+
+def seconds(time: Nanos) -> float:
+    return round(time / SECOND, 6)
+
+
+def milliseconds(duration: Nanos) -> float:
+    return round(duration / MS, 3)

@@ -1,0 +1,39 @@
+"""What a broker takes for the time: the true time, wrong by an offset and running too fast or too slow.
+
+A broker's clock is monotonic and starts anywhere, as clocks of machines do. The arithmetic is in whole numbers, since a
+rounding error here would be another history there.
+"""
+
+from overlane.core.units import NEVER, SECOND, Nanos
+
+BILLION = 1_000_000_000
+
+# What clocks read at true time zero, before their offset: well above zero, as if the machines had been up for a day.
+BASE_NS: Nanos = 86_400 * SECOND
+
+
+class SkewedClock:
+    __slots__ = ("_base", "_drift_ppb")
+
+    def __init__(self, offset_ns: Nanos = 0, drift_ppm: float = 0.0) -> None:
+        self._base = BASE_NS + offset_ns
+        self._drift_ppb = round(drift_ppm * 1_000)
+
+    def read(self, now: Nanos) -> Nanos:
+        """What this clock says at the true time `now`."""
+        if self._drift_ppb:
+            return self._base + now + now * self._drift_ppb // BILLION
+        return self._base + now
+
+    def true_time(self, reading: Nanos) -> Nanos:
+        """The first true time at which this clock says `reading` or more."""
+        if reading >= NEVER:
+            return NEVER
+        if not self._drift_ppb:
+            return reading - self._base
+        now = (reading - self._base) * BILLION // (BILLION + self._drift_ppb)
+        while self.read(now) < reading:
+            now += 1
+        while self.read(now - 1) >= reading:
+            now -= 1
+        return now

@@ -1,0 +1,44 @@
+"""Virtual time: a queue of what happens next.
+
+An entry is a time, a sequence number, an action and its argument. Entries of the same time happen in the order in which
+they were put in, so a run depends on nothing but what was scheduled. Time jumps from entry to entry: a quiet hour costs
+nothing.
+
+Entries cannot be taken back. Whoever may change his mind keeps a generation number or the time he now wants, hands it
+over as the argument, and ignores what has gone stale when it comes: that is cheaper than searching the queue.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from overlane.core.units import Nanos
+
+Action = Callable[[Any], None]
+
+
+class Engine:
+    """`now` is the true time: zero when the measured part of a run begins, negative while the overlay settles."""
+
+    __slots__ = ("_queue", "_sequence", "now")
+
+    def __init__(self, start: Nanos = 0) -> None:
+        self.now: Nanos = start
+        self._queue: list[tuple[Nanos, int, Action, Any]] = []
+        self._sequence = 0
+
+    def at(self, time: Nanos, action: Action, argument: Any = None) -> None:
+        """Let `action(argument)` happen at `time`; what should have happened in the past happens next."""
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._queue, (time, sequence, action, argument))
+
+    def run_until(self, end: Nanos) -> None:
+        """Let everything happen that is due up to and including `end`."""
+        queue = self._queue
+        while queue and queue[0][0] <= end:
+            time, _, action, argument = heappop(queue)
+            if time > self.now:
+                self.now = time
+            action(argument)
+        if end > self.now:
+            self.now = end

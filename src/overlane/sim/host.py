@@ -1,0 +1,271 @@
+"""The driver of one broker: feeds it events and bytes, carries out its effects, keeps its timer and its durable store.
+
+A turn is: inputs, then `flush`, then the effects in order, then sending what is ready, then the timer. Turns are
+atomic: a crash comes between turns, and what a turn saved is saved. A crash drops the broker's memory and breaks its
+connections; a restart makes a new broker from the store, under the next incarnation.
+
+The driver decides nothing. It asks for no more than the contract below, so that tests can put anything in a broker's
+place.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar, assert_never
+
+from overlane.core.events import (
+    Close,
+    DeadlineUnmeetable,
+    Deliver,
+    Effect,
+    Erase,
+    Event,
+    Lane,
+    Leave,
+    LinkChanged,
+    LinkDown,
+    LinkUp,
+    Published,
+    RouteChanged,
+    RouteEstablished,
+    Save,
+    Subscribe,
+    Tick,
+    Unsubscribe,
+)
+from overlane.core.units import NEVER, Nanos
+from overlane.sim.clock import SkewedClock
+from overlane.sim.engine import Engine
+from overlane.sim.line import Frame
+from overlane.sim.link import Link
+
+Record = tuple[str, bytes, bytes]
+
+TIMERS_IN_A_ROW_MAX = 1_000
+"""More ticks than this without any time passing: the broker will never be content."""
+
+
+class Core(Protocol):
+    """What the driver needs of a broker."""
+
+    @property
+    def counters(self) -> Mapping[str, int]: ...
+    @property
+    def queue_bytes_max(self) -> int: ...
+    def start(self, now: Nanos) -> list[Effect]: ...
+    def handle(self, event: Event, now: Nanos) -> list[Effect]: ...
+    def publish(self, topic: str, body: bytes, now: Nanos) -> Published: ...
+    def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane) -> list[Effect]: ...
+    def flush(self, now: Nanos) -> list[Effect]: ...
+    def ready(self) -> list[str]: ...
+    def pull(self, peer: str, bytes_max: int, now: Nanos) -> list[Frame]: ...
+    def next_deadline(self) -> Nanos: ...
+    def queue_bytes(self, peer: str) -> int: ...
+
+
+CoreT = TypeVar("CoreT", bound=Core)
+
+Make = Callable[[int, list[Record], Nanos], CoreT]
+"""Makes a broker from its incarnation, its records, and the time on its clock."""
+
+
+class Witness(Protocol):
+    """Who watches what brokers do, from outside."""
+
+    def delivered(self, broker: str, effect: Deliver) -> None: ...
+    def route_changed(self, broker: str, effect: RouteChanged) -> None: ...
+    def route_established(self, broker: str, effect: RouteEstablished) -> None: ...
+    def deadline_unmeetable(self, broker: str, effect: DeadlineUnmeetable) -> None: ...
+    def link_changed(self, broker: str, effect: LinkChanged) -> None: ...
+    def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None: ...
+
+
+class Host(Generic[CoreT]):
+    """`links` by the neighbour's name; whoever builds the world fills it in."""
+
+    def __init__(self, name: str, engine: Engine, clock: SkewedClock, make: Make[CoreT], witness: Witness) -> None:
+        self._name = name
+        self._engine = engine
+        self._clock = clock
+        self._make = make
+        self._witness = witness
+        self._core: CoreT | None = None
+        self._incarnation = 0
+        self._is_leaving = False
+        self._store: dict[tuple[str, bytes], bytes] = {}
+        self._past_counters: dict[str, int] = {}
+        self._timer_at: Nanos = NEVER  # the true time of the only timer entry that is not stale
+        self._last_timer_at: Nanos = -NEVER
+        self._timers_in_a_row = 0
+        self.links: dict[str, Link] = {}
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def is_alive(self) -> bool:
+        return self._core is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether applications find the broker there: it runs, and is not about to leave."""
+        return self._core is not None and not self._is_leaving
+
+    @property
+    def core(self) -> CoreT:
+        """The broker that runs now; ValueError when none does."""
+        if self._core is None:
+            raise ValueError(f"broker {self._name} is not running")
+        return self._core
+
+    def counters(self) -> dict[str, int]:
+        """What the broker counted in all its lives."""
+        total = dict(self._past_counters)
+        if self._core is not None:
+            for name, count in self._core.counters.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    # Life and death
+
+    def start(self) -> None:
+        """Start the broker, for the first time or again, from what its store holds."""
+        if self._core is not None:
+            raise ValueError(f"broker {self._name} is already running")
+        self._incarnation += 1
+        self._is_leaving = False
+        now = self._clock.read(self._engine.now)
+        records = [(table, key, value) for (table, key), value in sorted(self._store.items())]
+        self._core = self._make(self._incarnation, records, now)
+        self._finish(self._core.start(now), now)
+        for link in self.links.values():
+            link.dial()
+
+    def crash(self) -> None:
+        """Lose everything but the store."""
+        self._past_counters = self.counters()
+        self._core = None
+        self._timer_at = NEVER
+        for link in self.links.values():
+            link.hang_up(self._name)
+
+    def forget(self) -> None:
+        """Empty the store of a broker that left for good."""
+        self._store.clear()
+
+    # Inputs
+
+    def subscribe(self, subscriber: str, topic_filter: str) -> None:
+        self._turn(Subscribe(subscriber, topic_filter))
+
+    def unsubscribe(self, subscriber: str, topic_filter: str) -> None:
+        self._turn(Unsubscribe(subscriber, topic_filter))
+
+    def leave(self) -> None:
+        """Say goodbye. The broker goes on for as long as the driver lets it, so that the word can get round."""
+        self._is_leaving = True
+        self._turn(Leave())
+
+    def publish(self, topic: str, body: bytes) -> Published:
+        """Publish a message; it goes nowhere before the end of the turn."""
+        return self.core.publish(topic, body, self._clock.read(self._engine.now))
+
+    def end_turn(self) -> None:
+        self._finish([], self._clock.read(self._engine.now))
+
+    def link_up(self, peer: str) -> None:
+        self._turn(LinkUp(peer))
+
+    def link_down(self, peer: str) -> None:
+        self._turn(LinkDown(peer))
+
+    def receive(self, peer: str, frames: list[Frame]) -> None:
+        now = self._clock.read(self._engine.now)
+        core = self.core
+        if len(frames) == 1:
+            lane, data = frames[0]
+            self._finish(core.receive(peer, data, now, lane), now)
+            return
+        effects: list[Effect] = []
+        for lane, data in frames:
+            caused = core.receive(peer, data, now, lane)
+            effects += caused
+            if caused and any(isinstance(effect, Close) and effect.peer == peer for effect in caused):
+                break  # the rest came over a connection that is no more
+        self._finish(effects, now)
+
+    def pull(self, peer: str, bytes_max: int) -> list[Frame]:
+        return self.core.pull(peer, bytes_max, self._clock.read(self._engine.now))
+
+    def room_for(self, peer: str) -> None:
+        """The send buffer to this neighbour has room again."""
+        core = self.core
+        self._witness.about_to_send(self._name, core, [peer])
+        self.links[peer].end_of(self._name).drain()
+        self._arm(core)
+
+    # Turns
+
+    def _turn(self, event: Event) -> None:
+        now = self._clock.read(self._engine.now)
+        self._finish(self.core.handle(event, now), now)
+
+    def _finish(self, effects: list[Effect], now: Nanos) -> None:
+        core = self.core
+        effects += core.flush(now)
+        for effect in effects:
+            self._carry_out(effect)
+        peers = core.ready()
+        if peers:
+            self._witness.about_to_send(self._name, core, peers)
+            for peer in peers:
+                self.links[peer].end_of(self._name).drain()
+        self._arm(core)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Save(table, key, value):
+                self._store[table, key] = value
+            case Erase(table, key):
+                self._store.pop((table, key), None)
+            case Deliver():
+                self._witness.delivered(self._name, effect)
+            case Close(peer, _):
+                self.links[peer].close(self._name)
+            case RouteChanged():
+                self._witness.route_changed(self._name, effect)
+            case RouteEstablished():
+                self._witness.route_established(self._name, effect)
+            case DeadlineUnmeetable():
+                self._witness.deadline_unmeetable(self._name, effect)
+            case LinkChanged():
+                self._witness.link_changed(self._name, effect)
+            case _:
+                assert_never(effect)
+
+    # The timer
+
+    def _arm(self, core: CoreT) -> None:
+        """Make sure that the timer comes no later than the broker asks; one that comes too early is harmless."""
+        due = self._clock.true_time(core.next_deadline())
+        if due < self._timer_at:
+            self._timer_at = due
+            self._engine.at(due, self._timer, due)
+
+    def _timer(self, due: Nanos) -> None:
+        if due != self._timer_at or self._core is None:
+            return
+        self._timer_at = NEVER
+        self._check_progress()
+        now = self._clock.read(self._engine.now)
+        if self._core.next_deadline() <= now:
+            self._finish(self._core.handle(Tick(), now), now)
+        else:
+            self._arm(self._core)
+
+    def _check_progress(self) -> None:
+        if self._engine.now != self._last_timer_at:
+            self._last_timer_at = self._engine.now
+            self._timers_in_a_row = 0
+        self._timers_in_a_row += 1
+        if self._timers_in_a_row > TIMERS_IN_A_ROW_MAX:
+            raise AssertionError(f"broker {self._name} wants a tick at {self._engine.now} ns over and over")

@@ -1,0 +1,261 @@
+"""The judge: watches from outside what was published, and what arrived when, how often and in which order.
+
+It knows every message by the stamp in its body, counts in true time, and believes nothing that brokers say about age.
+
+A delivery is expected for every message that a broker accepted while a matching subscriber was subscribed, whether or
+not that subscriber's broker was up at that moment. A subscription takes time to travel: a message published up to
+`GRACE_NS` after a subscription began, or before it ended, counts if it arrives and is no loss if it does not. What a
+late subscriber gets of a topic's history was published before it came: it is counted apart, and never late.
+
+Order is judged per subscriber and publisher (a publisher has one topic): a message that comes after a younger one must
+have missed its deadline by then, and on a topic without deadline it must not come so at all.
+"""
+
+import hashlib
+import struct
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlane.core.events import Deliver
+from overlane.core.topics import matches
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.sim.engine import Engine
+from overlane.sim.traffic import STAMP
+
+GRACE_NS: Nanos = 1 * SECOND
+COUNT_MAX = 255
+KEPT_MAX = 100
+"""How many examples are kept of each thing that must not happen."""
+
+_DELIVERY = struct.Struct(">qIIQ")
+
+
+@dataclass(slots=True)
+class Row:
+    """What happened to the messages of one topic filter, so far."""
+
+    deadline_ns: Nanos = NEVER
+    published: int = 0
+    expected: int = 0
+    delivered: int = 0
+    in_time: int = 0
+    duplicates: int = 0
+    replayed: int = 0
+    latencies_ns: "array[int]" = field(default_factory=lambda: array("q"))
+
+
+@dataclass(slots=True)
+class Subscription:
+    index: int
+    name: str
+    broker: str
+    topic_filter: str
+    periods: list[tuple[Nanos, Nanos]] = field(default_factory=list)
+
+    def is_open(self) -> bool:
+        return bool(self.periods) and self.periods[-1][1] == NEVER
+
+    def is_in_grace(self, published_at: Nanos) -> bool:
+        """Whether the subscription was too young, or too near its end, to insist on this message."""
+        return not any(start + GRACE_NS <= published_at < stop - GRACE_NS for start, stop in self.periods)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as people want to hear of it."""
+
+    publisher: int
+    number: int
+    topic: str
+    published_at: Nanos
+    subscriber: str
+
+    def __str__(self) -> str:
+        return (
+            f"message {self.number} of publisher {self.publisher} on {self.topic}, "
+            f"published at {self.published_at / SECOND:.3f} s, for {self.subscriber}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """A message that came after a younger one, although its deadline had not passed."""
+
+    message: Message
+    younger: int
+    arrived_at: Nanos
+
+    def __str__(self) -> str:
+        return f"{self.message}: arrived at {self.arrived_at / SECOND:.3f} s, after message {self.younger}"
+
+
+class _Inbox:
+    """What one subscriber has got from one publisher: how often each number, and the greatest so far."""
+
+    __slots__ = ("counts", "newest")
+
+    def __init__(self) -> None:
+        self.counts = bytearray()
+        self.newest = -1
+
+    def count(self, number: int) -> int:
+        return self.counts[number] if number < len(self.counts) else 0
+
+    def add(self, number: int) -> int:
+        """How often this number has come before."""
+        missing = number + 1 - len(self.counts)
+        if missing > 0:
+            self.counts.extend(bytes(missing))
+        before = self.counts[number]
+        if before < COUNT_MAX:
+            self.counts[number] = before + 1
+        return before
+
+
+class _Flow:
+    """One publisher's messages."""
+
+    __slots__ = ("audience", "audience_version", "audiences", "inboxes", "missing", "row", "times", "topic")
+
+    def __init__(self, topic: str, row: Row) -> None:
+        self.topic = topic
+        self.row = row
+        self.times: array[int] = array("q")
+        self.audience: frozenset[int] = frozenset()  # the subscriptions that match now
+        self.audience_version = -1
+        self.audiences: list[frozenset[int]] = []  # those of each message
+        self.missing: array[int] = array("l")  # how many of them have not got it yet
+        self.inboxes: dict[int, _Inbox] = {}
+
+
+class Judge:
+    """`rows` are the topic filters of the report, with their deadlines."""
+
+    def __init__(self, engine: Engine, rows: Mapping[str, Nanos]) -> None:
+        self._engine = engine
+        self.rows = {name: Row(deadline_ns) for name, deadline_ns in rows.items()}
+        self._flows: list[_Flow] = []
+        self._subscriptions: list[Subscription] = []
+        self._by_name: dict[str, Subscription] = {}
+        self._version = 0  # of who is subscribed
+        self._hash = hashlib.sha256()
+        self.outstanding = 0
+        self.disorders: list[Disorder] = []
+        self.doubles: list[Message] = []
+
+    # Who is there
+
+    def add_publisher(self, topic: str, row: str, deadline_ns: Nanos) -> int:
+        self._flows.append(_Flow(topic, self.rows.setdefault(row, Row(deadline_ns))))
+        return len(self._flows) - 1
+
+    def add_subscriber(self, name: str, broker: str, topic_filter: str) -> None:
+        subscription = Subscription(len(self._subscriptions), name, broker, topic_filter)
+        self._subscriptions.append(subscription)
+        self._by_name[name] = subscription
+
+    def subscribed(self, name: str) -> None:
+        self._by_name[name].periods.append((self._engine.now, NEVER))
+        self._version += 1
+
+    def unsubscribed(self, name: str) -> None:
+        periods = self._by_name[name].periods
+        periods[-1] = periods[-1][0], self._engine.now
+        self._version += 1
+
+    # What happens
+
+    def published(self, publisher: int) -> None:
+        flow = self._flows[publisher]
+        if flow.audience_version != self._version:
+            self._invite(flow)
+        flow.times.append(self._engine.now)
+        flow.audiences.append(flow.audience)
+        flow.missing.append(len(flow.audience))
+        flow.row.published += 1
+        flow.row.expected += len(flow.audience)
+        self.outstanding += len(flow.audience)
+
+    def _invite(self, flow: _Flow) -> None:
+        flow.audience_version = self._version
+        flow.audience = frozenset(
+            subscription.index
+            for subscription in self._subscriptions
+            if subscription.is_open() and matches(subscription.topic_filter, flow.topic)
+        )
+
+    def delivered(self, broker: str, effect: Deliver) -> None:
+        for delivery in effect.deliveries:
+            publisher, number = STAMP.unpack_from(delivery.body)
+            for name in delivery.subscribers:
+                subscription = self._by_name[name]
+                if subscription.broker != broker:
+                    raise AssertionError(f"{broker} delivers to {name}, who is at {subscription.broker}")
+                self.arrived(publisher, number, subscription.index)
+
+    def arrived(self, publisher: int, number: int, subscriber: int) -> None:
+        """This subscriber got this message, now."""
+        now = self._engine.now
+        self._hash.update(_DELIVERY.pack(now, subscriber, publisher, number))
+        flow = self._flows[publisher]
+        row = flow.row
+        inbox = flow.inboxes.get(subscriber)
+        if inbox is None:
+            inbox = flow.inboxes[subscriber] = _Inbox()
+        if inbox.add(number):
+            row.duplicates += 1
+            if len(self.doubles) < KEPT_MAX:
+                self.doubles.append(self._message(publisher, number, subscriber))
+            return
+        latency_ns = now - flow.times[number]
+        if subscriber in flow.audiences[number]:
+            flow.missing[number] -= 1
+            self.outstanding -= 1
+            row.delivered += 1
+            row.latencies_ns.append(latency_ns)
+            if latency_ns <= row.deadline_ns:
+                row.in_time += 1
+        else:
+            row.replayed += 1
+        if number > inbox.newest:
+            inbox.newest = number
+        elif latency_ns <= row.deadline_ns and len(self.disorders) < KEPT_MAX:
+            self.disorders.append(Disorder(self._message(publisher, number, subscriber), inbox.newest, now))
+
+    # The verdict
+
+    def lost(self, row: str | None = None) -> list[Message]:
+        """The messages that were expected and have not arrived, of one row or all."""
+        return [
+            self._message(publisher, number, subscriber)
+            for publisher, flow in enumerate(self._flows)
+            if row is None or flow.row is self.rows[row]
+            for number, subscriber in self._missing(flow)
+        ]
+
+    def _missing(self, flow: _Flow, in_grace: bool = False) -> list[tuple[int, int]]:
+        """The numbers and subscriptions of what has not arrived, without those that are no loss, or only those."""
+        return [
+            (number, subscriber)
+            for number, missing in enumerate(flow.missing)
+            if missing
+            for subscriber in sorted(flow.audiences[number])
+            if subscriber not in flow.inboxes or not flow.inboxes[subscriber].count(number)
+            if self._subscriptions[subscriber].is_in_grace(flow.times[number]) == in_grace
+        ]
+
+    def excused(self, row: str) -> int:
+        """How many deliveries of this row have not happened and are no loss."""
+        return sum(len(self._missing(flow, in_grace=True)) for flow in self._flows if flow.row is self.rows[row])
+
+    def _message(self, publisher: int, number: int, subscriber: int) -> Message:
+        flow = self._flows[publisher]
+        name = self._subscriptions[subscriber].name
+        return Message(publisher, number, flow.topic, flow.times[number], name)
+
+    def digest_of(self, *more: object) -> str:
+        """A fingerprint of every delivery with its time, and of whatever else is given."""
+        whole = self._hash.copy()
+        whole.update(repr(more).encode())
+        return whole.hexdigest()

@@ -1,0 +1,251 @@
+"""One direction of a link: when, in which order and whether at all a frame gets there.
+
+Frames on the DATA lane of a datagram link go each for itself: lost with the link's probability, delayed by its latency
+plus or minus its jitter, able to overtake one another. Frames on the CONTROL lane, and all frames of a stream link, go
+the way of TCP: they arrive, in order. A loss costs the time of a retransmission, soon for the first one (a duplicate
+acknowledgement tells) and with a doubling timeout after that, and holds up everything behind it.
+
+A line that is cut swallows datagrams without a word. What it had of a stream stays with the sender's kernel, which
+tries again and again with growing pauses, so it arrives some time after healing, if the connection still stands.
+
+A line with a rate sends one frame after the other. Between the broker and the wire stands a send buffer, kept small on
+purpose: what lies in it is decided, what still lies in the broker's queue can be overtaken by something more urgent.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+from overlane.core.events import Lane
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.sim.engine import Engine
+
+Frame = tuple[Lane, bytes]
+
+SEND_BUFFER_BYTES_MAX = 16 * 1024
+SEND_BUFFER_BYTES_MIN = 1_500
+SEND_BUFFER_NS: Nanos = 10 * MS
+"""What a send buffer holds: what leaves in this time, within the limits above."""
+
+RETRANSMISSION_MIN_NS: Nanos = 200 * MS
+RETRANSMISSIONS_MAX = 15
+
+UNLIMITED = 1 << 40
+
+
+class Condition:
+    """What a link is like now. Both directions look at the same one."""
+
+    __slots__ = ("cut", "jitter_ns", "latency_ns", "loss", "rate_bps")
+
+    def __init__(self, latency_ns: Nanos, jitter_ns: Nanos, loss: float, rate_bps: int | None) -> None:
+        self.latency_ns = latency_ns
+        self.jitter_ns = jitter_ns
+        self.loss = loss
+        self.rate_bps = rate_bps
+        self.cut = False
+
+    def passes(self) -> bool:
+        return not self.cut and self.loss < 1.0
+
+    def send_buffer_bytes(self) -> int:
+        if self.rate_bps is None:
+            return UNLIMITED
+        in_time = self.rate_bps * SEND_BUFFER_NS // (8 * SECOND)
+        return max(SEND_BUFFER_BYTES_MIN, min(SEND_BUFFER_BYTES_MAX, in_time))
+
+
+class Line:
+    """`deliver` gets the frames that arrive together."""
+
+    __slots__ = (
+        "_busy_until",
+        "_condition",
+        "_deliver",
+        "_engine",
+        "_epoch",
+        "_flight",
+        "_flight_epoch",
+        "_is_open",
+        "_is_stream",
+        "_luck",
+        "_stalled",
+        "_stalled_since",
+        "_stream_until",
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        condition: Condition,
+        luck: Random,
+        is_stream: bool,
+        deliver: Callable[[list[Frame]], None],
+    ) -> None:
+        self._engine = engine
+        self._condition = condition
+        self._luck = luck
+        self._is_stream = is_stream
+        self._deliver = deliver
+        self._is_open = False
+        self._epoch = 0  # grows when the receiver's end goes down: what was under way then arrives nowhere
+        self._flight: deque[list[Frame]] = deque()  # of the stream, in order of arrival
+        self._flight_epoch = 0  # grows when the stream's flight is taken back
+        self._stalled: list[Frame] = []  # of the stream, with the sender's kernel until the line passes again
+        self._stalled_since: Nanos = 0
+        self._stream_until: Nanos = 0  # nothing of the stream arrives before this: it would overtake
+        self._busy_until: Nanos = 0
+
+    # The connection's life
+
+    def open(self) -> None:
+        self.forget()
+        self._is_open = True
+        self._stream_until = self._busy_until = self._engine.now
+
+    def shut(self) -> None:
+        """The sender's end is gone. What is on its way arrives; what only a retransmission could save does not."""
+        self._is_open = False
+        self._stalled.clear()
+
+    def forget(self) -> None:
+        """The receiver's end is gone: nothing of what is under way arrives."""
+        self._epoch += 1
+        self._flight_epoch += 1
+        self._flight.clear()
+        self._stalled.clear()
+
+    def last_arrival(self) -> Nanos:
+        """When the last of the stream's frames under way will be there, and so the end of the stream."""
+        return max(self._engine.now + self._condition.latency_ns, self._stream_until)
+
+    # Sending
+
+    def room_bytes(self) -> int:
+        """How much the send buffer can still take."""
+        condition = self._condition
+        if condition.rate_bps is None:
+            return UNLIMITED
+        waiting_ns = max(0, self._busy_until - self._engine.now)
+        return condition.send_buffer_bytes() - waiting_ns * condition.rate_bps // (8 * SECOND)
+
+    def half_empty_at(self) -> Nanos:
+        """When the send buffer will be down to a half."""
+        rate_bps = self._condition.rate_bps
+        if rate_bps is None:
+            return self._engine.now
+        return self._busy_until - self._condition.send_buffer_bytes() // 2 * 8 * SECOND // rate_bps
+
+    def send(self, frames: list[Frame]) -> None:
+        condition = self._condition
+        loss = condition.loss
+        passes = condition.passes()
+        luck = self._luck
+        together: list[Frame] = []
+        together_at: Nanos = -1
+        stream: list[Frame] = []
+        stream_at: Nanos = -1
+        for frame in frames:
+            departure = self._departure(len(frame[1]))
+            if self._is_stream or frame[0] is Lane.CONTROL:
+                if self._stalled or not passes:
+                    self._stall(frame)
+                    continue
+                arrival = self._in_order(departure)
+                if arrival == stream_at:
+                    stream.append(frame)
+                else:
+                    stream, stream_at = [frame], arrival
+                    self._flight.append(stream)
+                    self._engine.at(arrival, self._stream_arrives, self._flight_epoch)
+            elif passes and not (loss and luck.random() < loss):
+                arrival = departure + self._delay()
+                if arrival == together_at:
+                    together.append(frame)
+                else:
+                    together, together_at = [frame], arrival
+                    self._engine.at(arrival, self._datagrams_arrive, (self._epoch, together))
+
+    def _departure(self, size_bytes: int) -> Nanos:
+        """When the last bit of the next frame is on the wire."""
+        rate_bps = self._condition.rate_bps
+        now = self._engine.now
+        if rate_bps is None:
+            return now
+        start = self._busy_until if self._busy_until > now else now
+        self._busy_until = start + size_bytes * 8 * SECOND // rate_bps
+        return self._busy_until
+
+    def _delay(self) -> Nanos:
+        condition = self._condition
+        if not condition.jitter_ns:
+            return condition.latency_ns
+        delay = condition.latency_ns + int((2.0 * self._luck.random() - 1.0) * condition.jitter_ns)
+        return delay if delay > 0 else 0
+
+    def _in_order(self, departure: Nanos) -> Nanos:
+        """When the stream's next frame arrives."""
+        arrival = departure + self._delay()
+        if self._condition.loss:
+            arrival += self._retransmissions()
+        if arrival < self._stream_until:
+            return self._stream_until
+        self._stream_until = arrival
+        return arrival
+
+    def _retransmissions(self) -> Nanos:
+        """What the losses of one frame of the stream cost in time."""
+        round_trip = 2 * self._condition.latency_ns
+        wait = max(round_trip * 3 // 2, round_trip + 10 * MS)
+        timeout = max(RETRANSMISSION_MIN_NS, 2 * round_trip)
+        delay = 0
+        for _ in range(RETRANSMISSIONS_MAX):
+            if self._luck.random() >= self._condition.loss:
+                break
+            delay += wait
+            wait, timeout = timeout, timeout * 2
+        return delay
+
+    # A line that does not pass
+
+    def stall(self) -> None:
+        """The line passes nothing any more: take back what the stream has in flight, it will have to be sent again."""
+        flight, self._flight = self._flight, deque()
+        self._flight_epoch += 1
+        for frames in flight:
+            for frame in frames:
+                self._stall(frame)
+
+    def _stall(self, frame: Frame) -> None:
+        if not self._is_open:
+            return
+        if not self._stalled:
+            self._stalled_since = self._engine.now
+        self._stalled.append(frame)
+
+    def resume(self) -> None:
+        """The line passes again; the sender's kernel finds out when it next tries."""
+        if self._stalled:
+            pause = max(RETRANSMISSION_MIN_NS, 4 * self._condition.latency_ns)
+            attempt = self._stalled_since + pause
+            while attempt < self._engine.now:
+                pause *= 2
+                attempt += pause
+            self._engine.at(attempt, self._try_again)
+
+    def _try_again(self, _: None) -> None:
+        if self._stalled and self._condition.passes():
+            frames, self._stalled = self._stalled, []
+            self._flight.append(frames)
+            self._engine.at(self._in_order(self._engine.now), self._stream_arrives, self._flight_epoch)
+
+    # Arriving
+
+    def _stream_arrives(self, flight_epoch: int) -> None:
+        if flight_epoch == self._flight_epoch:
+            self._deliver(self._flight.popleft())
+
+    def _datagrams_arrive(self, arrival: tuple[int, list[Frame]]) -> None:
+        epoch, frames = arrival
+        if epoch == self._epoch and self._condition.passes():
+            self._deliver(frames)

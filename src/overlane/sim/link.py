@@ -1,0 +1,225 @@
+"""A link between two brokers: how its connection opens, breaks and opens again.
+
+The end with the lower name dials. A connection opens after one round trip if both brokers are alive and the link
+passes; then both are told. If it fails, or an open one breaks, the dialler tries again after a pause that doubles from
+200 ms to 5 s.
+
+A connection breaks when one end closes it or crashes. The other end learns of it once the news has crossed the link,
+after everything that was sent before. A cut tells nobody anything: an end whose peer went away meanwhile believes in
+its connection until it closes it itself, until the link heals and its next frame is answered by a reset, or until the
+peer dials anew.
+"""
+
+from random import Random
+from typing import Protocol
+
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.network import Link as LinkSpec
+from overlane.sim import luck
+from overlane.sim.engine import Engine
+from overlane.sim.line import UNLIMITED, Condition, Frame, Line
+
+REDIAL_MIN_NS: Nanos = 200 * MS
+REDIAL_MAX_NS: Nanos = 5 * SECOND
+HANDSHAKE_TIMEOUT_NS: Nanos = 1 * SECOND
+
+
+class Station(Protocol):
+    """What a link needs of a broker's driver."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_alive(self) -> bool: ...
+    def link_up(self, peer: str) -> None: ...
+    def link_down(self, peer: str) -> None: ...
+    def receive(self, peer: str, frames: list[Frame]) -> None: ...
+    def pull(self, peer: str, bytes_max: int) -> list[Frame]: ...
+    def room_for(self, peer: str) -> None: ...
+
+
+class End:
+    """One broker's end of a link, with the line that leads away from it."""
+
+    __slots__ = ("_engine", "_wakes", "is_up", "line", "news_waits", "peer", "station")
+
+    def __init__(self, engine: Engine, station: Station, peer: str) -> None:
+        self._engine = engine
+        self.station = station
+        self.peer = peer
+        self.line: Line
+        self.is_up = False
+        self.news_waits = False  # the peer is gone, but the link does not pass the news
+        self._wakes = False
+
+    def drain(self) -> None:
+        """Send what the broker has ready, as far as the send buffer takes it, and come back for the rest."""
+        if not self.is_up:
+            return
+        room = self.line.room_bytes()
+        while room > 0:
+            frames = self.station.pull(self.peer, room)
+            if not frames:
+                return
+            self.line.send(frames)
+            if room == UNLIMITED:
+                return
+            room = self.line.room_bytes()
+        if not self._wakes:
+            self._wakes = True
+            self._engine.at(self.line.half_empty_at(), self._wake)
+
+    def _wake(self, _: None) -> None:
+        self._wakes = False
+        if self.is_up:
+            self.station.room_for(self.peer)
+
+    def arrive(self, frames: list[Frame]) -> None:
+        if self.is_up:
+            self.station.receive(self.peer, frames)
+
+
+class Link:
+    __slots__ = ("_attempt", "_dials", "_engine", "_luck", "_redial_ns", "_spec", "condition", "ends")
+
+    def __init__(self, engine: Engine, spec: LinkSpec, one: Station, other: Station, seed: int) -> None:
+        low, high = sorted((one, other), key=lambda station: station.name)
+        self._engine = engine
+        self._spec = spec
+        self.condition = Condition(spec.latency_ns, spec.jitter_ns, spec.loss, spec.rate_bps)
+        self.ends = End(engine, low, high.name), End(engine, high, low.name)
+        for sender, receiver in (self.ends, self.ends[::-1]):
+            line_luck = luck.stream(seed, "line", sender.station.name, receiver.station.name)
+            sender.line = Line(engine, self.condition, line_luck, spec.transport == "stream", receiver.arrive)
+        self._luck: Random = luck.stream(seed, "dial", low.name, high.name)
+        self._redial_ns = REDIAL_MIN_NS
+        self._dials = False
+        self._attempt = 0  # grows when the dialler loses interest in its attempts so far
+
+    def end_of(self, name: str) -> End:
+        low, high = self.ends
+        return low if low.station.name == name else high
+
+    # The connection's life
+
+    def dial(self) -> None:
+        """Have the dialler try, if it is there and does not try already."""
+        dialler, _ = self.ends
+        if dialler.station.is_alive and not dialler.is_up and not self._dials:
+            self._dials = True
+            self._attempt += 1
+            self._try(self._attempt)
+
+    def _try(self, attempt: int) -> None:
+        if attempt == self._attempt:
+            answer_ns = 2 * self.condition.latency_ns
+            if self.condition.loss and self._luck.random() < self.condition.loss:
+                answer_ns += HANDSHAKE_TIMEOUT_NS
+            self._engine.at(self._engine.now + answer_ns, self._answer, attempt)
+
+    def _answer(self, attempt: int) -> None:
+        if attempt != self._attempt:
+            return
+        if self.condition.passes() and self.ends[1].station.is_alive:
+            self._dials = False
+            self._redial_ns = REDIAL_MIN_NS
+            self._open()
+        else:
+            self._engine.at(self._engine.now + self._pause(), self._try, attempt)
+
+    def _pause(self) -> Nanos:
+        pause = int(self._redial_ns * (0.75 + 0.5 * self._luck.random()))
+        self._redial_ns = min(2 * self._redial_ns, REDIAL_MAX_NS)
+        return pause
+
+    def _open(self) -> None:
+        for end in self.ends:
+            if end.is_up:  # it had not noticed that the old connection was gone
+                self._take_down(end)
+        for end in self.ends:
+            end.is_up = True
+            end.news_waits = False
+            end.line.open()
+        for end in self.ends:
+            if end.is_up:
+                end.station.link_up(end.peer)
+
+    def close(self, name: str) -> None:
+        """The broker of this name closes the connection, or crashes."""
+        end = self.end_of(name)
+        if not end.is_up:
+            return
+        tells_at = end.line.last_arrival()
+        self._put_down(end)
+        other = self.end_of(end.peer)
+        if other.is_up:
+            self._engine.at(tells_at, self._news_arrives, other)
+
+    def _news_arrives(self, end: End) -> None:
+        """News that the peer is gone reaches this end, unless the link does not pass it."""
+        peer_end = self.end_of(end.peer)
+        if not end.is_up or peer_end.is_up:
+            return
+        if self.condition.passes():
+            self._take_down(end)
+        else:
+            end.news_waits = True
+
+    def _take_down(self, end: End) -> None:
+        self._put_down(end)
+        if end.station.is_alive:
+            end.station.link_down(end.peer)
+
+    def _put_down(self, end: End) -> None:
+        end.is_up = False
+        end.news_waits = False
+        end.line.shut()
+        self.end_of(end.peer).line.forget()
+        dialler, _ = self.ends
+        if end is dialler and end.station.is_alive and not self._dials:
+            self._dials = True
+            self._attempt += 1
+            self._engine.at(self._engine.now + self._pause(), self._try, self._attempt)
+
+    def hang_up(self, name: str) -> None:
+        """The broker of this name stopped: its connection breaks, and if it was the dialler, nobody dials."""
+        self.close(name)
+        if self.ends[0].station.name == name:
+            self._dials = False
+            self._attempt += 1
+            self._redial_ns = REDIAL_MIN_NS
+
+    # What happens to the link
+
+    def slow(self, latency_ns: Nanos) -> None:
+        self.condition.latency_ns = latency_ns
+
+    def lose(self, loss: float) -> None:
+        passed = self.condition.passes()
+        self.condition.loss = loss
+        self._passes_or_not(passed)
+
+    def cut(self) -> None:
+        passed = self.condition.passes()
+        self.condition.cut = True
+        self._passes_or_not(passed)
+
+    def heal(self) -> None:
+        """Put the link back to what the file says."""
+        condition, spec = self.condition, self._spec
+        passed = condition.passes()
+        condition.latency_ns, condition.jitter_ns = spec.latency_ns, spec.jitter_ns
+        condition.loss, condition.rate_bps, condition.cut = spec.loss, spec.rate_bps, False
+        self._passes_or_not(passed)
+
+    def _passes_or_not(self, passed: bool) -> None:
+        """The link has changed; `passed` is whether it passed anything before."""
+        passes = self.condition.passes()
+        for end in self.ends:
+            if passed and not passes:
+                end.line.stall()
+            elif passes and not passed:
+                end.line.resume()
+                if end.news_waits:
+                    end.news_waits = False
+                    self._engine.at(self._engine.now + 2 * self.condition.latency_ns, self._news_arrives, end)
