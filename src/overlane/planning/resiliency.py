@@ -26,8 +26,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from heapq import nlargest
-from itertools import pairwise
-from operator import and_
+from itertools import groupby, pairwise
+from operator import and_, itemgetter
 
 from overlane.planning.network import Network
 from overlane.planning.problem import BadProblem
@@ -38,7 +38,7 @@ ONE = 1 << ONE_BITS
 PATHS_MAX = 10
 """Most paths in a set: the sum has up to 2**PATHS_MAX terms."""
 WORK_MAX = 1_000_000
-"""Terms evaluated before a search settles for the best set so far: about a second."""
+"""Terms evaluated before a search settles for the best set so far: a second or a few."""
 
 _SLACK = 1 << 20  # more than truncation can add up to: 2**PATHS_MAX terms, a unit for each of a product's elements
 
@@ -65,7 +65,7 @@ def resiliency(paths: Iterable[Path], network: Network) -> float:
     terms: Terms = {}
     for mask in elements.masks:
         terms = _with(terms, mask)
-    return sum(sign * elements.up(mask) for mask, sign in terms.items()) / ONE
+    return max(0, sum(sign * elements.up(mask) for mask, sign in terms.items())) / ONE
 
 
 def best_set(network: Network, candidates: Iterable[Path], n: int, work_max: int = WORK_MAX) -> PathSet:
@@ -85,28 +85,35 @@ class _Elements:
 
     def __init__(self, network: Network, paths: Sequence[Path]) -> None:
         parts = [_failures(network, path) for path in paths]
-        doubtful = {(failure, ends) for part in parts for ends, failure in part.items() if failure < 1.0}
-        ordered = sorted(doubtful)
-        bit = {ends: 1 << at for at, (_, ends) in enumerate(ordered)}
-        # ONE is a power of two, so scaling a float by it is exact.
-        self._up_by_bit = {1 << at: ONE - int(failure * ONE) for at, (failure, _) in enumerate(ordered)}
-        self._up: dict[Mask, int] = {}
         alive = [(path, part) for path, part in zip(paths, parts, strict=True) if 1.0 not in part.values()]
+        ordered = sorted({(failure, ends) for _, part in alive for ends, failure in part.items()})
+        bit = {ends: 1 << at for at, (_, ends) in enumerate(ordered)}
         self.paths = [path for path, _ in alive]
         self.masks: list[Mask] = [sum(bit[ends] for ends in part) for _, part in alive]
+        by_failure = groupby(ordered, key=itemgetter(0))
+        self._alike = [_powers(failure, [bit[ends] for _, ends in same]) for failure, same in by_failure]
+        self._up: dict[Mask, int] = {}
 
     def up(self, mask: Mask) -> int:
         """The probability that all of these elements are up."""
         known = self._up.get(mask)
         if known is not None:
             return known
-        product, rest = ONE, mask
-        while rest:
-            lowest = rest & -rest
-            product = product * self._up_by_bit[lowest] >> ONE_BITS
-            rest ^= lowest
+        product = ONE
+        for alike, powers in self._alike:
+            if here := mask & alike:
+                product = product * powers[here.bit_count()] >> ONE_BITS
         self._up[mask] = product
         return product
+
+
+def _powers(failure: float, bits: list[Mask]) -> tuple[Mask, list[int]]:
+    """Elements that fail alike, and the probability that none, one, two ... of them are all up."""
+    up = ONE - int(failure * ONE)  # ONE is a power of two: exact
+    powers = [ONE]
+    for _ in bits:
+        powers.append(powers[-1] * up >> ONE_BITS)
+    return sum(bits), powers
 
 
 def _failures(network: Network, path: Path) -> dict[tuple[int, int], float]:
