@@ -1,0 +1,171 @@
+"""Agenda: which of the jobs that wait for one server can still be in time, all together.
+
+A job has a time by which it must be finished and an amount of work. Served in the order of those times, every job is in
+time, or no order achieves it (Jackson). When some job is not, Moore and Hodgson's rule keeps the largest number in
+time: go through the jobs in that order, and wherever one would finish too late, take out the longest of all up to
+there. Jobs that may not be lost are taken out only where no other is left, since they must be carried anyway.
+
+The jobs lie in sorted blocks of limited length. A block knows its work and the latest start for which all its jobs are
+in time, so that one comparison passes a block. Adding and removing cost a search and a block; a look at all of n jobs
+costs n / BLOCK comparisons, and is needed only when the bound `_safe_until`, corrected with every change, says that
+some job may be late. Jobs are named by numbers that the caller never uses twice.
+"""
+
+from bisect import bisect_left, insort
+
+from overlane.core.units import NEVER, Nanos
+
+BLOCK = 64
+
+Job = tuple[Nanos, int, Nanos, bool]
+"""Finished by, number, work, may be lost."""
+
+Burden = tuple[bool, Nanos, Nanos, int]
+"""The greatest is taken out first: may be lost, work, and of equally long jobs the most urgent, since the others have
+more time left for the rest of their way. The last two are -by and -number."""
+
+
+class _Block:
+    __slots__ = ("_latest", "_longest", "jobs", "work")
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = jobs
+        self.changed()
+
+    def changed(self) -> None:
+        self.work = sum([job[2] for job in self.jobs])
+        self._latest: Nanos | None = None
+        self._longest: Burden | None = None
+
+    def add(self, job: Job) -> None:
+        insort(self.jobs, job)
+        self.work += job[2]
+        self._latest = self._longest = None
+
+    def remove_at(self, index: int) -> Job:
+        job = self.jobs.pop(index)
+        self.work -= job[2]
+        self._latest = self._longest = None
+        return job
+
+    def latest(self) -> Nanos:
+        """The latest time to start this block so that all its jobs are in time."""
+        if self._latest is None:
+            latest, work = NEVER, 0
+            for by, _, own, _ in self.jobs:
+                work += own
+                if by - work < latest:
+                    latest = by - work
+            self._latest = latest
+        return self._latest
+
+    def longest(self) -> Burden:
+        if self._longest is None:
+            self._longest = max([(lost, work, -by, -number) for by, number, work, lost in self.jobs])
+        return self._longest
+
+    def longest_up_to_the_first_late(self, start: Nanos) -> Burden:
+        burdens = []
+        for by, number, work, lost in self.jobs:
+            burdens.append((lost, work, -by, -number))
+            start += work
+            if start > by:
+                break
+        return max(burdens)
+
+
+class Agenda:
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+        self._lasts: list[tuple[Nanos, int]] = []
+        self._work: Nanos = 0
+        self._safe_until: Nanos = NEVER
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    def add(self, number: int, by_ns: Nanos, work_ns: Nanos, *, may_be_lost: bool) -> None:
+        self._work += work_ns
+        self._safe_until = min(self._safe_until - work_ns, by_ns - self._work)
+        if not self._blocks:
+            self._blocks.append(_Block([]))
+            self._lasts.append((by_ns, number))
+        index = min(bisect_left(self._lasts, (by_ns, number)), len(self._blocks) - 1)
+        block = self._blocks[index]
+        block.add((by_ns, number, work_ns, may_be_lost))
+        if len(block.jobs) > 2 * BLOCK:
+            self._split(index)
+        else:
+            self._lasts[index] = block.jobs[-1][:2]
+
+    def remove(self, number: int, by_ns: Nanos) -> None:
+        index = bisect_left(self._lasts, (by_ns, number))
+        at = bisect_left(self._blocks[index].jobs, (by_ns, number))
+        self._remove_at(index, at)
+
+    def pop(self) -> int | None:
+        """The job to serve next. What follows it can start later by its work, and still be in time as before."""
+        if not self._blocks:
+            return None
+        _, number, work, _ = self._remove_at(0, 0)
+        if self._blocks:
+            self._safe_until += work
+        return number
+
+    def shed(self, now: Nanos) -> list[int]:
+        """Take out what the rule takes out, so that all others are in time if the first starts now."""
+        if now <= self._safe_until:
+            return []
+        shed = self._shed_hopeless(now)
+        start, index, safe_until = now, 0, NEVER
+        while index < len(self._blocks):
+            block = self._blocks[index]
+            latest = block.latest()
+            if start <= latest:
+                safe_until = min(safe_until, latest - (start - now))
+                start += block.work
+                index += 1
+                continue
+            burdens = [earlier.longest() for earlier in self._blocks[:index]]
+            _, work, minus_by, minus_number = max([*burdens, block.longest_up_to_the_first_late(start)])
+            is_before = index > 0 and (-minus_by, -minus_number) <= self._lasts[index - 1]
+            blocks = len(self._blocks)
+            self.remove(-minus_number, -minus_by)
+            shed.append(-minus_number)
+            if is_before:
+                start -= work
+                index -= blocks - len(self._blocks)
+        self._safe_until = safe_until
+        return shed
+
+    def _shed_hopeless(self, now: Nanos) -> list[int]:
+        """The usual case after a pause: the first jobs are too late even if served at once."""
+        shed = []
+        while self._blocks:
+            by, number, work, _ = self._blocks[0].jobs[0]
+            if now + work <= by:
+                break
+            self._remove_at(0, 0)
+            shed.append(number)
+        return shed
+
+    def _remove_at(self, index: int, at: int) -> Job:
+        block = self._blocks[index]
+        job = block.remove_at(at)
+        self._work -= job[2]
+        if not block.jobs:
+            del self._blocks[index]
+            del self._lasts[index]
+            if not self._blocks:
+                self._safe_until = NEVER
+        elif at == len(block.jobs):
+            self._lasts[index] = block.jobs[-1][:2]
+        return job
+
+    def _split(self, index: int) -> None:
+        block = self._blocks[index]
+        half = _Block(block.jobs[BLOCK:])
+        del block.jobs[BLOCK:]
+        block.changed()
+        self._blocks.insert(index + 1, half)
+        self._lasts[index : index + 1] = [block.jobs[-1][:2], half.jobs[-1][:2]]

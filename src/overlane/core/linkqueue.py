@@ -1,0 +1,228 @@
+"""Link queue: what waits in front of one neighbour, in which order it goes, and what goes overboard when it is full.
+
+Items with a deadline are served first, in the order of the queue's policy (see `scheduling`). A droppable item that can
+no longer be in time is not sent: `pull` hands it back beside the next one. Reliable items that are late (`edf-shed`
+only; the other policies keep them in their order) and items without a deadline wait in two lanes behind, first come
+first served; each lane gets a fixed share of the bytes whenever something waits in it, so that its wait is bounded by
+what is ahead of it in the lane, not by what arrives with a deadline.
+
+The bytes that wait are bounded. To make room there go, in this order: droppable items that have expired, those that the
+policy does not expect to be in time, those without a deadline, and those with the latest due time, newest first; but a
+droppable newcomer displaces only what is due later than itself, and is handed back if that is not enough. Reliable
+items are never displaced: one that finds no room is handed back, and its sender must wait. Together they never hold
+more than three quarters of the queue, or a backlog of theirs would shut out everything urgent.
+
+Nothing here reads a clock: it is told the time. Equal items go in the order in which they came.
+"""
+
+from collections import OrderedDict
+from heapq import heapify, heappop, heappush
+
+from overlane.core.scheduling import KeyOrder, Order, Policy, SheddingOrder, Waiting
+from overlane.core.units import NEVER, Nanos
+
+__all__ = ["LinkQueue", "Policy", "Waiting"]
+
+LATE_SHARE = 8
+"""Late reliable items get at least one in so many bytes."""
+OPEN_SHARE = 16
+"""Items without a deadline get at least one in so many bytes."""
+
+
+class LinkQueue:
+    def __init__(self, policy: str, bytes_max: int) -> None:
+        self.policy = Policy(policy)
+        self.bytes_max = bytes_max
+        self._waiting: dict[int, Waiting] = {}
+        self._order: Order = (
+            SheddingOrder(self._waiting) if self.policy is Policy.EDF_SHED else KeyOrder(self.policy, self._waiting)
+        )
+        self._late = _Lane(LATE_SHARE)
+        self._open = _Lane(OPEN_SHARE)
+        self._overboard: _Overboard | None = None
+        self._bytes = 0
+        self._reliable_bytes = 0
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
+        """So many bytes took so long on the wire, back to back. Nothing is shed before the first observation."""
+        if bytes_sent > 0 and duration_ns > 0:
+            self._order.observe_rate(bytes_sent, duration_ns)
+
+    def push(self, item: Waiting, now: Nanos) -> list[Waiting]:
+        """Let the item wait. Returns what had to go for lack of room, itself included if it did not get in."""
+        if not item.droppable and self._reliable_bytes and self._reliable_bytes + item.size > self.bytes_max * 3 // 4:
+            return [item]
+        if self._bytes + item.size <= self.bytes_max:
+            self._admit(item)
+            return []
+        gone, has_room = self._make_room(item, now)
+        if has_room:
+            self._admit(item)
+        else:
+            gone.append(item)
+        return gone
+
+    def pull(self, now: Nanos) -> tuple[Waiting | None, list[Waiting]]:
+        """The next item to send, and those that are not worth sending any more."""
+        for lane in (self._late, self._open):
+            if lane.is_owed():
+                return self._leave(lane.pop(), lane), []
+        choice = self._order.choose(now)
+        dropped = [self._forget(number) for number in choice.hopeless]
+        for number in choice.late:
+            self._late.add(number, self._waiting[number].size)
+        if choice.number is not None:
+            return self._leave(choice.number, None), dropped
+        for lane in (self._late, self._open):
+            if lane:
+                return self._leave(lane.pop(), lane), dropped
+        return None, dropped
+
+    def drain(self) -> list[Waiting]:
+        """Everything that waits, in the order of arrival: the link is gone. The queue is as new but for its rate."""
+        items = list(self._waiting.values())
+        for number in list(self._waiting):
+            self._displace(number)
+        return items
+
+    def _admit(self, item: Waiting) -> None:
+        number = self._next
+        self._next += 1
+        self._waiting[number] = item
+        self._bytes += item.size
+        if not item.droppable:
+            self._reliable_bytes += item.size
+        if item.due_ns >= NEVER:
+            self._open.add(number, item.size)
+        else:
+            self._order.add(number, item)
+        if self._overboard is not None and item.droppable:
+            self._overboard.add(number, item)
+            if self._overboard.is_stale():
+                self._overboard = None
+
+    def _forget(self, number: int) -> Waiting:
+        item = self._waiting.pop(number)
+        self._bytes -= item.size
+        if not item.droppable:
+            self._reliable_bytes -= item.size
+        return item
+
+    def _leave(self, number: int, own: "_Lane | None") -> Waiting:
+        item = self._forget(number)
+        for lane in (self._late, self._open):
+            if lane is not own:
+                lane.others_sent(item.size)
+        return item
+
+    def _displace(self, number: int) -> Waiting:
+        """Out by another way than `pull`."""
+        item = self._forget(number)
+        self._late.remove(number)
+        self._open.remove(number)
+        self._order.remove(number)
+        return item
+
+    def _make_room(self, newcomer: Waiting, now: Nanos) -> tuple[list[Waiting], bool]:
+        if self._overboard is None:
+            self._overboard = _Overboard(self._waiting)
+        needed = self._bytes + newcomer.size - self.bytes_max
+        gone: list[Waiting] = []
+        if newcomer.size > self.bytes_max or (newcomer.droppable and newcomer.due_ns < now):
+            return gone, False
+        while needed > 0:
+            number = self._overboard.expired(now)
+            if number is None:
+                number = self._order.reserve()
+            if number is None:
+                break
+            gone.append(self._displace(number))
+            needed -= gone[-1].size
+        if needed > 0:
+            later_than = newcomer.due_ns if newcomer.droppable else -NEVER
+            gone += [self._displace(number) for number in self._overboard.latest(needed, later_than)]
+        return gone, self._bytes + newcomer.size <= self.bytes_max
+
+
+class _Lane:
+    """Numbers of items, first come first served, with a claim to one in `share` of the bytes sent."""
+
+    __slots__ = ("_others", "_share", "_sizes")
+
+    def __init__(self, share: int) -> None:
+        self._share = share
+        self._sizes: OrderedDict[int, int] = OrderedDict()
+        self._others = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._sizes)
+
+    def add(self, number: int, size: int) -> None:
+        self._sizes[number] = size
+
+    def remove(self, number: int) -> None:
+        if self._sizes.pop(number, None) is not None and not self._sizes:
+            self._others = 0
+
+    def others_sent(self, size: int) -> None:
+        if self._sizes:
+            self._others += size
+
+    def is_owed(self) -> bool:
+        if not self._others or not self._sizes:
+            return False
+        first = next(iter(self._sizes.values()))
+        return self._others >= first * (self._share - 1)
+
+    def pop(self) -> int:
+        number, size = self._sizes.popitem(last=False)
+        self._others = max(0, self._others - size * (self._share - 1)) if self._sizes else 0
+        return number
+
+
+class _Overboard:
+    """The droppable items by due time, from both ends. Made when the queue first runs full, kept while it is of use."""
+
+    def __init__(self, waiting: dict[int, Waiting]) -> None:
+        self._waiting = waiting
+        self._first = [(item.due_ns, number) for number, item in waiting.items() if item.droppable]
+        self._last = [(-due, -number) for due, number in self._first]
+        heapify(self._first)
+        heapify(self._last)
+
+    def is_stale(self) -> bool:
+        return len(self._first) + len(self._last) > 4 * len(self._waiting) + 64
+
+    def add(self, number: int, item: Waiting) -> None:
+        heappush(self._first, (item.due_ns, number))
+        heappush(self._last, (-item.due_ns, -number))
+
+    def expired(self, now: Nanos) -> int | None:
+        while self._first and self._first[0][0] < now:
+            _, number = heappop(self._first)
+            if number in self._waiting:
+                return number
+        return None
+
+    def latest(self, needed_bytes: int, later_than: Nanos) -> list[int]:
+        """Those due latest, as many as are needed, if there are enough of them; otherwise none."""
+        taken: list[tuple[Nanos, int]] = []
+        while needed_bytes > 0 and self._last and -self._last[0][0] > later_than:
+            entry = heappop(self._last)
+            item = self._waiting.get(-entry[1])
+            if item is not None:
+                taken.append(entry)
+                needed_bytes -= item.size
+        if needed_bytes <= 0:
+            return [-number for _, number in taken]
+        for entry in taken:
+            heappush(self._last, entry)
+        return []

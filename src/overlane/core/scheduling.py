@@ -1,0 +1,188 @@
+"""In which order the items of a link queue go, among those that have a deadline and may still meet it.
+
+Two orders stand behind one face. `KeyOrder` sorts by one number that never changes: the due time (`edf`), or the time
+of arrival plus the latency budget of the class at this broker (`laxity`: at any moment the smallest sum is the least
+laxity). `SheddingOrder` (`edf-shed`) serves by due time what can be in time all together, as the agenda says, judging
+by the measured rate of the link. What the agenda takes out, it keeps in reserve until its due time has passed, and
+serves it when nothing else is urgent: an estimate that was too pessimistic costs nothing. A reliable item that cannot
+be in time is handed back as late.
+
+An order holds numbers of items that wait in the queue's own table; what is no longer in the table is skipped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heapify, heappop, heappush
+from typing import Protocol
+
+from overlane.core.agenda import Agenda
+from overlane.core.units import Nanos
+
+
+class Policy(StrEnum):
+    LAXITY = "laxity"
+    EDF = "edf"
+    EDF_SHED = "edf-shed"
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One chunk in front of a link."""
+
+    chunk: object
+    size: int
+    """Bytes on the wire."""
+    arrived_ns: Nanos
+    """When it entered this queue."""
+    due_ns: Nanos
+    """The latest start of its transmission here that can still be in time; NEVER without a deadline."""
+    droppable: bool
+    """Best effort. Reliable items are never dropped: they come late instead."""
+    budget_ns: Nanos = 0
+    """The latency budget of its class at this broker, for `laxity`."""
+
+
+@dataclass(slots=True)
+class Choice:
+    """What an order found: the item to send, if any, those too late to be of use, and reliable ones that are late."""
+
+    number: int | None
+    hopeless: list[int]
+    late: list[int]
+
+
+class Order(Protocol):
+    def add(self, number: int, item: Waiting) -> None: ...
+
+    def remove(self, number: int) -> None:
+        """The item has left the table by another way than `choose`."""
+
+    def choose(self, now: Nanos) -> Choice: ...
+
+    def reserve(self) -> int | None:
+        """An item that will be in time only if the rate was misjudged; the one least likely to."""
+
+    def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None: ...
+
+
+class KeyOrder:
+    def __init__(self, policy: Policy, waiting: Mapping[int, Waiting]) -> None:
+        self._by_budget = policy is Policy.LAXITY
+        self._waiting = waiting
+        self._heap: list[tuple[Nanos, int]] = []
+
+    def add(self, number: int, item: Waiting) -> None:
+        key = item.arrived_ns + item.budget_ns if self._by_budget else item.due_ns
+        heappush(self._heap, (key, number))
+
+    def remove(self, number: int) -> None:  # noqa: ARG002
+        # Left in the heap and skipped later, unless that would fill the memory with the dead.
+        if len(self._heap) > 2 * len(self._waiting) + 64:
+            self._heap = [entry for entry in self._heap if entry[1] in self._waiting]
+            heapify(self._heap)
+
+    def choose(self, now: Nanos) -> Choice:
+        choice = Choice(None, [], [])
+        while self._heap:
+            _, number = heappop(self._heap)
+            item = self._waiting.get(number)
+            if item is None:
+                continue
+            if not (item.droppable and item.due_ns < now):
+                choice.number = number
+                break
+            choice.hopeless.append(number)
+        return choice
+
+    def reserve(self) -> int | None:
+        return None
+
+    def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
+        pass
+
+
+class SheddingOrder:
+    def __init__(self, waiting: Mapping[int, Waiting]) -> None:
+        self._waiting = waiting
+        self._agenda = Agenda()
+        self._by: dict[int, Nanos] = {}
+        self._reserve: list[tuple[Nanos, int]] = []
+        self._rate = Rate()
+        self._ns_per_kib = 0
+
+    def add(self, number: int, item: Waiting) -> None:
+        work = item.size * self._ns_per_kib >> 10
+        by = item.due_ns + work
+        self._by[number] = by
+        self._agenda.add(number, by, work, may_be_lost=item.droppable)
+
+    def remove(self, number: int) -> None:
+        by = self._by.pop(number, None)
+        if by is not None:
+            self._agenda.remove(number, by)
+
+    def choose(self, now: Nanos) -> Choice:
+        late = []
+        for number in self._agenda.shed(now):
+            del self._by[number]
+            item = self._waiting[number]
+            if item.droppable:
+                heappush(self._reserve, (item.due_ns, number))
+            else:
+                late.append(number)
+        choice = Choice(self._agenda.pop(), self._hopeless(now), late)
+        if choice.number is not None:
+            del self._by[choice.number]
+        else:
+            choice.number = self.reserve()
+        return choice
+
+    def reserve(self) -> int | None:
+        while self._reserve:
+            _, number = heappop(self._reserve)
+            if number in self._waiting:
+                return number
+        return None
+
+    def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
+        self._rate.observe(bytes_sent, duration_ns)
+        measured = self._rate.ns_per_kib
+        if 8 * abs(measured - self._ns_per_kib) > self._ns_per_kib:
+            self._ns_per_kib = measured
+            self._plan_anew()
+
+    def _hopeless(self, now: Nanos) -> list[int]:
+        hopeless = []
+        while self._reserve and self._reserve[0][0] < now:
+            _, number = heappop(self._reserve)
+            if number in self._waiting:
+                hopeless.append(number)
+        return hopeless
+
+    def _plan_anew(self) -> None:
+        """All works have changed, and with them what can be in time, those in reserve included."""
+        numbers = sorted([*self._by, *(number for _, number in self._reserve if number in self._waiting)])
+        self._agenda, self._by, self._reserve = Agenda(), {}, []
+        for number in numbers:
+            self.add(number, self._waiting[number])
+
+
+class Rate:
+    """The drain rate of a link, averaged over the last sixteen or so observations, each by its bytes."""
+
+    __slots__ = ("_bytes", "_ns")
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._ns = 0
+
+    def observe(self, bytes_sent: int, duration_ns: Nanos) -> None:
+        # In units of 1/16, so that the integer division does not eat small observations.
+        self._bytes += 16 * bytes_sent - self._bytes // 16
+        self._ns += 16 * duration_ns - self._ns // 16
+
+    @property
+    def ns_per_kib(self) -> int:
+        """0 as long as nothing was observed."""
+        return (self._ns << 10) // self._bytes if self._bytes else 0
