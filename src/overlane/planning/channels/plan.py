@@ -1,0 +1,82 @@
+"""The whole way from advertisements to a mapping with a bound: fold, search, prove or bound, unfold.
+
+A demand with as many channels as kinds costs nothing. Every other one is first searched, which on small demands almost
+always finds the optimum, and then proved where the tables of branch and bound fit. Where the proof does not end within
+its limit, or cannot be tried, the bound is the better of what it has shown so far and the spectral one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from overlane.planning.channels.clustering import clustering
+from overlane.planning.channels.demand import Demand, Layout, fold, layout_cost_bps, layout_for_free, unfold
+from overlane.planning.channels.exact import fits, prove
+from overlane.planning.channels.greedy import greedy
+from overlane.planning.channels.model import Advertisement, Channel, Cost, check, cost_of
+from overlane.planning.channels.search import search
+from overlane.planning.channels.spectral import spectral_bound_bps
+
+ROUNDS = 240
+ROUNDS_BEFORE_PROOF = 40
+PARTIALS_MAX = 6_000_000
+PROVEN_SHARE = 1e-9  # a bound this close to the cost, by rounding, meets it
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPlan:
+    """A mapping, its cost, and how far below it any other could be."""
+
+    channels: tuple[Channel, ...]
+    cost: Cost
+    bound_bps: float
+    status: Literal["optimal", "feasible"]
+    greedy_bps: float  # what the IndiQoS strategy costs
+    clustering_bps: float  # what k-means clustering costs
+
+
+def never() -> bool:
+    """No limit but the solvers' own."""
+    return False
+
+
+def plan_channels(
+    advertisements: Sequence[Advertisement],
+    channels: int,
+    unicast_weight: float = 1.0,
+    stop: Callable[[], bool] = never,
+) -> ChannelPlan:
+    """The least waste and unicast that could be found, with the proof or the bound that goes with it."""
+    check(advertisements, channels, unicast_weight)
+    demand = fold(advertisements, channels, unicast_weight)
+    by_greedy, by_clustering = greedy(demand), clustering(demand)
+    layout, bound_bps = _solve(demand, [by_greedy, by_clustering], stop)
+
+    mapping = unfold(demand, layout)
+    cost = cost_of(advertisements, mapping, unicast_weight)
+    proven = bound_bps >= cost.total_bps - PROVEN_SHARE * demand.all_unicast_bps
+    return ChannelPlan(
+        channels=mapping,
+        cost=cost,
+        bound_bps=cost.total_bps if proven else bound_bps,
+        status="optimal" if proven else "feasible",
+        greedy_bps=layout_cost_bps(demand, by_greedy),
+        clustering_bps=layout_cost_bps(demand, by_clustering),
+    )
+
+
+def _solve(demand: Demand, starts: list[Layout], stop: Callable[[], bool]) -> tuple[Layout, float]:
+    if demand.channels == demand.channels_for_free:
+        return layout_for_free(demand), 0.0
+    if demand.channels == 0:
+        return starts[0], demand.all_unicast_bps
+    provable = fits(demand)
+    layout = search(demand, starts, ROUNDS_BEFORE_PROOF if provable else ROUNDS, stop)
+    shown_bps = 0.0
+    if provable:
+        proof = prove(demand, layout, layout_cost_bps(demand, layout), PARTIALS_MAX, stop)
+        layout = proof.better or layout
+        if proof.complete:
+            return layout, proof.bound_bps
+        shown_bps = proof.bound_bps
+    return layout, max(shown_bps, spectral_bound_bps(demand, layout, stop))
