@@ -12,66 +12,48 @@ some job may be late. Jobs are named by numbers that the caller never uses twice
 """
 
 from bisect import bisect_left, insort
+from itertools import accumulate
+from operator import sub
 
 from overlane.core.units import NEVER, Nanos
 
-BLOCK = 64
-
-Job = tuple[Nanos, int, Nanos, bool]
-"""Finished by, number, work, may be lost."""
+BLOCK = 32
 
 Burden = tuple[bool, Nanos, Nanos, int]
 """The greatest is taken out first: may be lost, work, and of equally long jobs the most urgent, since the others have
 more time left for the rest of their way. The last two are -by and -number."""
 
+Job = tuple[Nanos, int, Nanos, Burden]
+"""Finished by, number, work, burden."""
+
 
 class _Block:
-    __slots__ = ("_latest", "_longest", "jobs", "work")
+    """A run of jobs. `latest`, its latest start, and `burden`, its greatest, are of use only while it is fresh."""
+
+    __slots__ = ("burden", "is_fresh", "jobs", "latest", "work")
 
     def __init__(self, jobs: list[Job]) -> None:
         self.jobs = jobs
-        self.changed()
+        self.work = sum([job[2] for job in jobs])
+        self.latest: Nanos = NEVER
+        self.burden: Burden = (False, 0, 0, 0)
+        self.is_fresh = False
 
-    def changed(self) -> None:
-        self.work = sum([job[2] for job in self.jobs])
-        self._latest: Nanos | None = None
-        self._longest: Burden | None = None
+    def refresh(self) -> None:
+        bys, _, works, burdens = zip(*self.jobs, strict=True)
+        self.latest = min(map(sub, bys, accumulate(works)))
+        self.burden = max(burdens)
+        self.is_fresh = True
 
-    def add(self, job: Job) -> None:
-        insort(self.jobs, job)
-        self.work += job[2]
-        self._latest = self._longest = None
-
-    def remove_at(self, index: int) -> Job:
-        job = self.jobs.pop(index)
-        self.work -= job[2]
-        self._latest = self._longest = None
-        return job
-
-    def latest(self) -> Nanos:
-        """The latest time to start this block so that all its jobs are in time."""
-        if self._latest is None:
-            latest, work = NEVER, 0
-            for by, _, own, _ in self.jobs:
-                work += own
-                if by - work < latest:
-                    latest = by - work
-            self._latest = latest
-        return self._latest
-
-    def longest(self) -> Burden:
-        if self._longest is None:
-            self._longest = max([(lost, work, -by, -number) for by, number, work, lost in self.jobs])
-        return self._longest
-
-    def longest_up_to_the_first_late(self, start: Nanos) -> Burden:
-        burdens = []
-        for by, number, work, lost in self.jobs:
-            burdens.append((lost, work, -by, -number))
+    def burden_up_to_the_first_late(self, start: Nanos) -> Burden:
+        greatest = self.jobs[0][3]
+        for by, _, work, burden in self.jobs:
+            if burden > greatest:
+                greatest = burden
             start += work
             if start > by:
                 break
-        return max(burdens)
+        return greatest
 
 
 class Agenda:
@@ -92,16 +74,20 @@ class Agenda:
             self._lasts.append((by_ns, number))
         index = min(bisect_left(self._lasts, (by_ns, number)), len(self._blocks) - 1)
         block = self._blocks[index]
-        block.add((by_ns, number, work_ns, may_be_lost))
+        insort(block.jobs, (by_ns, number, work_ns, (may_be_lost, work_ns, -by_ns, -number)))
+        block.work += work_ns
+        block.is_fresh = False
         if len(block.jobs) > 2 * BLOCK:
             self._split(index)
         else:
             self._lasts[index] = block.jobs[-1][:2]
 
-    def remove(self, number: int, by_ns: Nanos) -> None:
+    def remove(self, number: int, by_ns: Nanos) -> int:
+        """Returns the index of the block that it was in."""
         index = bisect_left(self._lasts, (by_ns, number))
         at = bisect_left(self._blocks[index].jobs, (by_ns, number))
         self._remove_at(index, at)
+        return index
 
     def pop(self) -> int | None:
         """The job to serve next. What follows it can start later by its work, and still be in time as before."""
@@ -117,25 +103,30 @@ class Agenda:
         if now <= self._safe_until:
             return []
         shed = self._shed_hopeless(now)
-        start, index, safe_until = now, 0, NEVER
+        start, index, slack_min = now, 0, NEVER
         while index < len(self._blocks):
             block = self._blocks[index]
-            latest = block.latest()
-            if start <= latest:
-                safe_until = min(safe_until, latest - (start - now))
+            if not block.is_fresh:
+                block.refresh()
+            slack = block.latest - start
+            if slack >= 0:
+                if slack < slack_min:
+                    slack_min = slack
                 start += block.work
                 index += 1
                 continue
-            burdens = [earlier.longest() for earlier in self._blocks[:index]]
-            _, work, minus_by, minus_number = max([*burdens, block.longest_up_to_the_first_late(start)])
-            is_before = index > 0 and (-minus_by, -minus_number) <= self._lasts[index - 1]
-            blocks = len(self._blocks)
-            self.remove(-minus_number, -minus_by)
+            burdens = [earlier.burden for earlier in self._blocks[:index]]
+            _, work, minus_by, minus_number = max([*burdens, block.burden_up_to_the_first_late(start)])
             shed.append(-minus_number)
-            if is_before:
+            at = self.remove(-minus_number, -minus_by)
+            if at < index:
                 start -= work
-                index -= blocks - len(self._blocks)
-        self._safe_until = safe_until
+                if self._blocks[at].is_fresh:
+                    # Its block is empty and gone; here is the next one.
+                    index -= 1
+                else:
+                    self._blocks[at].refresh()
+        self._safe_until = now + slack_min if self._blocks else NEVER
         return shed
 
     def _shed_hopeless(self, now: Nanos) -> list[int]:
@@ -151,7 +142,9 @@ class Agenda:
 
     def _remove_at(self, index: int, at: int) -> Job:
         block = self._blocks[index]
-        job = block.remove_at(at)
+        job = block.jobs.pop(at)
+        block.work -= job[2]
+        block.is_fresh = False
         self._work -= job[2]
         if not block.jobs:
             del self._blocks[index]
@@ -164,8 +157,6 @@ class Agenda:
 
     def _split(self, index: int) -> None:
         block = self._blocks[index]
-        half = _Block(block.jobs[BLOCK:])
-        del block.jobs[BLOCK:]
-        block.changed()
-        self._blocks.insert(index + 1, half)
-        self._lasts[index : index + 1] = [block.jobs[-1][:2], half.jobs[-1][:2]]
+        halves = [_Block(block.jobs[:BLOCK]), _Block(block.jobs[BLOCK:])]
+        self._blocks[index : index + 1] = halves
+        self._lasts[index : index + 1] = [half.jobs[-1][:2] for half in halves]
