@@ -2,7 +2,7 @@
 
 import typer
 
-from overlane.cli.plan import paths
+from overlane.cli.plan import channels, paths, reserve
 
 app = typer.Typer(
     name="plan",
@@ -11,3 +11,5 @@ app = typer.Typer(
 )
 app.command()(paths.paths)
 app.command()(paths.graph)
+app.command()(channels.channels)
+app.command()(reserve.reserve)

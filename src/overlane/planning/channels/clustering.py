@@ -1,9 +1,9 @@
 """The clustering baseline: advertisements with like subscribers share a channel, found by k-means.
 
 Every advertisement is a point, its subscriber list as zeros and ones, weighted by its rate; a node that stands for
-several counts as often. Centres start at the heaviest advertisement and then always at the point whose weighted distance to the
-nearest centre is greatest, so nothing is random. Each cluster becomes a channel; a node joins where it wants enough of
-what is sent for membership to beat unicast.
+several counts as often. Centres start at the heaviest advertisement and then always at the point whose weighted
+distance to the nearest centre is greatest, so nothing is random. Each cluster becomes a channel; a node joins where it
+wants enough of what is sent for membership to beat unicast.
 """
 
 import numpy as np

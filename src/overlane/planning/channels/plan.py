@@ -31,6 +31,7 @@ class ChannelPlan:
     cost: Cost
     bound_bps: float
     status: Literal["optimal", "feasible"]
+    all_unicast_bps: float  # what no channel at all costs
     greedy_bps: float  # what the IndiQoS strategy costs
     clustering_bps: float  # what k-means clustering costs
 
@@ -60,6 +61,7 @@ def plan_channels(
         cost=cost,
         bound_bps=cost.total_bps if proven else bound_bps,
         status="optimal" if proven else "feasible",
+        all_unicast_bps=demand.all_unicast_bps,
         greedy_bps=layout_cost_bps(demand, by_greedy),
         clustering_bps=layout_cost_bps(demand, by_clustering),
     )
