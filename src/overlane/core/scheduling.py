@@ -36,7 +36,7 @@ class Waiting:
     arrived_ns: Nanos
     """When it entered this queue."""
     due_ns: Nanos
-    """The latest start of its transmission here that can still be in time; NEVER without a deadline."""
+    """When it must have left to be in time: now + deadline - age - latency still to go. NEVER without a deadline."""
     droppable: bool
     """Best effort. Reliable items are never dropped: they come late instead."""
     budget_ns: Nanos = 0
@@ -113,9 +113,8 @@ class SheddingOrder:
 
     def add(self, number: int, item: Waiting) -> None:
         work = item.size * self._ns_per_kib >> 10
-        by = item.due_ns + work
-        self._by[number] = by
-        self._agenda.add(number, by, work, may_be_lost=item.droppable)
+        self._by[number] = item.due_ns
+        self._agenda.add(number, item.due_ns, work, may_be_lost=item.droppable)
 
     def remove(self, number: int) -> None:
         by = self._by.pop(number, None)
