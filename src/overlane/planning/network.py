@@ -96,6 +96,9 @@ class Network:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._index
+
     def index(self, name: str, field_name: str = "broker") -> int:
         """The index of a broker; an unknown name is the fault of `field_name`."""
         try:

@@ -1,0 +1,218 @@
+"""Forwarding: parcels through this broker, and around what is broken.
+
+A parcel on a route goes to the next hops of its version, each once: the duplicate window drops what has been here. A parcel
+on a detour carries its own path and is only passed on until it is at its end.
+
+Repair. A watched parcel of which no notice came is lost on that hop, or late. While there is time for another try after this
+one, the cheapest try is made: the same link again. The last chance takes everything that can still be in time: the link and
+a way around it. Where a link is silent or gone, its parcels go around at once, until the source has moved the route.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from overlane.core.duplicates import Duplicates
+from overlane.core.linkhealth import LinkState
+from overlane.core.linkqueue import Waiting
+from overlane.core.linkstate import LinkStateTable
+from overlane.core.messages import encode
+from overlane.core.neighbour import Neighbour, Outgoing
+from overlane.core.signalling import Entry
+from overlane.core.units import NEVER, US, Nanos
+from overlane.core.wire import HOPS_MAX, Header, ParcelFlag, broker_id, parcel_size, route
+from overlane.planning import paths
+
+REPAIRS_MAX = 3
+WAYS_SEARCHED = 4
+
+_RELIABLE = int(ParcelFlag.RELIABLE)
+_REPAIR = int(ParcelFlag.REPAIR)
+_DIRECT = int(ParcelFlag.DIRECT)
+
+
+@dataclass(slots=True)
+class ForwardingCounters:
+    duplicates_dropped: int = 0
+    expired_dropped: int = 0
+    queue_full_dropped: int = 0
+    unroutable_dropped: int = 0
+    repairs: int = 0
+    detours: int = 0
+
+
+class Forwarding:
+    def __init__(self, me: str, neighbours: dict[str, Neighbour], table: LinkStateTable) -> None:
+        self._me = me
+        self._neighbours = neighbours
+        self._table = table
+        self.duplicates = Duplicates()
+        self.counters = ForwardingCounters()
+        self.budget: Callable[[int], Nanos] = lambda _deadline_us: 0
+        self._ways: dict[tuple[str, str], tuple[str, ...] | None] = {}
+        self._ways_of = -1
+        self._hops: dict[str, str] = {}
+        self._hops_of = -1
+
+    # Along a route
+
+    def forward(
+        self,
+        entry: Entry,
+        header: Header,
+        rest: bytes | memoryview,
+        entered_ns: Nanos,
+        came_from: str | None,
+        now: Nanos,
+    ) -> None:
+        """To every next hop of this version of the route but the one it came from."""
+        due_ns = _due(header, entry.ahead_ns, entered_ns)
+        for hop in entry.next_hops:
+            if hop == came_from:
+                continue
+            neighbour = self._neighbours.get(hop)
+            description = route(encode(entry.message)) if hop in entry.unconfirmed else b""
+            out = Outgoing(
+                header, rest, entered_ns, due_ns, entry.ahead_ns, description=description, repairs=REPAIRS_MAX
+            )
+            sound = neighbour is not None and neighbour.connected and neighbour.health.state is LinkState.UP
+            if not sound and header.flags & _REPAIR:
+                self.go_around(out, hop, entry, now)
+            if neighbour is not None and neighbour.connected:
+                self._enqueue(neighbour, out, now)
+
+    # Along a path the parcel carries
+
+    def send_on_path(
+        self,
+        path: tuple[str, ...],
+        header: Header,
+        rest: bytes | memoryview,
+        entered_ns: Nanos,
+        due_ns: Nanos,
+        now: Nanos,
+    ) -> bool:
+        """From here along these brokers, the first of which is this one; False if the first link is not there."""
+        neighbour = self._neighbours.get(path[1]) if 1 < len(path) <= HOPS_MAX else None
+        if neighbour is None or not neighbour.connected:
+            return False
+        hops = tuple(map(broker_id, path[1:]))
+        self._enqueue(neighbour, Outgoing(header, rest, entered_ns, due_ns, 0, hops=hops, repairs=1), now)
+        return True
+
+    def pass_on(
+        self, hops: tuple[int, ...], position: int, header: Header, rest: memoryview, entered_ns: Nanos, now: Nanos
+    ) -> None:
+        """A detour that does not end here."""
+        following = hops[position + 1]
+        neighbour = next((one for one in self._neighbours.values() if one.identity == following), None)
+        if neighbour is None or not neighbour.connected:
+            self.counters.unroutable_dropped += 1
+            return
+        due_ns = _due(header, neighbour.health.latency_ns, entered_ns)
+        out = Outgoing(header, rest, entered_ns, due_ns, 0, hops=hops, position=position + 1, repairs=1)
+        self._enqueue(neighbour, out, now)
+
+    # Repair
+
+    def repair(self, out: Outgoing, hop: str, entry: Entry | None, now: Nanos) -> None:
+        """A watched parcel to this neighbour is overdue: try again, or around, as time allows."""
+        header = out.header
+        if not header.flags & _REPAIR or out.repairs <= 0 or out.due_ns >= NEVER:
+            return
+        neighbour = self._neighbours[hop]
+        health = neighbour.health
+        out.repairs -= 1
+        laxity = out.due_ns - now
+        sound = neighbour.connected and health.state is LinkState.UP
+        again = neighbour.connected and laxity >= 0
+        another_chance = sound and out.repairs > 0 and laxity >= health.patience_ns
+        if not (again and another_chance) and not out.hops:
+            self.go_around(out, hop, entry, now)
+        if again:
+            self.counters.repairs += 1
+            self._enqueue(neighbour, out, now)
+
+    def go_around(self, out: Outgoing, hop: str, entry: Entry | None, now: Nanos) -> None:
+        """Past the link to `hop`: straight to the only destination behind it, or to `hop` itself, if that is in time."""
+        target, flags = hop, out.header.flags
+        ahead_ns = out.ahead_ns
+        if entry is not None and len(entry.message.destinations) == 1:
+            target = entry.message.brokers[entry.message.destinations[0]]
+            flags |= _DIRECT
+            ahead_ns = 0
+        elif (neighbour := self._neighbours.get(hop)) is not None:
+            ahead_ns = max(0, ahead_ns - neighbour.health.latency_ns)
+        way = self._way_around(target, hop)
+        if way is None:
+            return
+        network = self._table.network(suspects=True)
+        latency_ns = network.latency_ns([network.index(name) for name in way]) + ahead_ns
+        if out.header.deadline_us and _left(out, now) < latency_ns and not flags & _RELIABLE:
+            return
+        self.counters.detours += 1
+        header = out.header._replace(flags=flags)
+        self.send_on_path(way, header, out.rest, out.entered_ns, out.due_ns + out.ahead_ns - latency_ns, now)
+
+    def next_hop(self, target: str) -> str | None:
+        """The neighbour on the quickest path to a broker, for control messages."""
+        if self._hops_of != self._table.changes:
+            self._hops_of, self._hops = self._table.changes, {}
+            for suspects in (True, False):
+                network = self._table.network(suspects=suspects)
+                if self._me in network:
+                    self._hops.update(_first_hops(network, self._me))
+        hop = self._hops.get(target)
+        return hop if hop is not None and self._neighbours[hop].connected else None
+
+    def _way_around(self, target: str, hop: str) -> tuple[str, ...] | None:
+        """The quickest path to the target that does not begin with the link to `hop`."""
+        if self._ways_of != self._table.changes:
+            self._ways_of, self._ways = self._table.changes, {}
+        if (target, hop) in self._ways:
+            return self._ways[target, hop]
+        way = None
+        for suspects in (False, True):
+            network = self._table.network(suspects=suspects)
+            if self._me not in network or target not in network or target == self._me:
+                continue
+            source, end = network.index(self._me), network.index(target)
+            for path in paths.k_shortest(network, source, end, WAYS_SEARCHED):
+                names = network.named(path.brokers)
+                first = self._neighbours.get(names[1])
+                if names[1] != hop and first is not None and first.connected:
+                    way = tuple(names)
+                    break
+            if way is not None:
+                break
+        self._ways[target, hop] = way
+        return way
+
+    def _enqueue(self, neighbour: Neighbour, out: Outgoing, now: Nanos) -> None:
+        header = out.header
+        item = Waiting(
+            out, parcel_size(out.rest), now, out.due_ns, not header.flags & _RELIABLE, self.budget(header.deadline_us)
+        )
+        for _ in neighbour.queue.push(item, now):
+            self.counters.queue_full_dropped += 1
+
+
+def _due(header: Header, ahead_ns: Nanos, entered_ns: Nanos) -> Nanos:
+    """The latest moment to leave that is still in time."""
+    if not header.deadline_us:
+        return NEVER
+    return entered_ns + (header.deadline_us - header.age_us) * US - ahead_ns
+
+
+def _left(out: Outgoing, now: Nanos) -> Nanos:
+    """Until its deadline."""
+    return (out.header.deadline_us - out.header.age_us) * US - (now - out.entered_ns)
+
+
+def _first_hops(network: paths.Network, me: str) -> dict[str, str]:
+    tree = paths.shortest_tree(network, network.index(me))
+    hops = {}
+    for at, name in enumerate(network.names):
+        path = tree.path(at)
+        if path is not None and len(path.brokers) > 1:
+            hops[name] = network.names[path.brokers[1]]
+    return hops

@@ -1,0 +1,147 @@
+"""Gossip: how link state and interest reach every broker.
+
+Adverts and changes of interest are flooded: what is news is kept and passed on to every neighbour but the one it came from;
+what is old is answered with what is newer, or its sender would never learn. A new neighbour first tells in a summary what it
+knows, and gets what it lacks: a broker that was away catches up by this alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlane.core.interest import LocalInterest, RemoteInterest
+from overlane.core.linkstate import Announcer, LinkStateTable
+from overlane.core.messages import Advert, Interest, InterestWanted, Known, LinkClaim, Message, Summary
+from overlane.core.neighbour import Neighbour
+from overlane.core.units import Nanos
+
+
+@dataclass(slots=True)
+class News:
+    """What gossip means to the rest of the broker."""
+
+    needed: list[tuple[str, list[str]]] = field(default_factory=list)
+    """Brokers that newly need topic filters."""
+    left: list[str] = field(default_factory=list)
+    restarted: list[tuple[str, int]] = field(default_factory=list)
+
+
+class Gossip:
+    def __init__(
+        self,
+        me: str,
+        incarnation: int,
+        neighbours: Mapping[str, Neighbour],
+        table: LinkStateTable,
+        local: LocalInterest,
+        remote: RemoteInterest,
+    ) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._neighbours = neighbours
+        self._table = table
+        self._local = local
+        self._remote = remote
+        self._announcer = Announcer()
+        self._sequence = 0
+
+    def next_deadline(self) -> Nanos:
+        return self._announcer.next_deadline()
+
+    def greet(self, neighbour: Neighbour) -> None:
+        """A new neighbour: tell it what we know, so that it can tell us what we do not."""
+        names = sorted({*self._table.adverts, *self._remote.brokers(), self._me})
+        neighbour.send(
+            Summary([Known(name, self._table.version_of(name), self._interest_version(name)) for name in names])
+        )
+
+    def announce(
+        self, links: list[LinkClaim], processing_us: dict[str, int], failure: int, left: bool, now: Nanos
+    ) -> bool:
+        """Advertise our own links if that is due; True if it was."""
+        advert = Advert(self._me, self._incarnation, self._sequence + 1, links, processing_us, failure, left)
+        if not self._announcer.consider(advert, now):
+            return False
+        self._sequence += 1
+        self._announcer.said(advert, now)
+        self._table.accept(advert, now)
+        self._flood(advert)
+        return True
+
+    def tell_interest(self) -> None:
+        """Tell the others what changed in what we need."""
+        if (news := self._local.news()) is not None:
+            self._flood(news)
+
+    def hear(self, sender: str, message: Advert | Interest | InterestWanted | Summary, now: Nanos) -> News:
+        news = News()
+        match message:
+            case Advert():
+                self._hear_advert(sender, message, news, now)
+            case Interest():
+                self._hear_interest(sender, message, news)
+            case InterestWanted(broker):
+                if (everything := self._everything(broker)) is not None:
+                    self._neighbours[sender].send(everything)
+            case Summary(known):
+                self._hear_summary(sender, known)
+        return news
+
+    def _hear_advert(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
+        if advert.broker == self._me:
+            if (advert.incarnation, advert.sequence) > (self._incarnation, self._sequence):
+                # An echo of a life we have no memory of: speak louder than it.
+                self._sequence = max(self._sequence, advert.sequence)
+            return
+        life_before = self._table.version_of(advert.broker)[0]
+        if self._table.accept(advert, now):
+            if advert.incarnation > life_before:
+                news.restarted.append((advert.broker, advert.incarnation))
+            if advert.left:
+                self._remote.forget(advert.broker)
+                news.left.append(advert.broker)
+            self._flood(advert, except_for=sender)
+            return
+        newest = self._table.adverts[advert.broker]
+        if (newest.incarnation, newest.sequence) > (advert.incarnation, advert.sequence):
+            self._neighbours[sender].send(newest)
+
+    def _hear_interest(self, sender: str, message: Interest, news: News) -> None:
+        if message.broker == self._me:
+            return
+        accepted, gap, fresh = self._remote.accept(message)
+        if gap:
+            self._neighbours[sender].send(InterestWanted(message.broker))
+        elif accepted:
+            if fresh:
+                news.needed.append((message.broker, fresh))
+            self._flood(message, except_for=sender)
+
+    def _hear_summary(self, sender: str, known: list[Known]) -> None:
+        neighbour = self._neighbours[sender]
+        theirs = {entry.broker: entry for entry in known}
+        for name in sorted({*self._table.adverts, *self._remote.brokers(), self._me}):
+            entry = theirs.get(name)
+            advert = self._table.adverts.get(name)
+            if advert is not None and (entry is None or entry.advert < (advert.incarnation, advert.sequence)):
+                neighbour.send(advert)
+            if entry is None or entry.interest < self._interest_version(name):
+                everything = self._everything(name)
+                if everything is not None:
+                    neighbour.send(everything)
+
+    def _everything(self, broker: str) -> Interest | None:
+        return self._local.everything() if broker == self._me else self._remote.everything(broker)
+
+    def _interest_version(self, broker: str) -> tuple[int, int]:
+        if broker == self._me:
+            return self._incarnation, self._local.sequence
+        return self._remote.version_of(broker)
+
+    def _flood(self, message: Message, except_for: str | None = None) -> None:
+        for name in sorted(self._neighbours):
+            neighbour = self._neighbours[name]
+            if name != except_for and neighbour.greeted:
+                neighbour.send(message)
+
+
+GossipMessage = Advert | Interest | InterestWanted | Summary

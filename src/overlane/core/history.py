@@ -1,0 +1,110 @@
+"""History: messages kept for subscribers that come late.
+
+Per topic the last n messages are kept, or all within their lifespan. A broker keeps what was published at it, durably, and
+replays it to a broker that newly needs a matching filter; it also keeps, in memory, what came from elsewhere, for later
+subscribers of its own. Each message has a name (origin, incarnation, flow, sequence, index), so that what a subscriber got
+alive is not replayed to it.
+"""
+
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from overlane.core.events import Effect, Erase, Save
+from overlane.core.qos import HISTORY_ALL, QosClass
+from overlane.core.topics import matches
+from overlane.core.units import Nanos
+
+TABLE = "history"
+NAMES_REMEMBERED = 4096
+AWAITED_FOR: Nanos = 60_000_000_000
+
+_NAME = struct.Struct("!IIII")
+NAME_BYTES = _NAME.size
+
+MessageName = tuple[int, int, int, int, int]
+"""(origin, incarnation, flow, sequence, index)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    name: MessageName
+    topic: str
+    flags: int
+    body: bytes
+    qos: QosClass
+    published_ns: Nanos
+
+
+class History:
+    def __init__(self, me: int) -> None:
+        self._me = me
+        self._topics: dict[str, OrderedDict[MessageName, Kept]] = {}
+        self._names: OrderedDict[MessageName, None] = OrderedDict()
+
+    def knows(self, name: MessageName) -> bool:
+        return name in self._names
+
+    def keep(self, kept: Kept, now: Nanos) -> list[Effect]:
+        """Keep a message; what this means for the store."""
+        effects: list[Effect] = []
+        self._names[kept.name] = None
+        if len(self._names) > NAMES_REMEMBERED:
+            self._names.popitem(last=False)
+        messages = self._topics.setdefault(kept.topic, OrderedDict())
+        messages[kept.name] = kept
+        if kept.name[0] == self._me:
+            effects.append(Save(TABLE, _key(kept.name), _encode(kept)))
+        limit = kept.qos.history
+        while messages:
+            oldest = next(iter(messages.values()))
+            expired = now - oldest.published_ns >= oldest.qos.lifespan_ns
+            if not expired and (limit == HISTORY_ALL or len(messages) <= limit):
+                break
+            del messages[oldest.name]
+            if oldest.name[0] == self._me:
+                effects.append(Erase(TABLE, _key(oldest.name)))
+        return effects
+
+    def matching(self, topic_filter: str, own_only: bool, now: Nanos) -> Iterator[Kept]:
+        """What is kept for a filter, topic by topic, oldest first."""
+        for topic in sorted(self._topics):
+            if not matches(topic_filter, topic):
+                continue
+            for kept in self._topics[topic].values():
+                if own_only and kept.name[0] != self._me:
+                    continue
+                if now - kept.published_ns < kept.qos.lifespan_ns:
+                    yield kept
+
+    def restore(self, value: bytes, qos: QosClass) -> None:
+        name, topic, flags, body, published_ns = msgspec.msgpack.decode(
+            value, type=tuple[MessageName, str, int, bytes, int]
+        )
+        self._names[name] = None
+        self._topics.setdefault(topic, OrderedDict())[name] = Kept(name, topic, flags, body, qos, published_ns)
+
+    @staticmethod
+    def topic_of(value: bytes) -> str:
+        return str(msgspec.msgpack.decode(value)[1])
+
+
+def wrap(kept: Kept) -> bytes:
+    """A replayed message's body carries its name ahead."""
+    return _NAME.pack(*kept.name[1:]) + kept.body
+
+
+def unwrap(origin: int, body: bytes) -> tuple[MessageName, bytes]:
+    incarnation, flow, sequence, index = _NAME.unpack_from(body)
+    return (origin, incarnation, flow, sequence, index), body[NAME_BYTES:]
+
+
+def _key(name: MessageName) -> bytes:
+    return b"".join(number.to_bytes(8) for number in name)
+
+
+def _encode(kept: Kept) -> bytes:
+    return msgspec.msgpack.encode((kept.name, kept.topic, kept.flags, kept.body, kept.published_ns))

@@ -1,0 +1,122 @@
+"""Interest: which topic filters each broker needs.
+
+Local subscribers hold filters; the broker needs a filter while at least one of them does. The brokers tell each other only
+changes, numbered; who misses one asks for all. A broker's needs outlive its presence: reliable messages are kept for it
+while it is away, so only `forget` (it left for good) or a new set of its own ends them.
+"""
+
+from dataclasses import dataclass, field
+
+from overlane.core.messages import Interest
+from overlane.core.topics import FilterTrie
+
+
+@dataclass(slots=True)
+class Needs:
+    """The filters of one remote broker, as of (incarnation, sequence)."""
+
+    version: tuple[int, int] = (0, 0)
+    filters: set[str] = field(default_factory=set)
+
+
+class LocalInterest:
+    """The local subscription table, and what of it has been told to the others."""
+
+    def __init__(self, me: str, incarnation: int) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._trie: FilterTrie[str] = FilterTrie()
+        self._holders: dict[str, int] = {}
+        self._told: set[str] = set()
+        self.sequence = 0
+        self.changes = 0
+
+    def add(self, subscriber: str, topic_filter: str) -> bool:
+        if not self._trie.add(topic_filter, subscriber):
+            return False
+        self._holders[topic_filter] = self._holders.get(topic_filter, 0) + 1
+        self.changes += 1
+        return True
+
+    def remove(self, subscriber: str, topic_filter: str) -> bool:
+        if not self._trie.remove(topic_filter, subscriber):
+            return False
+        self._holders[topic_filter] -= 1
+        if not self._holders[topic_filter]:
+            del self._holders[topic_filter]
+        self.changes += 1
+        return True
+
+    def subscribers(self, topic: str) -> tuple[str, ...]:
+        return tuple(self._trie.match(topic))
+
+    def holds(self, topic_filter: str) -> bool:
+        return topic_filter in self._holders
+
+    def news(self) -> Interest | None:
+        """What changed since the last time the others were told."""
+        added, removed = self._holders.keys() - self._told, self._told - self._holders.keys()
+        if not added and not removed:
+            return None
+        base, self.sequence = self.sequence, self.sequence + 1
+        self._told = set(self._holders)
+        return Interest(self._me, self._incarnation, self.sequence, base, sorted(added), sorted(removed))
+
+    def everything(self) -> Interest:
+        """All that the others have been told, as one message."""
+        return Interest(self._me, self._incarnation, self.sequence, -1, sorted(self._told), [])
+
+
+class RemoteInterest:
+    """The remote subscription table."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, Needs] = {}
+        self._trie: FilterTrie[str] = FilterTrie()
+        self.changes = 0
+
+    def version_of(self, broker: str) -> tuple[int, int]:
+        needs = self._needs.get(broker)
+        return needs.version if needs else (0, 0)
+
+    def brokers(self) -> list[str]:
+        return sorted(self._needs)
+
+    def needing(self, topic: str) -> tuple[str, ...]:
+        """The remote brokers that need a topic, in the order of their names."""
+        return tuple(sorted(self._trie.match(topic)))
+
+    def everything(self, broker: str) -> Interest | None:
+        needs = self._needs.get(broker)
+        return None if needs is None else Interest(broker, *needs.version, -1, sorted(needs.filters), [])
+
+    def accept(self, news: Interest) -> tuple[bool, bool, list[str]]:
+        """Take a change: whether it was new, whether a gap before it must be filled first, and which filters it adds."""
+        needs = self._needs.setdefault(news.broker, Needs())
+        if (news.incarnation, news.sequence) <= needs.version:
+            return False, False, []
+        if news.base >= 0 and (news.incarnation, news.base) != needs.version:
+            first_of_all = news.base == 0 and news.incarnation > needs.version[0]
+            if not first_of_all:
+                return False, True, []
+            news = Interest(news.broker, news.incarnation, news.sequence, -1, news.added, [])
+        added = set(news.added)
+        wanted = added if news.base < 0 else (needs.filters | added) - set(news.removed)
+        fresh, gone = wanted - needs.filters, needs.filters - wanted
+        for topic_filter in sorted(fresh):
+            self._trie.add(topic_filter, news.broker)
+        for topic_filter in sorted(gone):
+            self._trie.remove(topic_filter, news.broker)
+        needs.version, needs.filters = (news.incarnation, news.sequence), wanted
+        if fresh or gone:
+            self.changes += 1
+        return True, False, sorted(fresh)
+
+    def forget(self, broker: str) -> None:
+        """The broker left for good. Its version stays, so that an echo of the past cannot bring it back."""
+        needs = self._needs.get(broker)
+        if needs and needs.filters:
+            for topic_filter in sorted(needs.filters):
+                self._trie.remove(topic_filter, broker)
+            needs.filters = set()
+            self.changes += 1

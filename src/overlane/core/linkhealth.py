@@ -1,0 +1,229 @@
+"""Link health: what a broker believes of one of its links, from what it sent and what came back.
+
+Two kinds of probe feed it. Pings go out in cycles, one each interval; an unanswered one is repeated a few times within its
+cycle, so that loss is not mistaken for death. Watched parcels are probes that cost nothing: their notices tell round-trip
+time and loss at the rate of the data.
+
+  round trip, jitter   moving averages (1/8, 1/4); two samples in a row far outside the band are a step, adopted at once
+  loss                 moving average (1/16) over probes
+  suspicion            phi accrual: each probe overdue by this link's own distribution of round trips adds how surprising its
+                       silence is, given the link's usual loss. At PHI_SUSPECT the link is SUSPECT: routes may move, which
+                       can be undone. An answer ends it.
+  failure              three ping cycles in a row without any answer, or a broken connection. FAILED: the link is gone.
+  recovery             SUSPECT until it has behaved for a hold time, which doubles with each relapse: a link that flaps
+                       does not flap the routes. The first suspicion in a while has no hold: it may have been a mere delay.
+  memory               after trouble a link counts as risky for a while, longer if trouble came back: redundancy outlasts it.
+
+Integers and plain arithmetic only: the same history gives the same verdict on any machine.
+"""
+
+from enum import IntEnum
+
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+
+MISSED_CYCLES_MAX = 3
+ATTEMPTS_PER_CYCLE = 4
+PHI_SUSPECT = 3.9
+TROUBLE_LOSS = 80_000
+"""Loss, in millionths, from which a link counts as in trouble."""
+
+HOLD_MIN: Nanos = 500 * MS
+HOLD_MAX: Nanos = 60 * SECOND
+MEMORY_MIN: Nanos = 10 * SECOND
+MEMORY_MAX: Nanos = 160 * SECOND
+RELAPSE_WITHIN: Nanos = 60 * SECOND
+
+INITIAL_ROUND_TRIP: Nanos = 100 * MS
+MARGIN_MIN: Nanos = 2 * MS
+TOKENS_KEPT = 16
+
+# What one silent probe adds to phi at most, by the usual loss of the link: -log10(loss), in steps.
+_SURPRISE = ((500_000, 0.3), (300_000, 0.52), (200_000, 0.7), (100_000, 1.0), (50_000, 1.3), (20_000, 1.7))
+_SURPRISE_CLEAN = 2.0
+
+
+class LinkState(IntEnum):
+    UP = 0
+    SUSPECT = 1
+    FAILED = 2
+
+
+class LinkHealth:
+    def __init__(self, ping_interval_ns: Nanos) -> None:
+        self.state = LinkState.FAILED
+        self.rtt_ns: Nanos = INITIAL_ROUND_TRIP
+        self.jitter_ns: Nanos = INITIAL_ROUND_TRIP // 2
+        self.loss_millionths = 0
+        self.risky_until: Nanos = -NEVER
+        self._ping_interval_ns = ping_interval_ns
+        self._measured = False
+        self._step = 0
+        self._phi = 0.0
+        # Pings
+        self._token = 0
+        self._waiting: dict[int, Nanos] = {}
+        self._overdue: dict[int, Nanos] = {}
+        self._attempts = 0
+        self._answers = 0
+        self._missed_cycles = 0
+        self._next_cycle: Nanos = NEVER
+        self._next_ping: Nanos = NEVER
+        # Damping
+        self._hold_ns: Nanos = 0
+        self._memory_ns: Nanos = MEMORY_MIN
+        self._trouble_at: Nanos = -NEVER
+        self._good_since: Nanos = NEVER
+
+    # What the broker asks
+
+    @property
+    def latency_ns(self) -> Nanos:
+        return self.rtt_ns >> 1
+
+    @property
+    def patience_ns(self) -> Nanos:
+        """How long after sending a probe its answer is overdue."""
+        return self.rtt_ns + max(4 * self.jitter_ns, MARGIN_MIN + (self.rtt_ns >> 4))
+
+    @property
+    def dead(self) -> bool:
+        """Three cycles without an answer: the connection may stand, but nothing passes."""
+        return self._missed_cycles >= MISSED_CYCLES_MAX
+
+    def next_deadline(self) -> Nanos:
+        when = min(self._next_ping, self._next_cycle)
+        for sent_at in self._waiting.values():  # oldest first
+            when = min(when, sent_at + self.patience_ns)
+            break
+        if self.state is LinkState.SUSPECT and self._good_since != NEVER:
+            when = min(when, self._good_since + self._hold_ns)
+        return when
+
+    # What happens to it
+
+    def connected(self, now: Nanos) -> None:
+        """A fresh connection: usable at once the first time, on probation after a failure."""
+        self._waiting.clear()
+        self._overdue.clear()
+        self._missed_cycles = 0
+        self._answers = 1
+        self._phi = 0.0
+        self._next_cycle = self._next_ping = now
+        self._good_since = NEVER
+        self.state = LinkState.UP if self._trouble_at == -NEVER else LinkState.SUSPECT
+
+    def broken(self, now: Nanos) -> None:
+        if self.state is not LinkState.FAILED:
+            self._trouble_begins(now)
+            self._hold_ns = max(self._hold_ns, HOLD_MIN)
+            self.state = LinkState.FAILED
+        self._waiting.clear()
+        self._next_ping = self._next_cycle = NEVER
+
+    def answered(self, token: int, now: Nanos) -> None:
+        """A pong. A late one still tells the round trip, and that what was taken for loss was delay."""
+        sent_at = self._waiting.pop(token, None)
+        if sent_at is None:
+            sent_at = self._overdue.pop(token, None)
+            if sent_at is None:
+                return
+            self.loss_millionths -= self.loss_millionths >> 3
+        self.observed(now - sent_at, now)
+
+    def observed(self, rtt_ns: Nanos, now: Nanos) -> None:
+        """A probe came back after this long."""
+        if self.state is LinkState.FAILED:
+            return
+        self._phi = 0.0
+        self._missed_cycles = 0
+        self._answers += 1
+        self.loss_millionths -= self.loss_millionths >> 4
+        if self._measured:
+            self._average(rtt_ns)
+        else:
+            self._measured = True
+            self.rtt_ns, self.jitter_ns = rtt_ns, rtt_ns >> 3
+        if self._good_since == NEVER:
+            self._good_since = now
+        self._maybe_recover(now)
+
+    def silent(self, now: Nanos) -> None:
+        """A watched parcel stayed without notice for longer than it should. Ask at once by a ping, too."""
+        self._silence(now)
+        if self._attempts > 0:
+            self._next_ping = min(self._next_ping, now)
+
+    def tick(self, now: Nanos) -> int | None:
+        """Whatever is due by now. Returns the token of a ping to send."""
+        if self.state is LinkState.FAILED:
+            return None
+        patience = self.patience_ns
+        while self._waiting:
+            token, sent_at = next(iter(self._waiting.items()))
+            if now < sent_at + patience:
+                break
+            del self._waiting[token]
+            self._overdue[token] = sent_at
+            if len(self._overdue) > TOKENS_KEPT:
+                del self._overdue[next(iter(self._overdue))]
+            self._silence(now)
+            if self._attempts > 0:
+                self._next_ping = now
+        if now >= self._next_cycle:
+            self._begin_cycle(now)
+        self._maybe_recover(now)
+        if now < self._next_ping or self.dead:
+            return None
+        self._attempts -= 1
+        self._next_ping = NEVER
+        self._token = (self._token + 1) & 0xFFFFFFFF
+        self._waiting[self._token] = now
+        return self._token
+
+    # How it changes its mind
+
+    def _begin_cycle(self, now: Nanos) -> None:
+        if self._answers == 0:
+            self._missed_cycles += 1
+        self._answers = 0
+        self._attempts = ATTEMPTS_PER_CYCLE
+        # A cycle leaves time for an answer, also on a link slower than the interval.
+        self._next_cycle = now + max(self._ping_interval_ns, self.patience_ns)
+        self._next_ping = now
+
+    def _silence(self, now: Nanos) -> None:
+        self._phi += next((cap for loss, cap in _SURPRISE if self.loss_millionths >= loss), _SURPRISE_CLEAN)
+        self.loss_millionths += (1_000_000 - self.loss_millionths) >> 4
+        self._good_since = NEVER
+        if self._phi >= PHI_SUSPECT and self.state is LinkState.UP:
+            self._trouble_begins(now)
+            self.state = LinkState.SUSPECT
+        elif self.loss_millionths >= TROUBLE_LOSS:
+            self.risky_until = max(self.risky_until, now + self._memory_ns)
+
+    def _maybe_recover(self, now: Nanos) -> None:
+        if self.state is LinkState.SUSPECT and self._good_since != NEVER and now >= self._good_since + self._hold_ns:
+            self.state = LinkState.UP
+
+    def _trouble_begins(self, now: Nanos) -> None:
+        relapse = now - self._trouble_at < RELAPSE_WITHIN
+        self._hold_ns = min(HOLD_MAX, max(HOLD_MIN, 2 * self._hold_ns)) if relapse else 0
+        self._memory_ns = min(MEMORY_MAX, 2 * self._memory_ns) if relapse else MEMORY_MIN
+        self._trouble_at = now
+        self._good_since = NEVER
+        self.risky_until = now + self._memory_ns
+
+    def _average(self, rtt_ns: Nanos) -> None:
+        away = rtt_ns - self.rtt_ns
+        if abs(away) <= max(4 * self.jitter_ns, MARGIN_MIN):
+            self._step = 0
+        elif away > 0:
+            self._step = max(self._step, 0) + 1
+        else:
+            self._step = min(self._step, 0) - 1
+        if abs(self._step) >= 2:
+            self._step = 0
+            self.rtt_ns = rtt_ns
+            return
+        self.rtt_ns += away >> 3
+        self.jitter_ns += (abs(away) - self.jitter_ns) >> 2

@@ -1,0 +1,143 @@
+"""Control messages between brokers, as typed values; their bytes are msgpack inside CONTROL frames.
+
+The decoder checks types and limits before anything else of a message is looked at.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from overlane.core.wire import NAME_BYTES_MAX
+from overlane.errors import ProtocolViolation
+
+BROKERS_MAX = 4096
+LINKS_MAX = 65536
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+Count = Annotated[int, Meta(ge=0, lt=1 << 63)]
+Filters = Annotated[list[Annotated[str, Meta(min_length=1, max_length=65535)]], Meta(max_length=1 << 20)]
+Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
+class LinkClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a broker says of one of its own links, in the direction away from it."""
+
+    peer: Name
+    latency_us: Count
+    jitter_us: Count
+    loss_millionths: Millionths
+    risk_millionths: Millionths
+    """How likely the link is in trouble at any time, from its recent past and from what was configured."""
+    state: Annotated[int, Meta(ge=0, le=3)]
+
+
+class Advert(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """All the links of one broker; the newest by (incarnation, sequence) wins."""
+
+    broker: Name
+    incarnation: Count
+    sequence: Count
+    links: Annotated[list[LinkClaim], Meta(max_length=BROKERS_MAX)]
+    processing_us: Annotated[dict[str, Count], Meta(max_length=256)]
+    """Measured processing latency (matching and queueing) per QoS class, by the class's label."""
+    failure_millionths: Millionths
+    left: bool = False
+
+
+class Interest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """A change of the topic filters a broker needs, from one sequence number to the next; base -1 tells all of them."""
+
+    broker: Name
+    incarnation: Count
+    sequence: Count
+    base: Annotated[int, Meta(ge=-1, lt=1 << 63)]
+    added: Filters
+    removed: Filters
+
+
+class InterestWanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """A gap was noticed: tell me all that this broker needs."""
+
+    broker: Name
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    broker: Name
+    advert: tuple[Count, Count]
+    interest: tuple[Count, Count]
+
+
+class Summary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
+    """What a new neighbour knows, by (incarnation, sequence); it is sent whatever is newer."""
+
+    known: Annotated[list[Known], Meta(max_length=BROKERS_MAX)]
+
+
+class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
+    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were links of the version before."""
+
+    origin: Name
+    incarnation: Count
+    route: Count
+    version: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    brokers: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
+    kept: Annotated[list[int], Meta(max_length=2 * LINKS_MAX)]
+    added: Annotated[list[int], Meta(max_length=2 * LINKS_MAX)]
+    obsolete: Annotated[list[int], Meta(max_length=2 * LINKS_MAX)]
+    destinations: Annotated[list[int], Meta(max_length=BROKERS_MAX)]
+    ahead_us: Annotated[list[Count], Meta(max_length=BROKERS_MAX)]
+    """Per broker, the latency still to go to its farthest destination."""
+    deadline_us: Count
+    latency_us: Count
+    hops: Count
+
+
+class Established(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):
+    """The acknowledgement, from the leaves back."""
+
+    origin: Name
+    incarnation: Count
+    route: Count
+    version: Annotated[int, Meta(ge=0, le=0xFFFF)]
+
+
+class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):
+    origin: Name
+    incarnation: Count
+    route: Count
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=8):
+    """End to end: of this flow, all below `next` and those whose bit is set in `beyond` (bit i = next+1+i) have come."""
+
+    to: Name
+    sender: Name
+    hops_left: Annotated[int, Meta(ge=0, le=255)]
+    incarnation: Count
+    flow: Count
+    next: Count
+    beyond: Annotated[bytes, Meta(max_length=1024)]
+
+
+class Farewell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):
+    """The last frame before a link is closed on purpose: why."""
+
+    reason: Annotated[str, Meta(max_length=256)]
+
+
+Message = Advert | Interest | InterestWanted | Summary | Establish | Established | Teardown | Receipt | Farewell
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode(data: memoryview) -> Message:
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise ProtocolViolation(f"a control message that is not one: {wrong}") from None

@@ -1,0 +1,258 @@
+"""A neighbour: everything that belongs to one link.
+
+Out: control frames first, in order and numbered; then pings, pongs and notices; then parcels as the link queue orders them.
+In: bytes are cut into frames; the first must be a greeting, control frames must come in their order.
+
+Watching. Parcels that ask for it are numbered per hop. The receiver tells by notices which have come: at once where the
+sender is in a hurry or where a number is missing, otherwise a little later for many together. A parcel without notice when
+one is overdue is handed back, to be repaired while there is still time. Every answer is also a measurement of the link.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import cast
+
+from overlane.core import wire
+from overlane.core.events import Lane
+from overlane.core.linkhealth import LinkHealth, LinkState
+from overlane.core.linkqueue import LinkQueue, Waiting
+from overlane.core.messages import Message, encode
+from overlane.core.units import MS, NEVER, US, Nanos
+from overlane.core.wire import AGE_US_MAX, Header, Notice, ParcelFlag
+from overlane.errors import ProtocolViolation
+
+NOTICE_DELAY: Nanos = 50 * MS
+NOTICE_WINDOW = 64
+WATCHED_MAX = 4096
+CONTROL_BYTES_MAX = 8 << 20
+
+_PROMPT = int(ParcelFlag.PROMPT)
+_WATCHED = int(ParcelFlag.WATCHED)
+
+Chunk = tuple[Lane, bytes]
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A parcel on its way to one neighbour: by its route, or, as a detour, by the path it carries."""
+
+    header: Header
+    rest: bytes | memoryview
+    entered_ns: Nanos
+    """When it came into this broker; its header's age is of that moment."""
+    due_ns: Nanos
+    ahead_ns: Nanos
+    hops: tuple[int, ...] = ()
+    position: int = 0
+    description: bytes = b""
+    """The ROUTE frame that goes ahead of it while the neighbour may not know the route."""
+    repairs: int = 0
+    """How often it may still be repaired on this link."""
+    sent_ns: Nanos = 0
+    hurried: bool = False
+    """Later ones have come: its own notice will not be late for having been put off."""
+
+
+class Neighbour:
+    def __init__(self, name: str, scheduling: str, queue_bytes_max: int, ping_interval_ns: Nanos) -> None:
+        self.name = name
+        self.identity = wire.broker_id(name)
+        self.health = LinkHealth(ping_interval_ns)
+        self.queue = LinkQueue(scheduling, queue_bytes_max)
+        self.incarnation = 0
+        self.reported_state = LinkState.FAILED
+        self._reset()
+
+    def _reset(self) -> None:
+        self.connected = False
+        self.greeted = False
+        self._control_out: deque[bytes] = deque()
+        self._control_bytes = 0
+        self._control_sent = 0
+        self._control_seen = 0
+        self._urgent: deque[bytes] = deque()
+        self._leftover: dict[Lane, bytes] = {}
+        self._busy_since: Nanos | None = None
+        self._busy_bytes = 0
+        # Watching what we send
+        self._hop_sequence = 0
+        self.watched: dict[int, Outgoing] = {}
+        # Noticing what we get
+        self._noticed_highest = -1
+        self._noticed_bits = 0
+        self._noticed_at: Nanos = 0
+        self._notice_due: Nanos = NEVER
+
+    # The life of the connection
+
+    def connect(self, me: str, incarnation: int, now: Nanos) -> None:
+        self._reset()
+        self.connected = True
+        self._push_control(wire.hello(me, incarnation))
+        self.health.connected(now)
+
+    def disconnect(self, now: Nanos) -> list[Outgoing]:
+        """The connection is gone; returns the parcels that were waiting for it or of which no notice came."""
+        stranded = [*self.watched.values(), *(cast(Outgoing, item.chunk) for item in self.queue.drain())]
+        self._reset()
+        self.health.broken(now)
+        return stranded
+
+    # Out
+
+    def send(self, message: Message) -> None:
+        if not self.connected:
+            return
+        self._push_control(wire.control(self._control_sent, encode(message)))
+        self._control_sent = (self._control_sent + 1) & 0xFFFFFFFF
+
+    def send_urgent(self, frame: bytes) -> None:
+        self._urgent.append(frame)
+
+    @property
+    def choked(self) -> bool:
+        """Control frames pile up: the link claims to run while it is blocked."""
+        return self._control_bytes > CONTROL_BYTES_MAX
+
+    def has_something_to_send(self) -> bool:
+        return self.connected and bool(self._control_out or self._urgent or len(self.queue))
+
+    def pull_control(self) -> Chunk | None:
+        """The next chunk that is not a parcel."""
+        if self._control_out:
+            frame = self._control_out.popleft()
+            self._control_bytes -= len(frame)
+            return Lane.CONTROL, frame
+        if self._urgent:
+            return Lane.DATA, self._urgent.popleft()
+        return None
+
+    def pull_parcel(self, now: Nanos) -> tuple[Outgoing | None, bytes, list[Waiting]]:
+        """The parcel to send next with its bytes, and what is no longer worth sending."""
+        item, dropped = self.queue.pull(now)
+        if item is None:
+            return None, b"", dropped
+        out = cast(Outgoing, item.chunk)
+        data = self._transmit(out, now)
+        if self._busy_since is not None and now > self._busy_since:
+            self.queue.observe_rate(self._busy_bytes, now - self._busy_since)
+            self._busy_since, self._busy_bytes = now, 0
+        self._busy_bytes += len(data)
+        if not len(self.queue):
+            self._busy_since = None
+        elif self._busy_since is None:
+            self._busy_since, self._busy_bytes = now, len(data)
+        return out, data, dropped
+
+    def _transmit(self, out: Outgoing, now: Nanos) -> bytes:
+        """The bytes of a parcel as it leaves: older by the time it spent here, and numbered if it is watched."""
+        header = out.header
+        age_us = min(AGE_US_MAX, header.age_us + (now - out.entered_ns) // US)
+        number = 0
+        if header.flags & _WATCHED and len(self.watched) < WATCHED_MAX:
+            number = self._hop_sequence = (self._hop_sequence + 1) & 0xFFFFFFFF
+            out.sent_ns = now
+            self.watched[number] = out
+        header = header._replace(age_us=age_us, hop_sequence=number)
+        if out.hops:
+            return wire.detour(out.hops, out.position, header, out.rest)
+        if out.description:
+            return out.description + wire.parcel(header, out.rest)
+        return wire.parcel(header, out.rest)
+
+    # In
+
+    def frames(self, data: bytes, lane: Lane) -> list[tuple[int, memoryview]]:
+        leftover = self._leftover.get(lane)
+        if leftover:
+            data = leftover + data
+        frames, used = wire.split(data)
+        self._leftover[lane] = data[used:] if used < len(data) else b""
+        return frames
+
+    def check_order(self, sequence: int) -> None:
+        if sequence != self._control_seen:
+            raise ProtocolViolation(f"control frame {sequence} where {self._control_seen} was due: replayed or lost")
+        self._control_seen = (self._control_seen + 1) & 0xFFFFFFFF
+
+    def notice_parcel(self, header: Header, now: Nanos) -> None:
+        """A watched parcel came in: remember to say so."""
+        number = header.hop_sequence
+        if not number:
+            return
+        gap = self._noticed_highest >= 0 and number > self._noticed_highest + 1
+        if number > self._noticed_highest:
+            shift = number - self._noticed_highest
+            first = self._noticed_highest < 0
+            self._noticed_bits = (
+                0 if first else ((self._noticed_bits << shift) | (1 << (shift - 1))) & ((1 << NOTICE_WINDOW) - 1)
+            )
+            self._noticed_highest = number
+            self._noticed_at = now
+        else:
+            behind = self._noticed_highest - number
+            if 0 < behind <= NOTICE_WINDOW:
+                self._noticed_bits |= 1 << (behind - 1)
+        prompt = gap or header.flags & _PROMPT
+        self._notice_due = min(self._notice_due, now if prompt else now + NOTICE_DELAY)
+
+    def noticed(self, notice: Notice, now: Nanos) -> None:
+        """The neighbour tells what it has got."""
+        watched = self.watched
+        newest = watched.pop(notice.highest, None)
+        if newest is not None:
+            self.health.observed(max(0, now - newest.sent_ns - notice.delay_us * US), now)
+        earlier, number = notice.earlier, notice.highest
+        while earlier:
+            number -= 1
+            if earlier & 1:
+                watched.pop(number, None)
+            earlier >>= 1
+        for number, out in watched.items():
+            if number > notice.highest:
+                break
+            out.hurried = True
+
+    # Time
+
+    def next_deadline(self) -> Nanos:
+        if not self.connected:
+            return NEVER
+        when = min(self.health.next_deadline(), self._notice_due)
+        for out in self.watched.values():  # oldest first
+            return min(when, self._overdue_at(out))
+        return when
+
+    def tick(self, now: Nanos) -> list[Outgoing]:
+        """Pings and notices that are due go out; watched parcels that are overdue are handed back."""
+        if not self.connected:
+            return []
+        overdue = []
+        while self.watched:
+            number, out = next(iter(self.watched.items()))
+            if now < self._overdue_at(out):
+                break
+            del self.watched[number]
+            self.health.silent(now)
+            overdue.append(out)
+        if (token := self.health.tick(now)) is not None:
+            self._urgent.append(wire.ping(token))
+        if now >= self._notice_due:
+            self._notice_due = NEVER
+            delay_us = (now - self._noticed_at) // US
+            self._urgent.append(wire.notice(self._noticed_highest, delay_us, self._noticed_bits))
+        return overdue
+
+    def take_watched(self) -> list[Outgoing]:
+        """All parcels without notice, when there is no more reason to expect one."""
+        waiting = list(self.watched.values())
+        self.watched.clear()
+        return waiting
+
+    def _overdue_at(self, out: Outgoing) -> Nanos:
+        wait = self.health.patience_ns
+        return out.sent_ns + (wait if out.hurried or out.header.flags & _PROMPT else wait + NOTICE_DELAY)
+
+    def _push_control(self, frame: bytes) -> None:
+        self._control_out.append(frame)
+        self._control_bytes += len(frame)

@@ -1,0 +1,113 @@
+"""A route's plan: which links lead from this broker to a set of destinations, for one QoS class, by the present map.
+
+  single      the quickest path to each destination
+  multipath   per destination the most resilient set of paths among the quickest within the deadline (H5)
+  flood       every link that can be part of a path within the deadline
+  adaptive    the quickest path while all is well, redundancy where links are in trouble (planning/targeted.py)
+  thrifty     as adaptive, but it only avoids trouble and leaves the rest to hop-by-hop repair
+
+Suspect links are used only to reach what nothing else reaches. An unmeetable deadline gets the quickest way there is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from overlane.core.linkstate import MILLION, LinkStateTable
+from overlane.core.qos import QosClass, Routing
+from overlane.core.units import MS, NEVER, US, Nanos
+from overlane.planning import flooding, paths, targeted
+
+Links = frozenset[tuple[str, str]]
+
+SEARCH = 16
+TARGET = 0.9995
+"""Adaptive routes add redundancy until messages arrive in time with this probability."""
+LOSS_MIN = 0.01
+"""Less loss than this is left to hop-by-hop repair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    links: Links
+    latency_ns: dict[str, Nanos]
+    """Per destination that can be reached, by its quickest path."""
+    resiliency: float = 1.0
+    """Of the least resilient destination; multipath alone tells it."""
+
+    @property
+    def redundant(self) -> bool:
+        """Whether some broker gets more than one copy."""
+        return len({end for _, end in self.links}) < len(self.links)
+
+
+def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
+    clean, whole = table.network(suspects=False), table.network(suspects=True)
+    first = _solve(table, clean, me, qos, destinations)
+    rest = [name for name in destinations if name not in first.latency_ns]
+    if not rest or clean is whole:
+        return first
+    second = _solve(table, whole, me, qos, rest)
+    return Plan(
+        first.links | second.links, first.latency_ns | second.latency_ns, min(first.resiliency, second.resiliency)
+    )
+
+
+def _solve(table: LinkStateTable, network: paths.Network, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
+    if me not in network:
+        return Plan(frozenset(), {})
+    source = network.index(me)
+    wanted = [network.index(name) for name in destinations if name in network and name != me]
+    deadline = None if qos.deadline_ns >= NEVER else qos.deadline_ns
+    resiliency = 1.0
+    match qos.routing:
+        case Routing.SINGLE:
+            found = targeted.spread(network, source, wanted, deadline, {}, 0.0)
+            links, latency = found.links, found.latency_ns
+        case Routing.MULTIPATH:
+            links, latency, resiliency = _multipath(network, source, wanted, deadline, qos.paths)
+        case Routing.FLOOD:
+            links, latency = flooding.flood(network, source, wanted, deadline)
+        case Routing.ADAPTIVE | Routing.THRIFTY:
+            target = TARGET if qos.routing is Routing.ADAPTIVE else 0.0
+            found = targeted.spread(network, source, wanted, deadline, _trouble(table, network, qos), target)
+            links, latency = found.links, found.latency_ns
+    names = network.names
+    return Plan(
+        frozenset((names[one], names[other]) for one, other in links),
+        {names[at]: latency_ns for at, latency_ns in latency.items()},
+        resiliency,
+    )
+
+
+def _multipath(
+    network: paths.Network, source: int, wanted: Sequence[int], deadline: Nanos | None, n: int
+) -> tuple[frozenset[tuple[int, int]], dict[int, Nanos], float]:
+    links: set[tuple[int, int]] = set()
+    latency: dict[int, Nanos] = {}
+    resiliency = 1.0
+    tree = paths.shortest_tree(network, source)
+    for destination in wanted:
+        quickest = tree.path(destination)
+        if quickest is None:
+            continue
+        found = paths.multipath(network, source, destination, deadline, n, max(SEARCH, n))
+        resiliency = min(resiliency, found.resiliency)
+        chosen = found.paths or (quickest,)
+        latency[destination] = chosen[0].latency_ns
+        for path in chosen:
+            links.update(pairwise(path.brokers))
+    return frozenset(links), latency, resiliency
+
+
+def _trouble(table: LinkStateTable, network: paths.Network, qos: QosClass) -> dict[tuple[int, int], float]:
+    """How likely a message fails on each link in trouble, given that hops repair what they have time for."""
+    trouble = {}
+    for name, claim in table.claims():
+        loss = claim.loss_millionths / MILLION
+        if loss < LOSS_MIN:
+            continue
+        # A lost copy can be sent again if that takes no more than about a third of the deadline.
+        repairable = 3 * (3 * claim.latency_us * US + 5 * MS) < qos.deadline_ns
+        trouble[network.index(name), network.index(claim.peer)] = loss * loss if repairable else loss
+    return trouble

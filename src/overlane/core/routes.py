@@ -1,0 +1,276 @@
+"""Routes of this source: when a route moves, and how the others are told.
+
+A route stays until one of its links fails or falls silent for longer than its deadline can bear, its deadline can no
+longer be met, a destination comes or goes, or a clearly better way appears (a link healed, trouble began or ended).
+Then it alone is computed anew (routeplan.py), and its next version is described for the brokers that carry it.
+"""
+
+from dataclasses import dataclass, field
+
+from overlane.core.linkstate import MILLION, LinkStateTable
+from overlane.core.messages import Establish
+from overlane.core.qos import QosClass, Routing
+from overlane.core.routeplan import LOSS_MIN, Links, Plan, plan
+from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.planning import paths
+
+BETTER = 4, 5
+"""A route is left for a quicker one when that takes at most this part of its time."""
+REVIEW_GAP: Nanos = 1 * SECOND
+"""A route that is merely not the best is reconsidered no more often than this."""
+TROUBLE_GAP: Nanos = 200 * MS
+SILENCE_MAX: Nanos = 1 * SECOND
+VERSION_MAX = 0xFFFF
+
+
+@dataclass(slots=True)
+class Route:
+    """What the source decided for one class and set of destinations; version 0 is nothing decided yet."""
+
+    id: int
+    qos: QosClass
+    destinations: tuple[str, ...]
+    version: int = 0
+    plan: Plan = field(default_factory=lambda: Plan(frozenset(), {}))
+    cause: str = ""
+    description: Establish | None = None
+    described_ns: Nanos = -NEVER
+    established: bool = False
+    planned_ns: Nanos = -NEVER
+    review_at: Nanos = NEVER
+
+    @property
+    def latency_ns(self) -> Nanos:
+        """To the farthest destination."""
+        return max(self.plan.latency_ns.values(), default=0)
+
+    @property
+    def slack_ns(self) -> Nanos:
+        return self.qos.deadline_ns - self.latency_ns
+
+
+class RoutePlanner:
+    def __init__(self, me: str, incarnation: int, table: LinkStateTable) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._table = table
+        self.routes: dict[tuple[QosClass, tuple[str, ...]], Route] = {}
+        self._next_id = 1
+        self._reviewed = -1
+        self._silent_since: dict[tuple[str, str], Nanos] = {}
+        self.wake_at: Nanos = NEVER
+        """When a route is to be looked at although the map has not changed."""
+
+    def route(self, qos: QosClass, destinations: tuple[str, ...]) -> Route:
+        key = qos, destinations
+        route = self.routes.get(key)
+        if route is None:
+            route = self.routes[key] = Route(self._next_id, qos, destinations)
+            self._next_id += 1
+        return route
+
+    def drop(self, route: Route) -> None:
+        del self.routes[route.qos, route.destinations]
+
+    def review(self, now: Nanos) -> list[Route]:
+        """Look at every route if the map changed, or at those whose time has come; returns those that moved."""
+        changed = self._reviewed != self._table.changes
+        if not changed and now < self.wake_at:
+            return []
+        if changed:
+            self._reviewed = self._table.changes
+            self._note_silence(now)
+        moved = []
+        for route in self.routes.values():
+            if changed or now >= route.review_at:
+                route.review_at = NEVER
+                cause = self._reason_to_move(route, now)
+                if cause is not None and self.plan(route, cause, now):
+                    moved.append(route)
+        self.wake_at = min((route.review_at for route in self.routes.values()), default=NEVER)
+        return moved
+
+    def plan(self, route: Route, cause: str, now: Nanos) -> bool:
+        """Compute a route; False when it stays what it was."""
+        found = plan(self._table, self._me, route.qos, route.destinations)
+        route.planned_ns = now
+        before = route.plan
+        same = found.links == before.links and found.latency_ns.keys() == before.latency_ns.keys()
+        if route.version and (same or self._hardly_better(route, found)):
+            route.plan = Plan(before.links, self._latency_over(route), before.resiliency)
+            return False
+        route.plan, route.cause, route.established = found, cause, False
+        route.version += 1
+        obsolete = before.links
+        if route.version > VERSION_MAX:  # a new identity instead of an overflow
+            route.id, route.version, obsolete = self._next_id, 1, frozenset()
+            self._next_id += 1
+        route.description = self._describe(route, obsolete)
+        route.described_ns = now
+        return True
+
+    # Reasons
+
+    def _reason_to_move(self, route: Route, now: Nanos) -> str | None:
+        if not route.version:
+            return "first use"
+        for one, other in sorted(route.plan.links):
+            if self._table.claim(one, other) is None:
+                return f"link {one}-{other} failed"
+            since = self._silent_since.get((one, other))
+            if since is None:
+                continue
+            bearable_until = since + min(max(route.slack_ns // 2, 0), SILENCE_MAX)
+            if now < bearable_until:
+                route.review_at = min(route.review_at, bearable_until)
+            elif self._clean_way(route):
+                return f"link {one}-{other} silent"
+        return self._reason_by_latency(route, now) or self._reason_by_trouble(route, now)
+
+    def _reason_by_latency(self, route: Route, now: Nanos) -> str | None:
+        current = self._latency_over(route)
+        best = self._best_latency()
+        for destination in route.destinations:
+            if (destination in current) != (destination in best):
+                return f"{destination} is {'reachable' if destination in best else 'unreachable'}"
+            if destination not in best:
+                continue
+            ns, best_ns = current[destination], best[destination]
+            if ns > route.qos.deadline_ns and best_ns < ns:
+                return f"{self._slowest_link(route)} slow: {destination} {ns // MS} ms away"
+            if best_ns * BETTER[1] < ns * BETTER[0] and best_ns + MS < ns:
+                return self._unless_just_planned(route, "a quicker way", now, REVIEW_GAP)
+        route.plan = Plan(route.plan.links, current, route.plan.resiliency)
+        return None
+
+    def _reason_by_trouble(self, route: Route, now: Nanos) -> str | None:
+        match route.qos.routing:
+            case Routing.ADAPTIVE | Routing.THRIFTY:
+                troubled = self._troubled_link(route)
+                if troubled and not route.plan.redundant:
+                    return f"loss on {troubled}"
+                if troubled or route.plan.redundant:
+                    return self._unless_just_planned(route, "trouble changed", now, TROUBLE_GAP)
+                return None
+            case Routing.MULTIPATH | Routing.FLOOD:
+                return self._unless_just_planned(route, "the map changed", now, REVIEW_GAP)
+            case Routing.SINGLE:
+                return None
+
+    @staticmethod
+    def _unless_just_planned(route: Route, cause: str, now: Nanos, gap: Nanos) -> str | None:
+        if now >= route.planned_ns + gap:
+            return cause
+        route.review_at = min(route.review_at, route.planned_ns + gap)
+        return None
+
+    def _hardly_better(self, route: Route, found: Plan) -> bool:
+        """Whether a set of paths is no reason to leave the present one, which still serves."""
+        if route.qos.routing is not Routing.MULTIPATH or found.latency_ns.keys() != route.plan.latency_ns.keys():
+            return False
+        current = self._latency_over(route)
+        serves = all(
+            self._table.claim(one, other) is not None and not self._table.suspect(one, other)
+            for one, other in route.plan.links
+        ) and all(ns <= route.qos.deadline_ns for ns in current.values())
+        quicker = sum(found.latency_ns.values()) * BETTER[1] < sum(current.values()) * BETTER[0]
+        return serves and not quicker and found.resiliency <= route.plan.resiliency + 1e-9
+
+    def _note_silence(self, now: Nanos) -> None:
+        silent = [(name, claim.peer) for name, claim in self._table.claims() if self._table.suspect(name, claim.peer)]
+        self._silent_since = {link: self._silent_since.get(link, now) for link in silent}
+
+    def _clean_way(self, route: Route) -> bool:
+        """Whether the destinations can be reached without any suspect link; else there is no use in moving."""
+        best = self._best_latency(suspects=False)
+        return any(name in best for name in route.plan.latency_ns)
+
+    def _troubled_link(self, route: Route) -> str:
+        for one, other in sorted(route.plan.links):
+            claim = self._table.claim(one, other)
+            if claim is None or claim.loss_millionths >= LOSS_MIN * MILLION:
+                return f"link {one}-{other}"
+        return ""
+
+    def _slowest_link(self, route: Route) -> str:
+        def latency(link: tuple[str, str]) -> int:
+            claim = self._table.claim(*link)
+            return claim.latency_us if claim else 0
+
+        one, other = max(sorted(route.plan.links), key=latency)
+        return f"link {one}-{other}"
+
+    # Latencies
+
+    def _best_latency(self, suspects: bool | None = None) -> dict[str, Nanos]:
+        """Of every broker that can be reached, by the quickest path; without suspect links where that is possible."""
+        best: dict[str, Nanos] = {}
+        for with_suspects in (True, False) if suspects is None else (suspects,):
+            network = self._table.network(suspects=with_suspects)
+            if self._me in network:
+                tree = paths.shortest_tree(network, network.index(self._me))
+                best |= {name: ns for name, ns in zip(network.names, tree.latency_ns, strict=True) if ns is not None}
+        return best
+
+    def _latency_over(self, route: Route) -> dict[str, Nanos]:
+        """The latency to each destination over the route's own links, by the present map."""
+        reached = _relax(self._me, self._weights(route.plan.links, forward=True))
+        return {name: reached[name] for name in route.destinations if name in reached}
+
+    def _ahead(self, route: Route) -> dict[str, Nanos]:
+        """From each broker of the route, the latency to the farthest destination it leads to."""
+        back = self._weights(route.plan.links, forward=False)
+        ahead: dict[str, Nanos] = {}
+        for destination in route.plan.latency_ns:
+            for name, ns in _relax(destination, back).items():
+                ahead[name] = max(ahead.get(name, 0), ns)
+        return ahead
+
+    def _weights(self, links: Links, forward: bool) -> dict[str, list[tuple[str, Nanos]]]:
+        weights: dict[str, list[tuple[str, Nanos]]] = {}
+        for one, other in sorted(links):
+            claim = self._table.claim(one, other)
+            if claim is not None:
+                start, end = (one, other) if forward else (other, one)
+                weights.setdefault(start, []).append((end, claim.latency_us * US))
+        return weights
+
+    def _describe(self, route: Route, before: Links) -> Establish:
+        links = route.plan.links
+        reached = sorted(route.plan.latency_ns)
+        brokers = sorted({self._me, *(name for link in links | before for name in link), *reached})
+        place = {name: at for at, name in enumerate(brokers)}
+
+        def flat(links: Links) -> list[int]:
+            return [place[name] for link in sorted(links) for name in link]
+
+        ahead = self._ahead(route)
+        return Establish(
+            origin=self._me,
+            incarnation=self._incarnation,
+            route=route.id,
+            version=route.version,
+            brokers=brokers,
+            kept=flat(links & before),
+            added=flat(links - before),
+            obsolete=flat(before - links),
+            destinations=[place[name] for name in reached],
+            ahead_us=[ahead.get(name, 0) // US for name in brokers],
+            deadline_us=0 if route.qos.deadline_ns >= NEVER else route.qos.deadline_ns // US,
+            latency_us=route.latency_ns // US,
+            hops=max(1, len(links)),
+        )
+
+
+def _relax(start: str, weights: dict[str, list[tuple[str, Nanos]]]) -> dict[str, Nanos]:
+    """Least latency from `start` to all that it leads to; the graphs are a handful of links."""
+    reached = {start: 0}
+    pending = {start}
+    while pending:
+        broker = min(pending, key=lambda name: (reached[name], name))
+        pending.remove(broker)
+        for name, ns in weights.get(broker, ()):
+            if reached[broker] + ns < reached.get(name, NEVER):
+                reached[name] = reached[broker] + ns
+                pending.add(name)
+    return reached

@@ -1,0 +1,194 @@
+"""Signalling: how routes come into the brokers that carry them (RT_EST).
+
+The source of a route describes a version of it whole: its links, its destinations, the latency still to go from each broker.
+Each broker takes from it its own next hops and passes the description on to them. Acknowledgements come back from the
+leaves: a broker acknowledges when all of its new next hops have. A second copy of the same version, from another upstream
+neighbour, is acknowledged at once; this is what ends the waiting where links form a cycle.
+
+Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still arrive
+while the new one is being set up, and a flow is never interrupted. The source need not wait for the acknowledgement either:
+until a next hop has acknowledged, parcels to it carry the description along.
+
+Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from overlane.core.messages import Establish, Established, Teardown
+from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.core.wire import broker_id
+
+REFRESH_EVERY: Nanos = 30 * SECOND
+EXPIRE_AFTER: Nanos = 95 * SECOND
+GRACE: Nanos = 5 * SECOND
+AGAIN_AFTER: Nanos = 500 * MS
+"""How long a source waits for the acknowledgement before it sends the description once more."""
+VERSIONS_KEPT = 8
+ROUTES_PER_ORIGIN_MAX = 65536
+SWEEP_EVERY: Nanos = 5 * SECOND
+
+Letters = list[tuple[str, Establish | Established | Teardown]]
+"""What to send to which neighbour."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One version of a route, as this broker sees it."""
+
+    message: Establish
+    next_hops: tuple[str, ...]
+    obsolete_hops: tuple[str, ...]
+    deliver: bool
+    ahead_ns: Nanos
+    upstream: set[str] = field(default_factory=set)
+    awaited: set[str] = field(default_factory=set)
+    """New next hops whose acknowledgement is owed to the upstream neighbours."""
+    unconfirmed: set[str] = field(default_factory=set)
+    """Next hops that may not know this version yet: parcels to them carry the description along."""
+    superseded_at: Nanos = NEVER
+
+
+@dataclass(slots=True)
+class RouteState:
+    incarnation: int
+    versions: dict[int, Entry] = field(default_factory=dict)
+    newest: int = -1
+    refreshed_at: Nanos = 0
+
+
+class RouteTable:
+    """The routes that pass this broker, or begin or end at it."""
+
+    def __init__(self, me: str) -> None:
+        self._me = me
+        self._routes: dict[tuple[int, int], RouteState] = {}
+        self._next_sweep: Nanos = SWEEP_EVERY
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def entry(self, origin: int, route: int, version: int) -> Entry | None:
+        state = self._routes.get((origin, route))
+        return None if state is None else state.versions.get(version)
+
+    def entries(self) -> Iterator[Entry]:
+        """The newest version of every route."""
+        for key in sorted(self._routes):
+            state = self._routes[key]
+            yield state.versions[state.newest]
+
+    def next_deadline(self) -> Nanos:
+        return self._next_sweep if self._routes else NEVER
+
+    # Events
+
+    def establish(self, sender: str | None, message: Establish, now: Nanos) -> tuple[Letters, bool]:
+        """A description came (from ourselves if `sender` is None); what to send, and whether it is acknowledged whole."""
+        key = broker_id(message.origin), message.route
+        state = self._routes.get(key)
+        if state is None or state.incarnation < message.incarnation:
+            state = self._routes[key] = RouteState(message.incarnation)
+        elif state.incarnation > message.incarnation or message.version < state.newest - VERSIONS_KEPT:
+            return [], False
+        state.refreshed_at = now
+        entry = state.versions.get(message.version)
+        if entry is None:
+            entry = self._install(state, message, now)
+            letters: Letters = [(hop, message) for hop in (*entry.next_hops, *entry.obsolete_hops) if hop != sender]
+            if sender is not None:
+                entry.awaited.discard(sender)
+                entry.unconfirmed.discard(sender)
+                entry.upstream.add(sender)
+                if not entry.awaited:
+                    letters.append((sender, _acknowledgement(message)))
+            return letters, not entry.awaited
+        if sender is None or sender in entry.upstream:  # a refresh, or once more because no acknowledgement came
+            letters = [(hop, message) for hop in entry.next_hops if hop != sender]
+        else:
+            letters = []
+        if sender is not None:
+            # Passed on already, so it can be acknowledged: waiting for those that wait for us would never end.
+            entry.upstream.add(sender)
+            letters.append((sender, _acknowledgement(message)))
+        return letters, not entry.awaited
+
+    def acknowledged(self, sender: str, message: Established) -> tuple[Letters, bool]:
+        """A next hop acknowledged; what to send, and whether a route of our own is now established."""
+        state = self._routes.get((broker_id(message.origin), message.route))
+        if state is None or state.incarnation != message.incarnation:
+            return [], False
+        entry = state.versions.get(message.version)
+        if entry is None:
+            return [], False
+        entry.unconfirmed.discard(sender)
+        if sender not in entry.awaited:
+            return [], False
+        entry.awaited.discard(sender)
+        if entry.awaited:
+            return [], False
+        return [(hop, message) for hop in sorted(entry.upstream)], message.origin == self._me
+
+    def tear_down(self, sender: str | None, message: Teardown) -> Letters:
+        key = broker_id(message.origin), message.route
+        state = self._routes.get(key)
+        if state is None or state.incarnation > message.incarnation:
+            return []
+        del self._routes[key]
+        hops = {hop for entry in state.versions.values() for hop in entry.next_hops}
+        return [(hop, message) for hop in sorted(hops) if hop != sender]
+
+    def origin_restarted(self, origin: str, incarnation: int) -> None:
+        """What an earlier life of a broker set up is nobody's any more."""
+        identity = broker_id(origin)
+        for key in [key for key, state in self._routes.items() if key[0] == identity]:
+            if self._routes[key].incarnation < incarnation:
+                del self._routes[key]
+
+    def sweep(self, now: Nanos) -> None:
+        """Drop superseded versions after their grace time, and routes nobody refreshes."""
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + SWEEP_EVERY
+        for key, state in list(self._routes.items()):
+            if now - state.refreshed_at > EXPIRE_AFTER:
+                del self._routes[key]
+                continue
+            for version, entry in list(state.versions.items()):
+                if now - entry.superseded_at > GRACE:
+                    del state.versions[version]
+
+    def _install(self, state: RouteState, message: Establish, now: Nanos) -> Entry:
+        brokers = message.brokers
+        me = brokers.index(self._me) if self._me in brokers else -1
+        kept, added, obsolete = (_hops(links, me, brokers) for links in (message.kept, message.added, message.obsolete))
+        known = state.versions.get(state.newest)
+        # Only new next hops must be waited for; the others carry the route already, if they acknowledged it.
+        awaited = set(added) | {hop for hop in kept if known is None or hop in known.awaited}
+        entry = Entry(
+            message=message,
+            next_hops=tuple(sorted({*kept, *added})),
+            obsolete_hops=tuple(hop for hop in obsolete if hop not in kept and hop not in added),
+            deliver=me in message.destinations,
+            ahead_ns=message.ahead_us[me] * US if 0 <= me < len(message.ahead_us) else 0,
+            awaited=awaited,
+            unconfirmed={*kept, *added},
+        )
+        if message.version > state.newest:
+            if known is not None:
+                known.superseded_at = now
+            state.newest = message.version
+        else:
+            entry.superseded_at = now
+        state.versions[message.version] = entry
+        return entry
+
+
+def _hops(links: list[int], me: int, brokers: list[str]) -> list[str]:
+    return [
+        brokers[end] for start, end in zip(links[::2], links[1::2], strict=False) if start == me and end < len(brokers)
+    ]
+
+
+def _acknowledgement(message: Establish) -> Established:
+    return Established(message.origin, message.incarnation, message.route, message.version)

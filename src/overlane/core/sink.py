@@ -1,0 +1,130 @@
+"""The sink: messages that end at this broker, handed to its local subscribers.
+
+What the overlay brings is put in order (inflow.py) and matched against the local subscription table; what was published here
+is matched at once. A subscriber that comes late gets what is kept for it: from this broker's own history now, from the
+other brokers' as it arrives.
+"""
+
+from dataclasses import dataclass, field
+
+from overlane.core.events import Deliver, Delivery, Effect, Erase, Save
+from overlane.core.history import AWAITED_FOR, History, Kept, unwrap
+from overlane.core.inflow import Arrival, InflowName, Inflows, decode_name, encode_name
+from overlane.core.interest import LocalInterest
+from overlane.core.qos import QosTable
+from overlane.core.topics import matches
+from overlane.core.units import NEVER, Nanos
+
+SUBSCRIPTIONS = "subscription"
+INFLOWS = "inflow"
+
+
+@dataclass(slots=True)
+class Sink:
+    me: int
+    name: str
+    qos: QosTable
+    local: LocalInterest
+    history: History
+    effects: list[Effect] = field(default_factory=list)
+    _awaiting: list[tuple[str, str, Nanos]] = field(default_factory=list)
+    """Late subscribers: (subscriber, filter, until when the past may still come)."""
+    _matches: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _matches_of: int = -1
+    inflows: Inflows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inflows = Inflows(self.me, self._save_progress)
+
+    # Subscribers
+
+    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
+        if not self.local.add(subscriber, topic_filter):
+            return
+        if durable:
+            self.effects.append(Save(SUBSCRIPTIONS, _subscription(subscriber, topic_filter), b""))
+        past = [
+            Delivery(kept.topic, kept.body, kept.flags, (subscriber,))
+            for kept in self.history.matching(topic_filter, own_only=False, now=now)
+        ]
+        if past:
+            self.effects.append(Deliver(past, self.name, 0, NEVER))
+        self._awaiting = [entry for entry in self._awaiting if entry[2] > now]
+        self._awaiting.append((subscriber, topic_filter, now + AWAITED_FOR))
+
+    def unsubscribe(self, subscriber: str, topic_filter: str) -> None:
+        if self.local.remove(subscriber, topic_filter):
+            self.effects.append(Erase(SUBSCRIPTIONS, _subscription(subscriber, topic_filter)))
+
+    def subscribers(self, topic: str) -> tuple[str, ...]:
+        if self._matches_of != self.local.changes or len(self._matches) > 100_000:
+            self._matches_of, self._matches = self.local.changes, {}
+        found = self._matches.get(topic)
+        if found is None:
+            found = self._matches[topic] = self.local.subscribers(topic)
+        return found
+
+    # Messages
+
+    def arrive(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
+        for ready in self.inflows.accept(origin, arrival, now):
+            self._hand_on(origin, origin_name, ready, now)
+
+    def release_due(self, name_of: dict[int, str], now: Nanos) -> None:
+        for origin, ready in self.inflows.release_due(now):
+            self._hand_on(origin, name_of.get(origin, "?"), ready, now)
+
+    def _hand_on(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
+        if arrival.history:
+            deliveries = self._replayed(origin, arrival, now)
+        else:
+            deliveries = [
+                Delivery(topic, body, flags, found)
+                for topic, flags, body in arrival.messages
+                if (found := self.subscribers(topic))
+            ]
+            self._remember(origin, arrival, now)
+        if deliveries:
+            age_ns = arrival.age_ns + now - arrival.arrived_ns
+            self.effects.append(Deliver(deliveries, origin_name, age_ns, arrival.deadline_ns))
+
+    def _remember(self, origin: int, arrival: Arrival, now: Nanos) -> None:
+        if not self.qos.keeps_history:
+            return
+        part = arrival.part
+        for index, (topic, flags, body) in enumerate(arrival.messages):
+            qos = self.qos.of(topic)
+            if qos.history:
+                name = origin, part.incarnation, part.flow, part.sequence, index
+                self.effects += self.history.keep(Kept(name, topic, flags, body, qos, now - arrival.age_ns), now)
+
+    def _replayed(self, origin: int, arrival: Arrival, now: Nanos) -> list[Delivery]:
+        deliveries = []
+        for topic, flags, wrapped in arrival.messages:
+            name, body = unwrap(origin, wrapped)
+            if self.history.knows(name):
+                continue
+            self.effects += self.history.keep(Kept(name, topic, flags, body, self.qos.of(topic), now), now)
+            late = [who for who, wanted, until in self._awaiting if until > now and matches(wanted, topic)]
+            if late:
+                deliveries.append(Delivery(topic, body, flags, tuple(dict.fromkeys(late))))
+        return deliveries
+
+    # The store
+
+    def restore(self, table: str, key: bytes, value: bytes, now: Nanos) -> None:
+        if table == SUBSCRIPTIONS:
+            subscriber, _, topic_filter = key.decode().partition("\0")
+            self.local.add(subscriber, topic_filter)
+        elif table == INFLOWS:
+            self.inflows.restore(decode_name(key), value, now)
+
+    def forget_idle(self, now: Nanos) -> None:
+        self.effects += [Erase(INFLOWS, encode_name(name)) for name in self.inflows.forget_idle(now)]
+
+    def _save_progress(self, name: InflowName, value: bytes) -> None:
+        self.effects.append(Save(INFLOWS, encode_name(name), value))
+
+
+def _subscription(subscriber: str, topic_filter: str) -> bytes:
+    return f"{subscriber}\0{topic_filter}".encode()

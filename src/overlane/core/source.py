@@ -1,0 +1,352 @@
+"""The source: messages published at this broker, on their way to the brokers that need them.
+
+A published message joins the draft of its flow: the flow of its QoS class and of the brokers that need its topic. At the end
+of the turn each draft is sealed into a parcel, retained if it is reliable, and sent along the flow's route. What is not
+acknowledged is sent again, straight to the destination that misses it.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from overlane.core.events import DeadlineUnmeetable, Effect, Erase, Published, RouteChanged, Save
+from overlane.core.forwarding import Forwarding
+from overlane.core.history import History, Kept, wrap
+from overlane.core.interest import RemoteInterest
+from overlane.core.linkstate import LinkStateTable
+from overlane.core.messages import Establish, Receipt, Teardown
+from overlane.core.outflow import Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
+from overlane.core.parcel import BODY_BYTES_MAX, PARCEL_BYTES_MAX, pack_flow
+from overlane.core.qos import QosClass, QosTable, Routing
+from overlane.core.routes import Route, RoutePlanner
+from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
+from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag
+from overlane.planning import paths
+
+PARCELS = "parcel"
+SWEEP_EVERY: Nanos = 5 * SECOND
+IDLE_MAX: Nanos = 60 * SECOND
+PROMPT_SLACK: Nanos = 150 * MS
+"""With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
+
+
+@dataclass(slots=True)
+class Source:
+    me: str
+    identity: int
+    incarnation: int
+    qos: QosTable
+    remote: RemoteInterest
+    table: LinkStateTable
+    planner: RoutePlanner
+    routes: RouteTable
+    forwarding: Forwarding
+    history: History
+    retention_bytes_max: int
+    effects: list[Effect] = field(default_factory=list)
+    letters: Letters = field(default_factory=list)
+    flows: dict[FlowName, Outflow] = field(default_factory=dict)
+    retained_bytes: int = 0
+    wake_at: Nanos = NEVER
+    _by_place: dict[tuple[QosClass, tuple[str, ...]], Outflow] = field(default_factory=dict)
+    _topics: dict[str, Outflow | None] = field(default_factory=dict)
+    _topics_of: int = -1
+    _open: dict[FlowName, Outflow] = field(default_factory=dict)
+    _places: TopicPlaces = field(default_factory=TopicPlaces)
+    _next_flow: int = 1
+    _sequence: int = 0
+    _local_count: int = 0
+    _next_sweep: Nanos = 0
+
+    # Publishing
+
+    def publish(self, topic: str, body: bytes, flags: int, now: Nanos) -> Published:
+        if self._topics_of != self.remote.changes:
+            self._topics_of, self._topics = self.remote.changes, {}
+        try:
+            flow = self._topics[topic]
+        except KeyError:
+            flow = self._topics[topic] = self._flow_of(topic, now)
+        if len(body) > BODY_BYTES_MAX:
+            return Published.TOO_LARGE
+        if flow is None:
+            self._keep_unsent(topic, body, flags, now)
+            return Published.ACCEPTED
+        if flow.qos.reliable and self.retained_bytes + flow.draft.size + len(body) > self.retention_bytes_max:
+            return Published.BUSY
+        draft = flow.draft
+        if draft.full or (draft.messages and draft.size + len(body) > PARCEL_BYTES_MAX):
+            self._seal(flow, now)
+            draft = flow.draft
+        draft.add((topic, flags, body))
+        self._open[flow.name] = flow
+        return Published.ACCEPTED
+
+    def flush(self, now: Nanos) -> None:
+        """End of a turn: every draft becomes a parcel."""
+        if self._open:
+            for flow in list(self._open.values()):
+                if flow.draft.messages:
+                    self._seal(flow, now)
+            self._open.clear()
+
+    def _flow_of(self, topic: str, now: Nanos) -> Outflow | None:
+        destinations = tuple(name for name in self.remote.needing(topic) if name != self.me)
+        return self._flow_to(self.qos.of(topic), destinations, now) if destinations else None
+
+    def _flow_to(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
+        flow = self._by_place.get((qos, destinations))
+        if flow is None:
+            flow = Outflow((self.incarnation, self._next_flow), qos, destinations)
+            self._next_flow += 1
+            flow.last_used = now
+            self.flows[flow.name] = self._by_place[qos, destinations] = flow
+        return flow
+
+    def _seal(self, flow: Outflow, now: Nanos, history: bool = False) -> None:
+        messages = flow.draft.messages
+        after, predecessors = self._places.order(flow, self.flows, now)
+        parcel = flow.seal(after, predecessors, history, now)
+        if flow.qos.reliable:
+            self.retained_bytes += len(parcel.content)
+            self.effects.append(Save(PARCELS, flow.key(parcel.sequence), flow.stored(parcel)))
+            for debt in flow.debts.values():
+                self._wake_for(debt, now + SECOND)
+        if flow.qos.history and not history:
+            for index, (topic, flags, body) in enumerate(messages):
+                name = self.identity, *flow.name, parcel.sequence, index
+                self.effects += self.history.keep(Kept(name, topic, flags, body, flow.qos, now), now)
+        self._send(flow, parcel, now)
+
+    def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> None:
+        route = self.planner.route(flow.qos, flow.destinations)
+        if not route.version:
+            self.planner.plan(route, "first use", now)
+            self._moved(route, now)
+        entry = self.routes.entry(self.identity, route.id, route.version)
+        if entry is None or not entry.next_hops:
+            return
+        header = self._header(flow, parcel, now)._replace(version=route.version, route=route.id)
+        # A deadline the route cannot meet would have every hop give the message up: it is carried as well as can be.
+        if header.deadline_us and route.slack_ns < 0:
+            header = header._replace(deadline_us=2 * route.latency_ns // US)
+        if header.flags & ParcelFlag.REPAIR and route.slack_ns < PROMPT_SLACK:
+            header = header._replace(flags=header.flags | ParcelFlag.PROMPT)
+        self.forwarding.duplicates.is_new(self.identity, self.incarnation, header.sequence)
+        rest = pack_flow(flow.part(parcel)) + parcel.content
+        self.forwarding.forward(entry, header, rest, now, None, now)
+
+    def _header(self, flow: Outflow, parcel: Retained, now: Nanos) -> Header:
+        qos = flow.qos
+        flags = (ParcelFlag.RELIABLE if qos.reliable else 0) | (ParcelFlag.HISTORY if parcel.history else 0)
+        deadline_us = 0
+        if qos.deadline_ns < NEVER:
+            deadline_us = qos.deadline_ns // US
+            flags |= ParcelFlag.WATCHED
+            if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
+                flags |= ParcelFlag.REPAIR
+        age_us = min(AGE_US_MAX, (now - parcel.published_ns) // US)
+        self._sequence += 1
+        return Header(
+            int(flags), 0, self.identity, self.incarnation, self._sequence, 0, age_us, deadline_us, parcel.messages, 0
+        )
+
+    def _keep_unsent(self, topic: str, body: bytes, flags: int, now: Nanos) -> None:
+        """Nobody elsewhere needs it yet; a late subscriber may."""
+        qos = self.qos.of(topic)
+        if qos.history:
+            self._local_count += 1
+            name = self.identity, self.incarnation, 0, self._local_count, 0
+            self.effects += self.history.keep(Kept(name, topic, flags, body, qos, now), now)
+
+    # Interest
+
+    def needed(self, broker: str, filters: list[str], now: Nanos) -> None:
+        """A broker newly needs filters: it gets what is kept for late subscribers."""
+        if not self.qos.keeps_history or broker == self.me:
+            return
+        chosen: dict[tuple[int, ...], Kept] = {}
+        for topic_filter in filters:
+            for kept in self.history.matching(topic_filter, own_only=True, now=now):
+                chosen[kept.name] = kept
+        flows: dict[FlowName, tuple[Outflow, list[Kept]]] = {}
+        for kept in chosen.values():
+            flow = self._flow_to(kept.qos, (broker,), now)
+            flows.setdefault(flow.name, (flow, []))[1].append(kept)
+        for flow, past in flows.values():
+            if flow.draft.messages:
+                self._seal(flow, now)
+            for kept in past:
+                if flow.draft.messages and flow.draft.size + len(kept.body) > PARCEL_BYTES_MAX:
+                    self._replay(flow, now)
+                flow.draft.add((kept.topic, kept.flags, wrap(kept)))
+            self._replay(flow, now)
+
+    def _replay(self, flow: Outflow, now: Nanos) -> None:
+        topics = list(dict.fromkeys(message[0] for message in flow.draft.messages))
+        before = {topic: self._places.of(topic) for topic in topics}
+        self._seal(flow, now, history=True)
+        for topic in topics:
+            for name, (sequence, at) in before[topic].items():
+                if name != flow.name:
+                    self._places.also_at(topic, name, sequence, at)
+
+    def left(self, broker: str) -> None:
+        """A broker left for good: nothing is kept for it."""
+        for flow in self.flows.values():
+            self._free(flow, flow.give_up(broker))
+
+    # Acknowledgement and resending
+
+    def receipt(self, message: Receipt, now: Nanos) -> None:
+        flow = self.flows.get((message.incarnation, message.flow))
+        if flow is None:
+            return
+        beyond = int.from_bytes(message.beyond, "little")
+        done, progress = flow.acknowledge(message.sender, message.next, beyond)
+        self._free(flow, done)
+        if progress and flow.debts[message.sender].unacknowledged:
+            self._resend(flow, message.sender, now, at_once=False)
+
+    def _resend(self, flow: Outflow, destination: str, now: Nanos, at_once: bool) -> None:
+        way, latency_ns = self._way_to(destination)
+        debt = flow.debts[destination]
+        if way is None:
+            debt.resend_at = NEVER  # until it can be reached again
+            return
+        for parcel in flow.due_for_resend(destination, 2 * latency_ns, now, at_once):
+            header = self._header(flow, parcel, now)
+            header = header._replace(flags=(header.flags | ParcelFlag.DIRECT) & ~ParcelFlag.REPAIR)
+            due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
+            rest = pack_flow(flow.part(parcel)) + parcel.content
+            self.forwarding.send_on_path(way, header, rest, now, due_ns, now)
+        self._wake_for(debt, debt.resend_at)
+
+    def _way_to(self, destination: str) -> tuple[tuple[str, ...] | None, Nanos]:
+        for suspects in (False, True):
+            network = self.table.network(suspects=suspects)
+            if self.me in network and destination in network:
+                path = paths.shortest_tree(network, network.index(self.me)).path(network.index(destination))
+                if path is not None:
+                    return tuple(network.named(path.brokers)), path.latency_ns
+        return None, 0
+
+    def _free(self, flow: Outflow, sequences: list[int]) -> None:
+        for sequence in sequences:
+            self.effects.append(Erase(PARCELS, flow.key(sequence)))
+        if sequences:
+            self.retained_bytes = sum(one.retained_bytes for one in self.flows.values())
+
+    def _wake_for(self, debt: Debt, at: Nanos) -> None:
+        if debt.resend_at == NEVER:
+            debt.resend_at = at
+        self.wake_at = min(self.wake_at, debt.resend_at)
+
+    # Routes and time
+
+    def review(self, now: Nanos) -> None:
+        """The map may have changed: move the routes that must move, and send again what they may have lost."""
+        for route in self.planner.review(now):
+            self._moved(route, now)
+            self._make_good(route, now)
+
+    def _moved(self, route: Route, now: Nanos) -> None:
+        description = route.description
+        if description is None:
+            return
+        self._describe(route, description, now)
+        links = tuple(sorted(route.plan.links))
+        self.effects.append(
+            RouteChanged(route.id, route.version, route.qos, route.destinations, links, route.cause, route.latency_ns)
+        )
+        for destination, latency_ns in sorted(route.plan.latency_ns.items()):
+            if latency_ns > route.qos.deadline_ns:
+                self.effects.append(DeadlineUnmeetable(route.qos, destination, latency_ns))
+
+    def _describe(self, route: Route, description: Establish, now: Nanos) -> None:
+        route.described_ns = now
+        letters, established = self.routes.establish(None, description, now)
+        route.established = established
+        self.letters += letters
+
+    def _make_good(self, route: Route, now: Nanos) -> None:
+        flow = self._by_place.get((route.qos, route.destinations))
+        if flow is not None and flow.qos.reliable:
+            for destination in sorted(flow.debts):
+                if flow.debts[destination].unacknowledged:
+                    self._resend(flow, destination, now, at_once=True)
+
+    def established(self, route_id: int, version: int) -> bool:
+        for route in self.planner.routes.values():
+            if route.id == route_id and route.version == version:
+                route.established = True
+                return True
+        return False
+
+    def tick(self, now: Nanos) -> None:
+        if now >= self.wake_at:
+            self.wake_at = NEVER
+            for flow in list(self.flows.values()):
+                self._free(flow, flow.expire(now))
+                for destination in sorted(flow.debts):
+                    debt = flow.debts[destination]
+                    if debt.unacknowledged and debt.resend_at <= now:
+                        self._resend(flow, destination, now, at_once=False)
+                    if debt.unacknowledged:
+                        self.wake_at = min(self.wake_at, debt.resend_at)
+                self.wake_at = min(self.wake_at, flow.next_expiry())
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP_EVERY
+            self._sweep(now)
+
+    def next_deadline(self) -> Nanos:
+        return min(self.wake_at, self._next_sweep, self.planner.wake_at)
+
+    def reachable_again(self, now: Nanos) -> None:
+        """The map changed: debts to destinations that could not be reached are looked at again."""
+        for flow in self.flows.values():
+            for debt in flow.debts.values():
+                if debt.unacknowledged and debt.resend_at == NEVER:
+                    debt.resend_at = now
+                    self.wake_at = now
+
+    def _sweep(self, now: Nanos) -> None:
+        for route in list(self.planner.routes.values()):
+            if route.description is None:
+                continue
+            wait = REFRESH_EVERY if route.established else AGAIN_AFTER
+            if now - route.described_ns >= wait:
+                self._describe(route, route.description, now)
+        for flow in list(self.flows.values()):
+            if now - flow.last_used > IDLE_MAX and not flow.retained and not flow.draft.messages:
+                self._drop(flow)
+
+    def _drop(self, flow: Outflow) -> None:
+        """Nobody has used it for a while: its route is taken down. A new one is made when it is needed again."""
+        del self.flows[flow.name]
+        if self._by_place.get((flow.qos, flow.destinations)) is flow:
+            del self._by_place[flow.qos, flow.destinations]
+            self._topics = {topic: one for topic, one in self._topics.items() if one is not flow}
+            route = self.planner.routes.get((flow.qos, flow.destinations))
+            if route is not None:
+                self.planner.drop(route)
+                self.letters += self.routes.tear_down(None, Teardown(self.me, self.incarnation, route.id))
+
+    # The store
+
+    def restore(self, key: bytes, value: bytes, now: Nanos) -> None:
+        """A parcel retained in an earlier life: it keeps its name, and is owed to those it was for."""
+        name, sequence = Outflow.read_key(key)
+        stored = msgspec.msgpack.decode(value, type=StoredParcel)
+        flow = self.flows.get(name)
+        if flow is None:
+            flow = self.flows[name] = Outflow(name, stored.qos(), tuple(stored.destinations))
+            flow.last_used = now
+        flow.sequence = max(flow.sequence, sequence)
+        parcel = stored.parcel(sequence)
+        flow.retain(parcel, flow.destinations, now)
+        self.retained_bytes += len(parcel.content)
+        self._places.recover(parcel, name)
+        for debt in flow.debts.values():
+            self._wake_for(debt, now)

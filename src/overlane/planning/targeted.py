@@ -1,0 +1,143 @@
+"""Targeted redundancy: extra links only where the trouble is.
+
+While every link on the quickest path is well, that path is the whole answer. Where links are in trouble (each has a
+measured probability that a message on it does not come through in time), paths are added one by one, each time the one
+that gains the most for the fewest additional links, until the message is likely enough to arrive or nothing helps any
+more. Trouble around a destination thus fans the last hops out over its neighbours, trouble around the source the first
+hops, trouble in between gives a second way past it: the shapes follow from the measurements.
+
+The probability that a message arrives over a set of links is estimated broker by broker, from the source outward: it
+reaches a broker unless it fails on every link into it. Copies are taken as independent, which errs little where paths
+are short, and the estimate is used only to compare.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from overlane.planning.network import HOP_BITS, Network
+from overlane.planning.shortest import Path, k_shortest, shortest_tree
+
+DirectedLink = tuple[int, int]
+
+GAIN_MIN = 0.0005
+"""A path that adds less than this to the probability of arrival is not worth its links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Links to use, the quickest path's latency and the estimated probability of arrival per destination."""
+
+    links: frozenset[DirectedLink]
+    latency_ns: dict[int, int]
+    arrival: dict[int, float]
+
+
+def spread(
+    network: Network,
+    source: int,
+    destinations: Sequence[int],
+    deadline_ns: int | None,
+    trouble: Mapping[DirectedLink, float],
+    target: float,
+    search: int = 12,
+) -> Spread:
+    """Links from the source to every destination that can be reached, with redundancy where `trouble` asks for it.
+
+    `trouble` is the probability, per directed link, that a message on it fails to come through in time; links that are
+    not in it are well. With a `target` of 0 no redundancy is added, but trouble is still avoided where that costs
+    nothing. A destination no path reaches within the deadline gets its quickest path.
+    """
+    tree = shortest_tree(network, source)
+    links: set[DirectedLink] = set()
+    latency_ns: dict[int, int] = {}
+    arrival: dict[int, float] = {}
+    for destination in destinations:
+        quickest = tree.path(destination)
+        if quickest is None:
+            continue
+        chosen, latency_ns[destination] = [quickest], quickest.latency_ns
+        if any(link in trouble for link in pairwise(quickest.brokers)):
+            candidates = k_shortest(network, source, destination, search, deadline_ns) or [quickest]
+            chosen = _choose(network, source, destination, candidates, trouble, target)
+            latency_ns[destination] = min(path.latency_ns for path in chosen)
+        own = {link for path in chosen for link in pairwise(path.brokers)}
+        arrival[destination] = probability(network, source, destination, own, trouble)
+        links |= own
+    return Spread(frozenset(links), latency_ns, arrival)
+
+
+def probability(
+    network: Network,
+    source: int,
+    destination: int,
+    links: set[DirectedLink],
+    trouble: Mapping[DirectedLink, float],
+) -> float:
+    """How likely a message arrives over these links."""
+    costs = {source: 0}
+    order = [source]
+    into: dict[int, list[int]] = {}
+    away: dict[int, list[int]] = {}
+    for start, end in sorted(links):
+        into.setdefault(end, []).append(start)
+        away.setdefault(start, []).append(end)
+    # Brokers by their distance over these links alone; every copy moves outward.
+    pending = {source}
+    while pending:
+        broker = min(pending, key=lambda one: (costs[one], one))
+        pending.remove(broker)
+        if broker != source:
+            order.append(broker)
+        for neighbour in away.get(broker, ()):
+            reached = costs[broker] + _cost(network, broker, neighbour)
+            if neighbour not in costs or (neighbour in pending and reached < costs[neighbour]):
+                costs[neighbour] = reached
+                pending.add(neighbour)
+    arrives = {source: 1.0}
+    for broker in order[1:]:
+        missed = 1.0
+        for before in into[broker]:
+            if before in arrives:
+                missed *= 1.0 - arrives[before] * (1.0 - trouble.get((before, broker), 0.0))
+        arrives[broker] = 1.0 - missed
+    return arrives.get(destination, 0.0)
+
+
+def _choose(
+    network: Network,
+    source: int,
+    destination: int,
+    candidates: list[Path],
+    trouble: Mapping[DirectedLink, float],
+    target: float,
+) -> list[Path]:
+    edges = [frozenset(pairwise(path.brokers)) for path in candidates]
+
+    def arrival(links: set[DirectedLink]) -> float:
+        return probability(network, source, destination, links, trouble)
+
+    # The quickest of those that are as good as the best, to within a hair.
+    alone = [arrival(set(own)) for own in edges]
+    first = next(at for at, value in enumerate(alone) if value >= max(alone) - GAIN_MIN)
+    chosen, links, reached = [first], set(edges[first]), alone[first]
+    while reached < target:
+        best: tuple[float, int, float] | None = None
+        for at, own in enumerate(edges):
+            more = len(own - links)
+            if at in chosen or not more:
+                continue
+            gained = arrival(links | own)
+            worth = (gained - reached) / more
+            if gained - reached > GAIN_MIN and (best is None or worth > best[0]):
+                best = worth, at, gained
+        if best is None:
+            break
+        _, at, reached = best
+        chosen.append(at)
+        links |= edges[at]
+    return [candidates[at] for at in sorted(chosen)]
+
+
+def _cost(network: Network, start: int, end: int) -> int:
+    return next(cost for neighbour, cost in network.steps[start] if neighbour == end) >> HOP_BITS
