@@ -11,7 +11,8 @@ its own set freely; a partial assignment keeps, for every rib and every set, the
   ones; every tail's optimum is by itself a lower bound on the whole.
 * Channels are interchangeable: among channels with equal membership so far, a new member joins the first ones.
 
-Partial assignments are extended in batches, deepest first, so that the arithmetic runs on arrays.
+Partial assignments are extended in batches, deepest first, so that the arithmetic runs on arrays. The limit on the
+work counts cells of these arrays, and so cuts the same walk at the same place on any machine.
 """
 
 from collections.abc import Callable
@@ -54,22 +55,22 @@ def fits(demand: Demand) -> bool:
     return demand.wanted.size * sets * sets <= TABLE_CELLS_MAX
 
 
-def prove(demand: Demand, layout: Layout, cost_bps: float, partials_max: int, stop: Callable[[], bool]) -> Proof:
+def prove(demand: Demand, layout: Layout, cost_bps: float, cells_max: int, stop: Callable[[], bool]) -> Proof:
     """Look for a layout that costs less than `cost_bps`, that of `layout`, until there is none or the limit is met."""
-    walk = _Walk(demand, partials_max, stop)
+    walk = _Walk(demand, cells_max, stop)
     known = walk.spine_masks(layout)
+    masks: Masks | None = None
     for start in reversed(range(walk.spine)):
-        masks = walk.solve_tail(start, known, cost_bps if start == 0 else None)
+        found = walk.solve_tail(start, known, cost_bps if start == 0 else None)
+        masks = found if start == 0 else None
         if walk.exhausted:
             break
-    bound_bps = max(walk.tail_bound)
-    if walk.exhausted or masks is None:
-        return Proof(None, bound_bps, not walk.exhausted)
-    return Proof(walk.layout(masks), bound_bps, True)
+    better = None if masks is None else walk.layout(masks)
+    return Proof(better, max(walk.tail_bound), not walk.exhausted)
 
 
 class _Walk:
-    def __init__(self, demand: Demand, partials_max: int, stop: Callable[[], bool]) -> None:
+    def __init__(self, demand: Demand, cells_max: int, stop: Callable[[], bool]) -> None:
         self._demand = demand
         self._nodes_first = demand.wanted.shape[1] <= demand.wanted.shape[0]
         wanted: Bits = demand.wanted.T if self._nodes_first else demand.wanted
@@ -79,9 +80,10 @@ class _Walk:
         self._order = np.argsort(-(weight * (wanted @ rib_weight)), kind="stable")
         self.spine, self._ribs = wanted.shape
         self._sets = 1 << demand.channels
+        self._cells_each = self._sets * self._sets * self._ribs  # to extend one partial assignment
         self._price = _prices(wanted[self._order], weight[self._order], rib_weight, demand)
         self._allowed, self._tied_after = _symmetry(demand.channels)
-        self._left = partials_max
+        self._left = cells_max
         self._stop = stop
         self.tail_bound = [0.0] * (self.spine + 1)
         self.exhausted = False
@@ -93,11 +95,11 @@ class _Walk:
         found: Masks | None = None
         stack = [self._root(start)]
         while stack:
-            batch = _first(stack, max(1, BATCH_CELLS // (self._sets * self._sets * self._ribs)))
+            batch = _first(stack, max(1, BATCH_CELLS // self._cells_each))
             batch = _keep(batch, batch.bound < best - self._dust)
             if not len(batch.bound):
                 continue
-            self._left -= len(batch.bound) * self._sets
+            self._left -= len(batch.bound) * self._cells_each
             if self._left < 0 or self._stop():
                 self.exhausted = True
                 stack.append(batch)

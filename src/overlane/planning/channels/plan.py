@@ -19,7 +19,7 @@ from overlane.planning.channels.spectral import spectral_bound_bps
 
 ROUNDS = 240
 ROUNDS_BEFORE_PROOF = 40
-PARTIALS_MAX = 6_000_000
+PROOF_CELLS_MAX = 600_000_000
 PROVEN_SHARE = 1e-9  # a bound this close to the cost, by rounding, meets it
 
 
@@ -76,7 +76,7 @@ def _solve(demand: Demand, starts: list[Layout], stop: Callable[[], bool]) -> tu
     layout = search(demand, starts, ROUNDS_BEFORE_PROOF if provable else ROUNDS, stop)
     shown_bps = 0.0
     if provable:
-        proof = prove(demand, layout, layout_cost_bps(demand, layout), PARTIALS_MAX, stop)
+        proof = prove(demand, layout, layout_cost_bps(demand, layout), PROOF_CELLS_MAX, stop)
         layout = proof.better or layout
         if proof.complete:
             return layout, proof.bound_bps
