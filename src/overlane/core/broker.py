@@ -45,7 +45,7 @@ from overlane.core.history import History
 from overlane.core.inflow import Arrival, bits_to_bytes
 from overlane.core.interest import LocalInterest, RemoteInterest
 from overlane.core.linkhealth import LinkState
-from overlane.core.linkstate import MILLION, LinkStateTable
+from overlane.core.linkstate import MILLION, LinkStateTable, differs
 from overlane.core.messages import (
     Advert,
     Establish,
@@ -75,6 +75,12 @@ RECEIPT_HOPS_MAX = 32
 RISK_REMEMBERED = 60_000
 """Millionths: how likely a link that was in trouble lately is taken to fail a message."""
 SLOW_SWEEP: Nanos = 5 * SECOND
+
+_WATCHED = int(ParcelFlag.WATCHED)
+_REPAIR = int(ParcelFlag.REPAIR)
+_RELIABLE = int(ParcelFlag.RELIABLE)
+_HISTORY = int(ParcelFlag.HISTORY)
+_DIRECT = int(ParcelFlag.DIRECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,6 @@ class Broker:
     # The contract
 
     def start(self, now: Nanos) -> list[Effect]:
-        self._advertise(now)
         return self.flush(now)
 
     def handle(self, event: Event, now: Nanos) -> list[Effect]:
@@ -185,9 +190,10 @@ class Broker:
                 pass  # whatever is due is done at the end of every turn
             case Leave():
                 self._left = True
+                self._advertise(now)
             case _:
                 assert_never(event)
-        return self.flush(now)
+        return self._collect()
 
     def publish(self, topic: str, body: bytes, now: Nanos, flags: int = 0) -> Published:
         """A local publisher's message. Nothing leaves before `flush`."""
@@ -207,7 +213,7 @@ class Broker:
         except ProtocolViolation as violation:
             self._counters["violations"] += 1
             self._close(neighbour, violation.reason, now)
-        return self.flush(now)
+        return self._collect()
 
     def flush(self, now: Nanos) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
@@ -216,6 +222,9 @@ class Broker:
             self._effects.append(Deliver(self._published, self.name, 0, NEVER))
             self._published = []
         self._do_what_is_due(now)
+        return self._collect()
+
+    def _collect(self) -> list[Effect]:
         effects = [*self._source.effects, *self._sink.effects, *self._effects]
         self._source.effects.clear()
         self._sink.effects.clear()
@@ -250,7 +259,6 @@ class Broker:
             self._source.next_deadline(),
             self._gossip.next_deadline(),
             self._sink.inflows.wake_at,
-            self._routes.next_deadline(),
             self._next_sweep,
         )
         for neighbour in self._neighbours.values():
@@ -329,7 +337,7 @@ class Broker:
     def _strand(self, neighbour: Neighbour, now: Nanos) -> None:
         """The link is gone: what waited for it goes around, where it may."""
         for out in neighbour.disconnect(now):
-            if out.header.flags & ParcelFlag.REPAIR and not out.hops:
+            if out.header.flags & _REPAIR and not out.hops:
                 self._forwarding.go_around(out, neighbour.name, self._entry(out.header), now)
 
     # Frames
@@ -346,7 +354,7 @@ class Broker:
             case FrameType.PING:
                 neighbour.send_urgent(wire.pong(wire.read_token(body)))
             case FrameType.PONG:
-                neighbour.health.answered(wire.read_token(body), now)
+                neighbour.answered(wire.read_token(body), now)
             case FrameType.DETOUR:
                 self._detour(neighbour, wire.read_detour(body), now)
             case FrameType.ROUTE:
@@ -369,6 +377,7 @@ class Broker:
         if hello.name != neighbour.name:
             raise ProtocolViolation(f"calls itself {hello.name}, expected {neighbour.name}")
         neighbour.greeted = True
+        neighbour.touch()
         neighbour.incarnation = hello.incarnation
         self._routes.origin_restarted(hello.name, hello.incarnation)
         self._gossip.greet(neighbour)
@@ -431,7 +440,7 @@ class Broker:
         if entry is None:
             self._forwarding.counters.unroutable_dropped += 1
             return
-        if header.flags & ParcelFlag.WATCHED:
+        if header.flags & _WATCHED:
             neighbour.notice_parcel(header, now)
         if not self._forwarding.duplicates.is_new(header.origin, header.incarnation, header.sequence):
             self._forwarding.counters.duplicates_dropped += 1
@@ -446,13 +455,13 @@ class Broker:
         header = self._aged(neighbour, header)
         if detour.hops[detour.position] != self.identity:
             raise ProtocolViolation("a detour that does not pass here")
-        if header.flags & ParcelFlag.WATCHED:
+        if header.flags & _WATCHED:
             neighbour.notice_parcel(header, now)
         if detour.position + 1 < len(detour.hops):
             self._forwarding.pass_on(detour.hops, detour.position, header, rest, now, now)
         elif not self._forwarding.duplicates.is_new(header.origin, header.incarnation, header.sequence):
             self._forwarding.counters.duplicates_dropped += 1
-        elif header.flags & ParcelFlag.DIRECT:
+        elif header.flags & _DIRECT:
             self._arrive(header, rest, now)
         elif (entry := self._entry(header)) is not None:
             self._forwarding.forward(entry, header, rest, now, None, now)
@@ -464,7 +473,7 @@ class Broker:
         try:
             part, position = unpack_flow(content)
             messages = unpack_messages(content, position, header.messages)
-            if header.flags & ParcelFlag.HISTORY and any(len(body) < 16 for _, _, body in messages):
+            if header.flags & _HISTORY and any(len(body) < 16 for _, _, body in messages):
                 raise BadContent("replayed messages without names")
         except BadContent:
             # Its origin's fault, not the neighbour's that passed it on untouched.
@@ -473,8 +482,8 @@ class Broker:
         arrival = Arrival(
             part,
             messages,
-            reliable=bool(header.flags & ParcelFlag.RELIABLE),
-            history=bool(header.flags & ParcelFlag.HISTORY),
+            reliable=bool(header.flags & _RELIABLE),
+            history=bool(header.flags & _HISTORY),
             deadline_ns=header.deadline_us * US if header.deadline_us else NEVER,
             age_ns=header.age_us * US,
             arrived_ns=now,
@@ -522,7 +531,8 @@ class Broker:
             self._sink.forget_idle(now)
             self._routes.sweep(now)
         self._gossip.tell_interest()
-        self._advertise(now)
+        if now >= self._gossip.next_deadline() or self._links_differ(now):
+            self._advertise(now)
         if self._seen_changes != self._table.changes:
             self._seen_changes = self._table.changes
             self._source.reachable_again(now)
@@ -547,31 +557,40 @@ class Broker:
             for out in neighbour.take_watched():
                 self._forwarding.repair(out, neighbour.name, self._entry(out.header), now)
 
-    def _advertise(self, now: Nanos) -> None:
-        claims = []
-        for name in sorted(self._neighbours):
-            neighbour = self._neighbours[name]
-            health = neighbour.health
-            if health.state is not neighbour.reported_state:
-                neighbour.reported_state = health.state
-                self._effects.append(LinkChanged(name, health.state.name.lower()))
-            if not neighbour.greeted:
+    def _links_differ(self, now: Nanos) -> bool:
+        """Whether something was learned of a link that the others should know."""
+        news = False
+        for neighbour in self._neighbours.values():
+            if not neighbour.touched:
                 continue
-            remembered = RISK_REMEMBERED if now < health.risky_until else 0
-            claims.append(
-                LinkClaim(
-                    name,
-                    health.latency_ns // US,
-                    health.jitter_ns // US,
-                    max(health.loss_millionths, remembered),
-                    int(self.config.link_failure.get(name, 0.0) * MILLION),
-                    int(health.state),
-                )
-            )
-        self._gossip.announce(
-            [] if self._left else claims,
-            self._processing_us,
-            int(self.config.failure * MILLION),
-            self._left,
-            now,
+            neighbour.touched = False
+            state = neighbour.health.state
+            if state is not neighbour.reported_state:
+                neighbour.reported_state = state
+                self._effects.append(LinkChanged(neighbour.name, state.name.lower()))
+            claim = self._claim(neighbour, now)
+            said = neighbour.claimed
+            news |= claim != said if claim is None or said is None else differs(said, claim)
+        return news
+
+    def _claim(self, neighbour: Neighbour, now: Nanos) -> LinkClaim | None:
+        if not neighbour.greeted or self._left:
+            return None
+        health = neighbour.health
+        remembered = RISK_REMEMBERED if now < health.risky_until else 0
+        return LinkClaim(
+            neighbour.name,
+            health.latency_ns // US,
+            health.jitter_ns // US,
+            max(health.loss_millionths, remembered),
+            int(self.config.link_failure.get(neighbour.name, 0.0) * MILLION),
+            int(health.state),
         )
+
+    def _advertise(self, now: Nanos) -> None:
+        claims = {name: self._claim(self._neighbours[name], now) for name in sorted(self._neighbours)}
+        links = [claim for claim in claims.values() if claim is not None]
+        failure = int(self.config.failure * MILLION)
+        if self._gossip.announce(links, self._processing_us, failure, self._left, now):
+            for name, claim in claims.items():
+                self._neighbours[name].claimed = claim

@@ -4,8 +4,8 @@ Two kinds of probe feed it. Pings go out in cycles, one each interval; an unansw
 cycle, so that loss is not mistaken for death. Watched parcels are probes that cost nothing: their notices tell round-trip
 time and loss at the rate of the data.
 
-  round trip, jitter   moving averages (1/8, 1/4); two samples in a row far outside the band are a step, adopted at once
-  loss                 moving average (1/16) over probes
+  round trip, jitter   moving averages (1/8, 1/4); one sample far outside the band is ignored, a second one is a step
+  loss                 moving average (1/16) over probes; lost is what stayed away while a later probe came back
   suspicion            phi accrual: each probe overdue by this link's own distribution of round trips adds how surprising its
                        silence is, given the link's usual loss. At PHI_SUSPECT the link is SUSPECT: routes may move, which
                        can be undone. An answer ends it.
@@ -55,6 +55,7 @@ class LinkHealth:
         self.jitter_ns: Nanos = INITIAL_ROUND_TRIP // 2
         self.loss_millionths = 0
         self.risky_until: Nanos = -NEVER
+        self._risky_before: Nanos = -NEVER
         self._ping_interval_ns = ping_interval_ns
         self._measured = False
         self._step = 0
@@ -121,24 +122,41 @@ class LinkHealth:
         self._next_ping = self._next_cycle = NEVER
 
     def answered(self, token: int, now: Nanos) -> None:
-        """A pong. A late one still tells the round trip, and that what was taken for loss was delay."""
+        """A pong. A late one still tells the round trip; earlier pings that are overdue now count as lost."""
         sent_at = self._waiting.pop(token, None)
+        late = sent_at is None
         if sent_at is None:
             sent_at = self._overdue.pop(token, None)
             if sent_at is None:
                 return
-            self.loss_millionths -= self.loss_millionths >> 3
-        self.observed(now - sent_at, now)
+        for earlier in [one for one, at in self._overdue.items() if at < sent_at]:
+            del self._overdue[earlier]
+            self.lost(now)
+        self.came(1)
+        self.observed(now - sent_at, now, late)
 
-    def observed(self, rtt_ns: Nanos, now: Nanos) -> None:
-        """A probe came back after this long."""
+    def came(self, probes: int) -> None:
+        """So many probes got through."""
+        for _ in range(min(probes, 64)):
+            self.loss_millionths -= self.loss_millionths >> 4
+
+    def lost(self, now: Nanos) -> None:
+        """A probe stayed away for good."""
+        self.loss_millionths += (1_000_000 - self.loss_millionths) >> 4
+        if self.loss_millionths >= TROUBLE_LOSS:
+            self.risky_until = self._risky_before = max(self.risky_until, now + self._memory_ns)
+
+    def observed(self, rtt_ns: Nanos, now: Nanos, late: bool = False) -> None:
+        """A probe came back after this long. What was overdue and came all the same was no loss: the link is slower."""
         if self.state is LinkState.FAILED:
             return
         self._phi = 0.0
         self._missed_cycles = 0
         self._answers += 1
-        self.loss_millionths -= self.loss_millionths >> 4
-        if self._measured:
+        if late and rtt_ns > self.rtt_ns:
+            self.rtt_ns, self._step = rtt_ns, 0
+            self.risky_until = self._risky_before
+        elif self._measured:
             self._average(rtt_ns)
         else:
             self._measured = True
@@ -148,7 +166,7 @@ class LinkHealth:
         self._maybe_recover(now)
 
     def silent(self, now: Nanos) -> None:
-        """A watched parcel stayed without notice for longer than it should. Ask at once by a ping, too."""
+        """A watched parcel is overdue. Ask at once by a ping, too."""
         self._silence(now)
         if self._attempts > 0:
             self._next_ping = min(self._next_ping, now)
@@ -193,13 +211,10 @@ class LinkHealth:
 
     def _silence(self, now: Nanos) -> None:
         self._phi += next((cap for loss, cap in _SURPRISE if self.loss_millionths >= loss), _SURPRISE_CLEAN)
-        self.loss_millionths += (1_000_000 - self.loss_millionths) >> 4
         self._good_since = NEVER
         if self._phi >= PHI_SUSPECT and self.state is LinkState.UP:
             self._trouble_begins(now)
             self.state = LinkState.SUSPECT
-        elif self.loss_millionths >= TROUBLE_LOSS:
-            self.risky_until = max(self.risky_until, now + self._memory_ns)
 
     def _maybe_recover(self, now: Nanos) -> None:
         if self.state is LinkState.SUSPECT and self._good_since != NEVER and now >= self._good_since + self._hold_ns:
@@ -211,19 +226,17 @@ class LinkHealth:
         self._memory_ns = min(MEMORY_MAX, 2 * self._memory_ns) if relapse else MEMORY_MIN
         self._trouble_at = now
         self._good_since = NEVER
+        self._risky_before = self.risky_until
         self.risky_until = now + self._memory_ns
 
     def _average(self, rtt_ns: Nanos) -> None:
         away = rtt_ns - self.rtt_ns
-        if abs(away) <= max(4 * self.jitter_ns, MARGIN_MIN):
-            self._step = 0
-        elif away > 0:
-            self._step = max(self._step, 0) + 1
-        else:
-            self._step = min(self._step, 0) - 1
-        if abs(self._step) >= 2:
-            self._step = 0
-            self.rtt_ns = rtt_ns
+        if abs(away) > max(4 * self.jitter_ns, MARGIN_MIN):
+            self._step = max(self._step, 0) + 1 if away > 0 else min(self._step, 0) - 1
+            if abs(self._step) >= 2:
+                self._step = 0
+                self.rtt_ns = rtt_ns
             return
+        self._step = 0
         self.rtt_ns += away >> 3
         self.jitter_ns += (abs(away) - self.jitter_ns) >> 2

@@ -8,6 +8,7 @@ A broker's own advert is sent at once on real change, but not faster than a gap 
 is repeated slowly when nothing changes. Nothing here reads a clock: it is told the time.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
 from overlane.core.linkhealth import LinkState
@@ -161,10 +162,11 @@ def _matter(advert: Advert) -> tuple[object, ...]:
 
 def _is_real_change(before: Advert, after: Advert) -> bool:
     old, new = ({link.peer: link for link in advert.links} for advert in (before, after))
-    return old.keys() != new.keys() or any(_differs(old[peer], link) for peer, link in new.items())
+    return old.keys() != new.keys() or any(differs(old[peer], link) for peer, link in new.items())
 
 
-def _differs(old: LinkClaim, new: LinkClaim) -> bool:
+def differs(old: LinkClaim, new: LinkClaim) -> bool:
+    """Whether a claim has really changed, and not just by a hair."""
     return (
         old.state != new.state
         or abs(new.latency_us - old.latency_us) > max(1000, old.latency_us // 5)
@@ -174,4 +176,4 @@ def _differs(old: LinkClaim, new: LinkClaim) -> bool:
 
 
 def _step(millionths: int) -> int:
-    return sum(millionths >= limit for limit in _LOSS_STEPS)
+    return bisect_right(_LOSS_STEPS, millionths)

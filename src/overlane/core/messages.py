@@ -15,7 +15,7 @@ BROKERS_MAX = 4096
 LINKS_MAX = 65536
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
-Count = Annotated[int, Meta(ge=0, lt=1 << 63)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Filters = Annotated[list[Annotated[str, Meta(min_length=1, max_length=65535)]], Meta(max_length=1 << 20)]
 Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
 
@@ -51,7 +51,7 @@ class Interest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     broker: Name
     incarnation: Count
     sequence: Count
-    base: Annotated[int, Meta(ge=-1, lt=1 << 63)]
+    base: Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
     added: Filters
     removed: Filters
 

@@ -16,13 +16,15 @@ from overlane.core import wire
 from overlane.core.events import Lane
 from overlane.core.linkhealth import LinkHealth, LinkState
 from overlane.core.linkqueue import LinkQueue, Waiting
-from overlane.core.messages import Message, encode
+from overlane.core.messages import LinkClaim, Message, encode
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.wire import AGE_US_MAX, Header, Notice, ParcelFlag
 from overlane.errors import ProtocolViolation
 
 NOTICE_DELAY: Nanos = 50 * MS
 NOTICE_WINDOW = 64
+REORDERED_MAX = 2
+"""So many later parcels may come before one without its being taken for lost."""
 WATCHED_MAX = 4096
 CONTROL_BYTES_MAX = 8 << 20
 
@@ -61,9 +63,13 @@ class Neighbour:
         self.queue = LinkQueue(scheduling, queue_bytes_max)
         self.incarnation = 0
         self.reported_state = LinkState.FAILED
+        self.claimed: LinkClaim | None = None
+        """What was last advertised of this link."""
         self._reset()
 
     def _reset(self) -> None:
+        self._wake_at: Nanos | None = None
+        self.touched = True
         self.connected = False
         self.greeted = False
         self._control_out: deque[bytes] = deque()
@@ -77,6 +83,7 @@ class Neighbour:
         # Watching what we send
         self._hop_sequence = 0
         self.watched: dict[int, Outgoing] = {}
+        self._overdue: dict[int, Nanos] = {}
         # Noticing what we get
         self._noticed_highest = -1
         self._noticed_bits = 0
@@ -152,6 +159,8 @@ class Neighbour:
         if header.flags & _WATCHED and len(self.watched) < WATCHED_MAX:
             number = self._hop_sequence = (self._hop_sequence + 1) & 0xFFFFFFFF
             out.sent_ns = now
+            if not self.watched:
+                self._wake_at = None
             self.watched[number] = out
         header = header._replace(age_us=age_us, hop_sequence=number)
         if out.hops:
@@ -175,6 +184,10 @@ class Neighbour:
             raise ProtocolViolation(f"control frame {sequence} where {self._control_seen} was due: replayed or lost")
         self._control_seen = (self._control_seen + 1) & 0xFFFFFFFF
 
+    def answered(self, token: int, now: Nanos) -> None:
+        self.touch()
+        self.health.answered(token, now)
+
     def notice_parcel(self, header: Header, now: Nanos) -> None:
         """A watched parcel came in: remember to say so."""
         number = header.hop_sequence
@@ -194,28 +207,45 @@ class Neighbour:
             if 0 < behind <= NOTICE_WINDOW:
                 self._noticed_bits |= 1 << (behind - 1)
         prompt = gap or header.flags & _PROMPT
-        self._notice_due = min(self._notice_due, now if prompt else now + NOTICE_DELAY)
+        due = now if prompt else now + NOTICE_DELAY
+        if due < self._notice_due:
+            self._notice_due = due
+            self._wake_at = None
 
     def noticed(self, notice: Notice, now: Nanos) -> None:
         """The neighbour tells what it has got."""
+        self.touch()
         watched = self.watched
-        newest = watched.pop(notice.highest, None)
-        if newest is not None:
-            self.health.observed(max(0, now - newest.sent_ns - notice.delay_us * US), now)
-        earlier, number = notice.earlier, notice.highest
-        while earlier:
-            number -= 1
-            if earlier & 1:
-                watched.pop(number, None)
-            earlier >>= 1
-        for number, out in watched.items():
-            if number > notice.highest:
-                break
-            out.hurried = True
+        highest, earlier = notice.highest, notice.earlier
+        newest = watched.pop(highest, None)
+        sent_ns = self._overdue.pop(highest, None) if newest is None else newest.sent_ns
+        came = 0 if sent_ns is None else 1
+        for number in [one for one in watched if one < highest]:
+            if earlier >> (highest - number - 1) & 1:
+                del watched[number]
+                came += 1
+            else:
+                watched[number].hurried = True
+        for number in [one for one in self._overdue if one < highest]:
+            if earlier >> (highest - number - 1) & 1:
+                came += 1
+            elif highest - number <= REORDERED_MAX:
+                continue
+            else:
+                self.health.lost(now)
+            del self._overdue[number]
+        self.health.came(came)
+        if sent_ns is not None:
+            self.health.observed(max(0, now - sent_ns - notice.delay_us * US), now, late=newest is None)
 
     # Time
 
     def next_deadline(self) -> Nanos:
+        if self._wake_at is None:
+            self._wake_at = self._find_deadline()
+        return self._wake_at
+
+    def _find_deadline(self) -> Nanos:
         if not self.connected:
             return NEVER
         when = min(self.health.next_deadline(), self._notice_due)
@@ -223,16 +253,25 @@ class Neighbour:
             return min(when, self._overdue_at(out))
         return when
 
+    def touch(self) -> None:
+        """Something was learned of the link: its next deadline and its claim may be others now."""
+        self._wake_at = None
+        self.touched = True
+
     def tick(self, now: Nanos) -> list[Outgoing]:
         """Pings and notices that are due go out; watched parcels that are overdue are handed back."""
         if not self.connected:
             return []
+        self.touch()
         overdue = []
         while self.watched:
             number, out = next(iter(self.watched.items()))
             if now < self._overdue_at(out):
                 break
             del self.watched[number]
+            self._overdue[number] = out.sent_ns
+            if len(self._overdue) > WATCHED_MAX:
+                del self._overdue[next(iter(self._overdue))]
             self.health.silent(now)
             overdue.append(out)
         if (token := self.health.tick(now)) is not None:
@@ -247,6 +286,7 @@ class Neighbour:
         """All parcels without notice, when there is no more reason to expect one."""
         waiting = list(self.watched.values())
         self.watched.clear()
+        self._wake_at = None
         return waiting
 
     def _overdue_at(self, out: Outgoing) -> Nanos:

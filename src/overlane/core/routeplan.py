@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from overlane.core.linkstate import MILLION, LinkStateTable
+from overlane.core.messages import LinkClaim
+from overlane.core.neighbour import NOTICE_DELAY
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.planning import flooding, paths, targeted
@@ -25,6 +27,10 @@ TARGET = 0.9995
 """Adaptive routes add redundancy until messages arrive in time with this probability."""
 LOSS_MIN = 0.01
 """Less loss than this is left to hop-by-hop repair."""
+TROUBLE_MIN = 0.0005
+RETRIES_MAX = 3
+PROMPT_SLACK: Nanos = 150 * MS
+"""With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,8 @@ def _solve(table: LinkStateTable, network: paths.Network, me: str, qos: QosClass
             links, latency = flooding.flood(network, source, wanted, deadline)
         case Routing.ADAPTIVE | Routing.THRIFTY:
             target = TARGET if qos.routing is Routing.ADAPTIVE else 0.0
-            found = targeted.spread(network, source, wanted, deadline, _trouble(table, network, qos), target)
+            trouble = _trouble(table, network, _slack(network, source, wanted, qos))
+            found = targeted.spread(network, source, wanted, deadline, trouble, target)
             links, latency = found.links, found.latency_ns
     names = network.names
     return Plan(
@@ -100,14 +107,30 @@ def _multipath(
     return frozenset(links), latency, resiliency
 
 
-def _trouble(table: LinkStateTable, network: paths.Network, qos: QosClass) -> dict[tuple[int, int], float]:
-    """How likely a message fails on each link in trouble, given that hops repair what they have time for."""
+def _slack(network: paths.Network, source: int, wanted: Sequence[int], qos: QosClass) -> Nanos:
+    """What the deadline leaves on the quickest path to the farthest destination."""
+    latency = paths.shortest_tree(network, source).latency_ns
+    return qos.deadline_ns - max((ns for at in wanted if (ns := latency[at]) is not None), default=0)
+
+
+def _trouble(table: LinkStateTable, network: paths.Network, slack_ns: Nanos) -> dict[tuple[int, int], float]:
+    """The links in trouble, and how likely a message fails on each."""
     trouble = {}
     for name, claim in table.claims():
-        loss = claim.loss_millionths / MILLION
-        if loss < LOSS_MIN:
-            continue
-        # A lost copy can be sent again if that takes no more than about a third of the deadline.
-        repairable = 3 * (3 * claim.latency_us * US + 5 * MS) < qos.deadline_ns
-        trouble[network.index(name), network.index(claim.peer)] = loss * loss if repairable else loss
+        if claim.loss_millionths and (failing := failing_on(claim, slack_ns)):
+            trouble[network.index(name), network.index(claim.peer)] = failing
     return trouble
+
+
+def failing_on(claim: LinkClaim, slack_ns: Nanos) -> float:
+    """How likely a message fails on a link, given that hops repair what they have time for; 0 if hardly ever."""
+    loss = claim.loss_millionths / MILLION
+    if loss < LOSS_MIN:
+        return 0.0
+    retry_ns = 2 * claim.latency_us * US + 4 * claim.jitter_us * US + 5 * MS
+    if slack_ns >= PROMPT_SLACK:
+        retry_ns += NOTICE_DELAY
+    failing = loss
+    for _ in range(max(0, min(RETRIES_MAX, slack_ns // retry_ns))):
+        failing *= loss
+    return failing if failing >= TROUBLE_MIN else 0.0

@@ -7,10 +7,10 @@ Then it alone is computed anew (routeplan.py), and its next version is described
 
 from dataclasses import dataclass, field
 
-from overlane.core.linkstate import MILLION, LinkStateTable
+from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish
 from overlane.core.qos import QosClass, Routing
-from overlane.core.routeplan import LOSS_MIN, Links, Plan, plan
+from overlane.core.routeplan import Links, Plan, failing_on, plan
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.planning import paths
 
@@ -37,6 +37,8 @@ class Route:
     described_ns: Nanos = -NEVER
     established: bool = False
     planned_ns: Nanos = -NEVER
+    best_ns: dict[str, Nanos] = field(default_factory=dict)
+    """The quickest there was when the route was last planned."""
     review_at: Nanos = NEVER
 
     @property
@@ -94,6 +96,7 @@ class RoutePlanner:
         """Compute a route; False when it stays what it was."""
         found = plan(self._table, self._me, route.qos, route.destinations)
         route.planned_ns = now
+        route.best_ns = self._best_latency()
         before = route.plan
         same = found.links == before.links and found.latency_ns.keys() == before.latency_ns.keys()
         if route.version and (same or self._hardly_better(route, found)):
@@ -114,6 +117,7 @@ class RoutePlanner:
     def _reason_to_move(self, route: Route, now: Nanos) -> str | None:
         if not route.version:
             return "first use"
+        bearing = False
         for one, other in sorted(route.plan.links):
             if self._table.claim(one, other) is None:
                 return f"link {one}-{other} failed"
@@ -123,9 +127,12 @@ class RoutePlanner:
             bearable_until = since + min(max(route.slack_ns // 2, 0), SILENCE_MAX)
             if now < bearable_until:
                 route.review_at = min(route.review_at, bearable_until)
+                bearing = True
             elif self._clean_way(route):
                 return f"link {one}-{other} silent"
-        return self._reason_by_latency(route, now) or self._reason_by_trouble(route, now)
+        cause = self._reason_by_latency(route, now)
+        # What falls silent for a moment may only be slow: no trouble yet, as long as the deadline can bear it.
+        return cause if cause or bearing else self._reason_by_trouble(route, now)
 
     def _reason_by_latency(self, route: Route, now: Nanos) -> str | None:
         current = self._latency_over(route)
@@ -138,10 +145,18 @@ class RoutePlanner:
             ns, best_ns = current[destination], best[destination]
             if ns > route.qos.deadline_ns and best_ns < ns:
                 return f"{self._slowest_link(route)} slow: {destination} {ns // MS} ms away"
-            if best_ns * BETTER[1] < ns * BETTER[0] and best_ns + MS < ns:
+            if self._left_behind(route, destination, ns, best_ns):
                 return self._unless_just_planned(route, "a quicker way", now, REVIEW_GAP)
         route.plan = Plan(route.plan.links, current, route.plan.resiliency)
         return None
+
+    @staticmethod
+    def _left_behind(route: Route, destination: str, ns: Nanos, best_ns: Nanos) -> bool:
+        """Whether there is a quicker way worth moving to. A deadline that is met is no reason to flee a slow link."""
+        if route.qos.deadline_ns >= NEVER:
+            return best_ns * BETTER[1] < ns * BETTER[0] and best_ns + MS < ns
+        improved = best_ns + MS < route.best_ns.get(destination, 0)
+        return improved and best_ns + max(MS, ns // 20) < ns
 
     def _reason_by_trouble(self, route: Route, now: Nanos) -> str | None:
         match route.qos.routing:
@@ -188,7 +203,7 @@ class RoutePlanner:
     def _troubled_link(self, route: Route) -> str:
         for one, other in sorted(route.plan.links):
             claim = self._table.claim(one, other)
-            if claim is None or claim.loss_millionths >= LOSS_MIN * MILLION:
+            if claim is None or failing_on(claim, route.slack_ns):
                 return f"link {one}-{other}"
         return ""
 

@@ -113,8 +113,9 @@ class SheddingOrder:
 
     def add(self, number: int, item: Waiting) -> None:
         work = item.size * self._ns_per_kib >> 10
-        self._by[number] = item.due_ns
-        self._agenda.add(number, item.due_ns, work, may_be_lost=item.droppable)
+        by = min(item.due_ns, item.arrived_ns + item.budget_ns) if item.budget_ns else item.due_ns
+        self._by[number] = by
+        self._agenda.add(number, by, work, may_be_lost=item.droppable)
 
     def remove(self, number: int) -> None:
         by = self._by.pop(number, None)
@@ -122,15 +123,22 @@ class SheddingOrder:
             self._agenda.remove(number, by)
 
     def choose(self, now: Nanos) -> Choice:
-        late = []
-        for number in self._agenda.shed(now):
-            del self._by[number]
-            item = self._waiting[number]
-            if item.droppable:
-                heappush(self._reserve, (item.due_ns, number))
-            else:
-                late.append(number)
-        choice = Choice(self._agenda.pop(), self._hopeless(now), late)
+        while shed := self._agenda.shed(now):
+            for number in shed:
+                by = self._by.pop(number)
+                item = self._waiting[number]
+                work = item.size * self._ns_per_kib >> 10
+                if by < item.due_ns and by < now + work <= item.due_ns:
+                    self._by[number] = item.due_ns
+                    self._agenda.add(number, item.due_ns, work, may_be_lost=item.droppable)
+                else:
+                    heappush(self._reserve, (item.due_ns, number))
+        choice = Choice(self._agenda.pop(), [], [])
+        while self._reserve and self._reserve[0][0] < now:
+            _, number = heappop(self._reserve)
+            item = self._waiting.get(number)
+            if item is not None:
+                (choice.hopeless if item.droppable else choice.late).append(number)
         if choice.number is not None:
             del self._by[choice.number]
         else:
@@ -150,14 +158,6 @@ class SheddingOrder:
         if 8 * abs(measured - self._ns_per_kib) > self._ns_per_kib:
             self._ns_per_kib = measured
             self._plan_anew()
-
-    def _hopeless(self, now: Nanos) -> list[int]:
-        hopeless = []
-        while self._reserve and self._reserve[0][0] < now:
-            _, number = heappop(self._reserve)
-            if number in self._waiting:
-                hopeless.append(number)
-        return hopeless
 
     def _plan_anew(self) -> None:
         """All works have changed, and with them what can be in time, those in reserve included."""

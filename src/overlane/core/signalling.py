@@ -26,7 +26,6 @@ AGAIN_AFTER: Nanos = 500 * MS
 """How long a source waits for the acknowledgement before it sends the description once more."""
 VERSIONS_KEPT = 8
 ROUTES_PER_ORIGIN_MAX = 65536
-SWEEP_EVERY: Nanos = 5 * SECOND
 
 Letters = list[tuple[str, Establish | Established | Teardown]]
 """What to send to which neighbour."""
@@ -63,7 +62,6 @@ class RouteTable:
     def __init__(self, me: str) -> None:
         self._me = me
         self._routes: dict[tuple[int, int], RouteState] = {}
-        self._next_sweep: Nanos = SWEEP_EVERY
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -77,9 +75,6 @@ class RouteTable:
         for key in sorted(self._routes):
             state = self._routes[key]
             yield state.versions[state.newest]
-
-    def next_deadline(self) -> Nanos:
-        return self._next_sweep if self._routes else NEVER
 
     # Events
 
@@ -147,9 +142,6 @@ class RouteTable:
 
     def sweep(self, now: Nanos) -> None:
         """Drop superseded versions after their grace time, and routes nobody refreshes."""
-        if now < self._next_sweep:
-            return
-        self._next_sweep = now + SWEEP_EVERY
         for key, state in list(self._routes.items()):
             if now - state.refreshed_at > EXPIRE_AFTER:
                 del self._routes[key]

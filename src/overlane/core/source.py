@@ -18,17 +18,16 @@ from overlane.core.messages import Establish, Receipt, Teardown
 from overlane.core.outflow import Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
 from overlane.core.parcel import BODY_BYTES_MAX, PARCEL_BYTES_MAX, pack_flow
 from overlane.core.qos import QosClass, QosTable, Routing
+from overlane.core.routeplan import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
-from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.core.units import NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag
 from overlane.planning import paths
 
 PARCELS = "parcel"
 SWEEP_EVERY: Nanos = 5 * SECOND
 IDLE_MAX: Nanos = 60 * SECOND
-PROMPT_SLACK: Nanos = 150 * MS
-"""With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class Source:
     _next_flow: int = 1
     _sequence: int = 0
     _local_count: int = 0
-    _next_sweep: Nanos = 0
+    _next_sweep: Nanos = -NEVER
 
     # Publishing
 
