@@ -45,7 +45,7 @@ class Proof:
 def solve_exactly(task: Placement, start: IntArray, stop: Stop = never) -> Proof:
     """The cheapest placement that keeps every limit; `start` helps when it keeps them too."""
     order = _branching_order(task)
-    ordered = _reordered(task, order)
+    ordered = task.part(order, np.arange(task.broker_count))
     tables = subset_tables(ordered)
     costs = [
         loss + fit + np.where(risk < ordered.risk_limit, 0.0, np.inf)
@@ -63,7 +63,7 @@ def least_maximum_risk(task: Placement, start: IntArray, stop: Stop = never) -> 
     rates serve as prices: brokers that cannot carry the whole rate below that risk are ruled out at once.
     """
     order = _branching_order(task)
-    ordered = _reordered(task, order)
+    ordered = task.part(order, np.arange(task.broker_count))
     tables = subset_tables(ordered)
     roomy = bool((task.load(start).topics <= task.topics_max).all())
     best: IntArray | None = start[order] if roomy else None
@@ -208,22 +208,6 @@ def _highest_risk(tables: SubsetTables, places: IntArray) -> float:
 def _branching_order(task: Placement) -> IntArray:
     order: IntArray = np.argsort(-(task.mean + np.sqrt(task.variance)), kind="stable").astype(np.int64)
     return order
-
-
-def _reordered(task: Placement, order: IntArray) -> Placement:
-    ground = task.ground
-    shared = ground.shared[:, order]
-    return Placement(
-        task.mean[order],
-        task.penalty[order],
-        task.topics[order],
-        task.covariance[np.ix_(order, order)],
-        task.capacity,
-        task.topics_max,
-        task.risk_max,
-        type(ground)(ground.mean, ground.variance, ground.penalty, ground.topics, shared),
-        None if task.toll is None else task.toll[order],
-    )
 
 
 def _restored(places: IntArray, order: IntArray) -> IntArray:

@@ -1,20 +1,24 @@
-"""Two ways to place items one by one, largest first: best fit, and spreading.
+"""Three ways to place items one by one, never taking one back: best fit, spreading, and pooling.
 
 Best fit packs: an item goes where it leaves the least capacity, among the brokers that keep their limits with it. It
 uses few brokers and runs them close to the limit; it is here to be compared with.
 
-Spreading is the start of our own search: an item goes where the load, with its variation counted in, fills the
-smallest share of the capacity. Both look at the covariance with what is there already, neither ever takes an item
-back.
+Spreading and pooling are where our own search starts. Spreading puts the largest item first, where the load, with its
+variation counted in, fills the smallest share of the capacity. Pooling keeps items of similar variation together: a
+margin grows with the root of the variance, so two brokers with mixed items need more of it than one with the steady
+and one with the restless ones. Items go in the order of their variance for their mean, brokers by capacity, and each
+is filled to the same distance from its capacity, in deviations: the largest distance at which everything still fits.
 """
 
 import numpy as np
 
 from overlane.planning.allocation.model import FloatArray, IntArray
-from overlane.planning.allocation.placement import Load, Placement, overload_risk
+from overlane.planning.allocation.placement import TINY, Load, Placement, overload_risk
 
 # Spreading counts a load as its mean plus so many standard deviations: about where good allocations end up.
 SPREAD_DEVIATIONS = 3.0
+POOLED_DEVIATIONS = (-2.0, 12.0)
+POOLED_TRIALS = 20
 
 
 def best_fit(task: Placement) -> IntArray:
@@ -48,6 +52,44 @@ def spread(task: Placement) -> IntArray:
         places[item] = place
         _put(task, load, item, place)
     return places
+
+
+def pooled(task: Placement) -> IntArray:
+    """Restless items on the largest brokers, steady ones on the smallest, all equally far from their capacity."""
+    order: list[int] = np.argsort(-task.variance / np.maximum(task.mean, TINY), kind="stable").tolist()
+    near, far = POOLED_DEVIATIONS
+    places, _ = _filled(task, order, near)
+    for _ in range(POOLED_TRIALS):
+        middle = (near + far) / 2
+        trial, all_fit = _filled(task, order, middle)
+        if all_fit:
+            places, near = trial, middle
+        else:
+            far = middle
+    return places
+
+
+def _filled(task: Placement, order: list[int], deviations: float) -> tuple[IntArray, bool]:
+    """Brokers filled one after the other to this many deviations from capacity; the last takes what is left."""
+    brokers: list[int] = np.argsort(-task.capacity, kind="stable").tolist()
+    places = np.zeros(task.item_count, dtype=np.int64)
+    shared = np.zeros(task.item_count)
+    at, mean, variance, topics = 0, 0.0, 0.0, 0.0
+    reach = 0.0
+    for item in order:
+        grown = variance + 2 * shared[item] + task.variance[item]
+        reach = mean + task.mean[item] + deviations * np.sqrt(max(grown, 0.0))
+        full = reach > task.capacity[brokers[at]] or topics + task.topics[item] > task.topics_max[brokers[at]]
+        if full and topics > 0 and at + 1 < len(brokers):
+            at, mean, variance, topics = at + 1, 0.0, 0.0, 0.0
+            shared[:] = 0.0
+        places[item] = brokers[at]
+        variance += 2 * shared[item] + task.variance[item]
+        mean += task.mean[item]
+        topics += task.topics[item]
+        shared += task.covariance[item]
+        reach = mean + deviations * np.sqrt(max(variance, 0.0))
+    return places, reach <= task.capacity[brokers[at]] and topics <= task.topics_max[brokers[at]]
 
 
 def _largest_first(task: Placement) -> list[int]:

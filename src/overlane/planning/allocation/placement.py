@@ -113,20 +113,41 @@ class Placement:
         """The same placement under another risk limit."""
         return replace(self, risk_max=risk_max)
 
+    def part(self, items: IntArray, brokers: IntArray) -> "Placement":
+        """Only these items and brokers; all other items must be on other brokers."""
+        ground = self.ground
+        shared = ground.shared[np.ix_(brokers, items)]
+        return Placement(
+            self.mean[items],
+            self.penalty[items],
+            self.topics[items],
+            self.covariance[np.ix_(items, items)],
+            self.capacity[brokers],
+            self.topics_max[brokers],
+            self.risk_max,
+            Load(
+                ground.mean[brokers], ground.variance[brokers], ground.penalty[brokers], ground.topics[brokers], shared
+            ),
+            None if self.toll is None else self.toll[np.ix_(items, brokers)],
+        )
+
     def load(self, places: IntArray) -> Load:
         """The ground and the items at their places, summed afresh."""
-        chosen = np.zeros((self.broker_count, self.item_count))
-        chosen[places, np.arange(self.item_count)] = 1.0
-        ground = self.ground
-        added = chosen @ self.covariance
-        shared = ground.shared + added
+        ground, count = self.ground, self.broker_count
+        order = np.argsort(places, kind="stable")
+        used, first = np.unique(places[order], return_index=True)
+        added = np.zeros((count, self.item_count))
+        if len(used) > 0:
+            added[used] = np.add.reduceat(self.covariance[order], first, axis=0)
         # (g + x)' S (g + x): the ground's variance, twice the ground with the items, the items among themselves.
-        variance = ground.variance + ((2 * ground.shared + added) * chosen).sum(axis=1)
+        shared = ground.shared + added
+        with_others = (shared + ground.shared)[places, np.arange(self.item_count)]
+        variance = ground.variance + np.bincount(places, weights=with_others, minlength=count)
         return Load(
-            ground.mean + chosen @ self.mean,
+            ground.mean + np.bincount(places, weights=self.mean, minlength=count),
             np.maximum(variance, 0.0),
-            ground.penalty + chosen @ self.penalty,
-            ground.topics + chosen @ self.topics,
+            ground.penalty + np.bincount(places, weights=self.penalty, minlength=count),
+            ground.topics + np.bincount(places, weights=self.topics, minlength=count),
             shared,
         )
 

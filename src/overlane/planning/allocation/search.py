@@ -24,6 +24,7 @@ Stop: TypeAlias = Callable[[], bool]
 LEAST_GAIN = 1e-12
 SHAKEN_BROKERS = 3
 SHAKEN_SHARE = 0.3
+SHAKEN_PASSES = 6
 
 
 def never() -> bool:
@@ -73,15 +74,19 @@ class Search:
         random = np.random.default_rng(seed)
         for _ in range(rounds):
             if stop():
-                return
-            before = (self.places.copy(), self.load.copy(), self.cost.copy(), self.total)
+                break
             brokers = self._pick_brokers(random)
             items = np.flatnonzero(np.isin(self.places, brokers))
-            for item in items[random.random(len(items)) < SHAKEN_SHARE].tolist():
-                self._move(item, int(random.choice(brokers)))
-            self.descend(items.tolist(), stop, passes=6)
-            if self.total > before[3] - self._least_gain:
-                self.places, self.load, self.cost = before[0], before[1], before[2]
+            if len(items) == 0:
+                continue
+            among = np.searchsorted(brokers, self.places[items])
+            mixed = random.random(len(items)) < SHAKEN_SHARE
+            shaken = np.where(mixed, random.integers(len(brokers), size=len(items)), among)
+            part = Search(self.task.part(items, brokers), shaken)
+            part.descend(stop=stop, passes=SHAKEN_PASSES)
+            if part.total < part.task.cost(among) - self._least_gain:
+                for item, place in zip(items.tolist(), brokers[part.places].tolist(), strict=True):
+                    self._move(item, place)
         self._settle()
 
     def _pick_brokers(self, random: np.random.Generator) -> IntArray:
@@ -91,7 +96,7 @@ class Search:
         first = int(random.choice(count, p=share / share.sum()))
         others = random.permutation(count)
         chosen = [first, *(int(b) for b in others if b != first)][:SHAKEN_BROKERS]
-        return np.array(chosen, dtype=np.int64)
+        return np.array(sorted(chosen), dtype=np.int64)
 
     def _improve(self, item: int) -> bool:
         """Make the best move or swap of this item, if any helps."""

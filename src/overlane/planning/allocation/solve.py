@@ -1,0 +1,181 @@
+"""Allocate: the best places for all items, how good they could be at most, and how they compare.
+
+Few items are solved by branch and bound, with proof. For many, several starts walk downhill, the best is shaken, and a
+floor under the loss tells how far from the optimum the answer can be. The starts include round robin and best fit, and
+no step makes an allocation worse, so the answer is never worse than either as long as those keep the limits.
+
+Time is told by the caller as the share of the time limit that is spent. Without a limit the answer depends on the
+problem and the seed alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from overlane.planning.allocation.bound import loss_floor
+from overlane.planning.allocation.exact import least_maximum_risk, solve_exactly
+from overlane.planning.allocation.greedy import best_fit, pooled, spread
+from overlane.planning.allocation.model import FloatArray, IntArray, Problem
+from overlane.planning.allocation.placement import Placement
+from overlane.planning.allocation.roundrobin import round_robin
+from overlane.planning.allocation.search import Search, Stop, never
+from overlane.planning.allocation.subsets import fits_tables
+from overlane.planning.problem import NoSolution
+
+Spent: TypeAlias = Callable[[], float]
+Status: TypeAlias = Literal["optimal", "feasible"]
+
+SHAKES = 200
+FEW_SHAKES = 40  # before branch and bound, which wants a good start but finds the rest itself
+# Shares of the time limit after which the search and the climbing of prices end.
+SEARCH_SHARE = 0.5
+CLIMB_SHARE = 0.75
+# A gap below this is rounding: the answer is optimal.
+NO_GAP = 1e-12
+TIGHTENINGS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where items are, and what comes of it."""
+
+    primary: dict[str, str]
+    utility: float
+    risk: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """An allocation that keeps every limit; no allocation has a utility above `bound`."""
+
+    status: Status
+    primary: dict[str, str]
+    utility: float
+    risk: dict[str, float]
+    bound: float
+    gap: float  # (bound - utility) / the larger of the two, without sign
+    round_robin: Outcome
+    gain: dict[str, float | None]  # (round robin's risk - risk) / round robin's risk
+    best_fit: Outcome
+
+
+def untimed() -> float:
+    return 0.0
+
+
+def allocate(problem: Problem, spent: Spent = untimed, seed: int = 0) -> Allocation:
+    """The best allocation found, or NoSolution with the nearest one."""
+    task = Placement.of(problem)
+    if fits_tables(task):
+        places, floor = _few_items(problem, task, spent, seed)
+    else:
+        places, floor = _many_items(problem, task, spent, seed)
+    reward, loss = float(problem.reward.sum()), task.loss(places)
+    utility, bound = reward - loss, reward - min(floor, loss)
+    gap = 0.0 if bound == utility else (bound - utility) / max(abs(bound), abs(utility))
+    risk, turn = task.risk(places), round_robin(task)
+    return Allocation(
+        "optimal" if gap <= NO_GAP else "feasible",
+        problem.named(places),
+        utility,
+        problem.by_broker(risk),
+        bound,
+        gap,
+        outcome(problem, task, turn),
+        _gain(problem, risk, task.risk(turn)),
+        outcome(problem, task, best_fit(task)),
+    )
+
+
+def outcome(problem: Problem, task: Placement, places: IntArray) -> Outcome:
+    utility = float(problem.reward.sum()) - task.loss(places)
+    return Outcome(problem.named(places), utility, problem.by_broker(task.risk(places)))
+
+
+def well_placed(task: Placement, seed: int = 0, shakes: int = SHAKES, stop: Stop = never) -> IntArray:
+    """The cheapest places a search finds, from the better of several starts; they may break limits if it must."""
+    starts = sorted((start(task) for start in (pooled, spread, best_fit, round_robin)), key=task.cost)
+    searches = [Search(task, start) for start in starts[:2]]
+    for search in searches:
+        search.descend(stop=stop)
+    best = min(searches, key=lambda search: search.total)
+    best.shake(shakes, seed, stop)
+    return min((best.places, starts[0]), key=task.cost)
+
+
+def _few_items(problem: Problem, task: Placement, spent: Spent, seed: int) -> tuple[IntArray, float]:
+    start = well_placed(task, seed, FEW_SHAKES, lambda: spent() >= SEARCH_SHARE)
+    proof = solve_exactly(task, start, lambda: spent() >= 1)
+    if proof.places is None:
+        raise _nothing(problem, task, start, lambda: spent() >= 1)
+    return proof.places, task.loss(proof.places) if proof.complete else proof.floor
+
+
+def _many_items(problem: Problem, task: Placement, spent: Spent, seed: int) -> tuple[IntArray, float]:
+    places = well_placed(task, seed, SHAKES, lambda: spent() >= SEARCH_SHARE)
+    if not task.keeps_limits(places):
+        raise _nothing(problem, task, places, lambda: spent() >= 1)
+    return places, loss_floor(task, places, lambda: spent() >= CLIMB_SHARE, lambda: spent() >= 1)
+
+
+def _gain(problem: Problem, risk: FloatArray, turn: FloatArray) -> dict[str, float | None]:
+    """The paper's equation 5; undefined where only the round robin is without risk."""
+    gain: dict[str, float | None] = {}
+    for broker, ours, theirs in zip(problem.brokers, risk.tolist(), turn.tolist(), strict=True):
+        gain[broker.name] = (theirs - ours) / theirs if theirs > 0 else (0.0 if ours == 0 else None)
+    return gain
+
+
+def _nothing(problem: Problem, task: Placement, places: IntArray, stop: Stop) -> NoSolution:
+    """What is missing, and the allocation that comes nearest."""
+    nearest = _least_risk(task, places, stop)
+    if nearest is None:
+        return _topics_missing(problem, places, stop)
+    places, proven = nearest
+    highest = float(task.risk(places).max())
+    how = "the least that every broker can be kept to is" if proven else "the least found for every broker is"
+    missing = f"no allocation has every risk below {problem.risk_max:g}; {how} {highest:.4g}"
+    return NoSolution(missing, _told(problem, task, places) | {"proven": proven})
+
+
+def _topics_missing(problem: Problem, places: IntArray, stop: Stop) -> NoSolution:
+    roomy = Placement.of(
+        Problem(
+            problem.items,
+            problem.covariance,
+            tuple(type(broker)(broker.name, broker.capacity) for broker in problem.brokers),
+            problem.risk_max,
+        )
+    )
+    nearest = _least_risk(roomy, places, stop)
+    places = places if nearest is None else nearest[0]
+    wanted, room = problem.topics.sum(), problem.topics_max.sum()
+    missing = f"the topics do not fit: {wanted:g} topics in {len(problem.items)} items, brokers allow {room:g} in all"
+    if room >= wanted:
+        missing += ", but not in these bundles"
+    held = roomy.load(places).topics
+    return NoSolution(missing, _told(problem, roomy, places) | {"topics": problem.by_broker(held)})
+
+
+def _told(problem: Problem, task: Placement, places: IntArray) -> dict[str, object]:
+    found = outcome(problem, task, places)
+    highest = max(found.risk.values())
+    return {"primary": found.primary, "utility": found.utility, "risk": found.risk, "highest_risk": highest}
+
+
+def _least_risk(task: Placement, places: IntArray, stop: Stop) -> tuple[IntArray, bool] | None:
+    """Places whose highest risk is least, and whether that is proven; None when topics cannot be made to fit."""
+    if fits_tables(task):
+        return least_maximum_risk(task, places, stop)
+    if (task.load(places).topics > task.topics_max).any():
+        return None
+    for _ in range(TIGHTENINGS):
+        highest = float(task.risk(places).max())
+        tighter = task.limited(highest * 0.9)
+        search = Search(tighter, places)
+        search.descend(stop=stop)
+        found = search.places
+        if stop() or float(task.risk(found).max()) >= highest or (task.load(found).topics > task.topics_max).any():
+            break
+        places = found
+    return places, False

@@ -1,0 +1,85 @@
+"""A floor under the variance of any set of items, made of sums.
+
+The variance of a set of items is a sum over pairs, which no bound over thousands of items can follow. It can be
+bounded from below by two sums over single items: for every set S,
+
+    variance(S)  >=  own(S) + common(S)^2,     own(S) = sum of own_i, common(S) = sum of common_i
+
+Own is variance an item has for itself. Any diagonal matrix D with covariance - D still positive semidefinite will do;
+D is the variance of each item that the others do not explain (1 over the diagonal of the inverse), or simply the
+variances, scaled down until that holds, whichever leaves more. Common is how the rest of an item moves with the rest
+of all items together: by the Cauchy-Schwarz inequality a positive semidefinite matrix B satisfies x'Bx >= (x'Be)^2 /
+e'Be for the vector e of ones.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
+
+from overlane.planning.allocation.model import FloatArray
+
+# What the floor gives away for the rounding of its own arithmetic, relatively.
+ROUNDING = 1e-7
+INVERSE_ITERATIONS = 40
+TRIALS = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VarianceFloor:
+    """variance(S) >= own(S) + common(S)^2."""
+
+    own: FloatArray
+    common: FloatArray
+
+
+def variance_floor(covariance: FloatArray) -> VarianceFloor:
+    """The floor of a positive semidefinite covariance."""
+    own = _own_part(covariance)
+    rest = covariance.sum(axis=1) - own
+    together = float(rest.sum())
+    spread = float(np.trace(covariance))
+    if together <= ROUNDING * spread:
+        return VarianceFloor(own, np.zeros_like(own))
+    return VarianceFloor(own, rest / np.sqrt(together + ROUNDING * spread))
+
+
+def _own_part(covariance: FloatArray) -> FloatArray:
+    """What of each item's variance the others leave unexplained, scaled down; nothing when the matrix is singular."""
+    nothing = np.zeros(len(covariance))
+    try:
+        inverse = cho_solve(cho_factor(covariance, lower=True), np.eye(len(covariance)), overwrite_b=True)
+        unexplained = np.diag(inverse)
+        if not (unexplained > 0).all():
+            return nothing
+        scale = np.sqrt(unexplained)
+        scaled = covariance * np.outer(scale, scale)
+        share = _least_eigenvalue(scaled)
+    except LinAlgError:
+        return nothing
+    for _ in range(TRIALS):
+        share *= 1 - ROUNDING
+        if _is_positive(scaled, share):
+            return share / unexplained
+        share *= 0.95
+    return nothing
+
+
+def _least_eigenvalue(matrix: FloatArray) -> float:
+    """Close to the least eigenvalue, from above: inverse iteration on the factored matrix."""
+    factor = cho_factor(matrix, lower=True)
+    vector = np.cos(np.arange(len(matrix)))  # any start that is not orthogonal to what is looked for
+    for _ in range(INVERSE_ITERATIONS):
+        vector = cho_solve(factor, vector)
+        vector /= np.linalg.norm(vector)
+    return float(vector @ (matrix @ vector))
+
+
+def _is_positive(matrix: FloatArray, shift: float) -> bool:
+    shifted = matrix.copy()
+    shifted[np.diag_indices(len(matrix))] -= shift
+    try:
+        cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return False
+    return True
