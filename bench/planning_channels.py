@@ -129,7 +129,7 @@ def draw(rows: list[Row], path: Path) -> None:
     quality.set_xticks(np.arange(len(big)) + 0.3, [row.kind for row in big])
     quality.set_ylabel("cost / everything by unicast")
     quality.set_title(f"{SIZES[-1][0]} advertisements, {SIZES[-1][1]} nodes, {SIZES[-1][2]} channels")
-    quality.legend()
+    quality.legend(loc="lower right")
     for kind in KINDS:
         of_kind = [row for row in rows if row.kind == kind]
         duration.plot([row.advertisements for row in of_kind], [row.seconds for row in of_kind], "o-", label=kind)

@@ -35,6 +35,7 @@ def test_structured_demands_beat_both_baselines(seed: int) -> None:
     assert layout_cost_bps(demand, found) < baseline_bps, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_the_same_demand_has_the_same_answer_under_other_names() -> None:
     advertisements = crowd(3, advertisements=40, nodes=25, groups=12)
     renamed = [

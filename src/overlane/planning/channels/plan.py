@@ -2,7 +2,8 @@
 
 A demand with as many channels as kinds costs nothing. Every other one is first searched, which on small demands almost
 always finds the optimum, and then proved where the tables of branch and bound fit. Where the proof does not end within
-its limit, or cannot be tried, the bound is the better of what it has shown so far and the spectral one.
+its limit, or cannot be tried, the search goes on, and the bound is the better of what the proof has shown so far and
+the spectral one.
 """
 
 from collections.abc import Callable, Sequence
@@ -81,4 +82,5 @@ def _solve(demand: Demand, starts: list[Layout], stop: Callable[[], bool]) -> tu
         if proof.complete:
             return layout, proof.bound_bps
         shown_bps = proof.bound_bps
+        layout = search(demand, [layout], ROUNDS, stop)
     return layout, max(shown_bps, spectral_bound_bps(demand, layout, stop))
