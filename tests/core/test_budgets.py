@@ -2,7 +2,7 @@
 
 import pytest
 
-from overlane.core.budgets import BudgetTable, Demand
+from overlane.core.budgets import BudgetTable, Demand, plan
 from overlane.core.units import MS, NEVER
 
 
@@ -57,3 +57,20 @@ def test_an_unknown_split_or_spacing_is_refused() -> None:
         BudgetTable("fair")
     with pytest.raises(ValueError, match="wide"):
         BudgetTable(spacing="wide")
+
+
+@pytest.mark.parametrize(
+    ("due", "now", "here", "ahead", "expected"),
+    [
+        (40, 10, 1, 3, 20),
+        (40, 10, 20, 30, 30),
+        (40, 10, 30, 30, 40),
+        (40, 10, 0, 0, 40),
+        (40, 50, 1, 3, 40),
+        (NEVER, 10, 1, 3, NEVER),
+    ],
+)
+def test_a_parcel_plans_to_leave_with_the_later_hops_part_of_its_margin_in_hand(
+    due: int, now: int, here: int, ahead: int, expected: int
+) -> None:
+    assert plan(due, now, here, ahead) == expected

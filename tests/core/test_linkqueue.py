@@ -137,6 +137,23 @@ def test_what_gave_way_is_sent_after_all_if_the_link_is_faster_than_thought() ->
     assert send_all(waiting, ns_per_byte=NS_PER_BYTE // 10) == (["short", "long"], [])
 
 
+def test_items_go_by_their_plan_and_by_their_due_time_once_the_plan_is_missed() -> None:
+    def item(name: str, plan_ms: int, due_ms: int) -> Waiting:
+        return Waiting(name, 1_000, 0, due_ms * MS, True, 0, plan_ms * MS)
+
+    items = [item("two hops", 5, 10), item("last hop", 8, 8)]
+    assert send_all(queue("edf-shed", *items), ns_per_byte=NS_PER_BYTE) == (["two hops", "last hop"], [])
+    # At 6 ms the plan is past: by the due times the other one is more urgent, and both can still be in time.
+    waiting = queue("edf-shed", *items, ns_per_byte=NS_PER_BYTE)
+    assert send_all(waiting, now=6 * MS, ns_per_byte=NS_PER_BYTE) == (["last hop", "two hops"], [])
+
+
+def test_a_reliable_item_that_gave_way_is_in_reserve_until_it_is_late() -> None:
+    items = [urgent("long", 10, 10_000, reliable=True), urgent("short", 5, reliable=True), open_ended("open")]
+    waiting = queue("edf-shed", *items, ns_per_byte=NS_PER_BYTE)
+    assert send_all(waiting, ns_per_byte=NS_PER_BYTE) == (["short", "long", "open"], [])
+
+
 def test_a_new_rate_brings_back_what_had_given_way() -> None:
     waiting = queue("edf-shed", urgent("long", 4, 10_000), urgent("short", 5), ns_per_byte=NS_PER_BYTE)
     waiting.push(urgent("other", 4.5), 0)
@@ -234,6 +251,15 @@ def test_what_gave_way_goes_overboard_before_what_can_be_in_time() -> None:
     assert names(waiting.push(urgent("new", 9, 2_000), 0)) == ["long"]
 
 
+def test_a_reliable_item_that_gave_way_does_not_go_overboard() -> None:
+    items = [urgent("long", 3, 3_000, reliable=True), urgent("short", 4, 2_000, reliable=True)]
+    waiting = queue("edf-shed", *items, bytes_max=8_000, ns_per_byte=NS_PER_BYTE)
+    first, _ = waiting.pull(0)
+    assert first is items[1]
+    assert names(waiting.push(urgent("new", 9, 5_001), 0)) == ["new"]
+    assert send_all(waiting) == (["long"], [])
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_draining_hands_back_everything_and_leaves_an_empty_queue(policy: str) -> None:
     items = [urgent("d", 5), urgent("a", 10), open_ended("b"), urgent("c", 6, reliable=True)]
@@ -274,7 +300,7 @@ def test_every_item_comes_out_once_and_the_promises_hold(policy: str, steps: lis
         match step:
             case ("push", int(size), due, bool(droppable), int(budget)):
                 due_ns = now + due * MS if isinstance(due, int) else NEVER
-                item = Waiting(number, size, now, due_ns, droppable, budget * MS)
+                item = Waiting(number, size, now, due_ns, droppable, budget * MS, now + budget * MS)
                 inside[number] = item
                 gone = waiting.push(item, now)
                 for out in gone:

@@ -10,6 +10,8 @@ first and by how much, but not how long each may really wait. `margin` takes the
 
 Parts are not allowed below zero, so a class that is too late already ranks first together with others of its kind, in
 the order of their keys. The budgets change only when a class is put in, changed or taken out.
+
+`plan` does the same for one parcel and what is left of its margin now, for the `edf-shed` order.
 """
 
 from collections.abc import Hashable
@@ -88,3 +90,14 @@ class BudgetTable(Generic[K]):
     def _ranked(self) -> dict[K, Nanos]:
         order = sorted((part, key) for key, part in self._parts.items() if part < NEVER)
         return {key: order[0][0] + (rank + 1) * self._step_ns for rank, (_, key) in enumerate(order)}
+
+
+def plan(due_ns: Nanos, now: Nanos, here_ns: Nanos, ahead_ns: Nanos) -> Nanos:
+    """When a parcel should have left this broker, of which it must have left by `due_ns` at the latest.
+
+    Of what is left of its margin it may spend as much here as the hop that begins here, `here_ns`, is of all that are
+    ahead, `ahead_ns`. Given 1 and the number of hops ahead, the split is equal.
+    """
+    if due_ns >= NEVER or due_ns <= now or here_ns >= ahead_ns:
+        return due_ns
+    return now + (due_ns - now) * here_ns // ahead_ns

@@ -141,7 +141,7 @@ class LinkQueue:
         while needed > 0:
             number = self._overboard.expired(now)
             if number is None:
-                number = self._order.reserve()
+                number = self._order.spare()
             if number is None:
                 break
             gone.append(self._displace(number))

@@ -2,10 +2,14 @@
 
 Two orders stand behind one face. `KeyOrder` sorts by one number that never changes: the due time (`edf`), or the time
 of arrival plus the latency budget of the class at this broker (`laxity`: at any moment the smallest sum is the least
-laxity). `SheddingOrder` (`edf-shed`) serves by due time what can be in time all together, as the agenda says, judging
-by the measured rate of the link. What the agenda takes out, it keeps in reserve until its due time has passed, and
-serves it when nothing else is urgent: an estimate that was too pessimistic costs nothing. A reliable item that cannot
-be in time is handed back as late.
+laxity).
+
+`SheddingOrder` (`edf-shed`) serves by due time what can be in time all together, as the agenda says, judging by the
+measured rate of the link. An item that has more hops to go should leave earlier than it must, or it would be in time
+here and late at the next queue: so it is planned for its `plan_ns`, and for its due time only when that plan fails
+without the fault of others. What the agenda takes out is kept in reserve until its due time has passed, and served when
+nothing else is urgent: an estimate that was too pessimistic costs nothing. Then the droppable ones are hopeless, and
+the reliable ones late.
 
 An order holds numbers of items that wait in the queue's own table; what is no longer in the table is skipped.
 """
@@ -17,7 +21,7 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from overlane.core.agenda import Agenda
-from overlane.core.units import Nanos
+from overlane.core.units import NEVER, Nanos
 
 
 class Policy(StrEnum):
@@ -41,6 +45,8 @@ class Waiting:
     """Best effort. Reliable items are never dropped: they come late instead."""
     budget_ns: Nanos = 0
     """The latency budget of its class at this broker, for `laxity`."""
+    plan_ns: Nanos = NEVER
+    """When it should have left, so that the hops to come have their part of the margin, for `edf-shed`."""
 
 
 @dataclass(slots=True)
@@ -60,8 +66,8 @@ class Order(Protocol):
 
     def choose(self, now: Nanos) -> Choice: ...
 
-    def reserve(self) -> int | None:
-        """An item that will be in time only if the rate was misjudged; the one least likely to."""
+    def spare(self) -> int | None:
+        """A droppable item that will be in time only if the rate was misjudged; the one least likely to."""
 
     def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None: ...
 
@@ -95,7 +101,7 @@ class KeyOrder:
             choice.hopeless.append(number)
         return choice
 
-    def reserve(self) -> int | None:
+    def spare(self) -> int | None:
         return None
 
     def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
@@ -107,15 +113,15 @@ class SheddingOrder:
         self._waiting = waiting
         self._agenda = Agenda()
         self._by: dict[int, Nanos] = {}
+        """What is on the agenda, and by when."""
         self._reserve: list[tuple[Nanos, int]] = []
+        """Droppable items that gave way, by due time."""
+        self._reserve_reliable: list[tuple[Nanos, int]] = []
         self._rate = Rate()
         self._ns_per_kib = 0
 
     def add(self, number: int, item: Waiting) -> None:
-        work = item.size * self._ns_per_kib >> 10
-        by = min(item.due_ns, item.arrived_ns + item.budget_ns) if item.budget_ns else item.due_ns
-        self._by[number] = by
-        self._agenda.add(number, by, work, may_be_lost=item.droppable)
+        self._plan(number, item, min(item.plan_ns, item.due_ns))
 
     def remove(self, number: int) -> None:
         by = self._by.pop(number, None)
@@ -124,33 +130,21 @@ class SheddingOrder:
 
     def choose(self, now: Nanos) -> Choice:
         while shed := self._agenda.shed(now):
-            for number in shed:
-                by = self._by.pop(number)
-                item = self._waiting[number]
-                work = item.size * self._ns_per_kib >> 10
-                if by < item.due_ns and by < now + work <= item.due_ns:
-                    self._by[number] = item.due_ns
-                    self._agenda.add(number, item.due_ns, work, may_be_lost=item.droppable)
-                else:
-                    heappush(self._reserve, (item.due_ns, number))
-        choice = Choice(self._agenda.pop(), [], [])
-        while self._reserve and self._reserve[0][0] < now:
-            _, number = heappop(self._reserve)
-            item = self._waiting.get(number)
-            if item is not None:
-                (choice.hopeless if item.droppable else choice.late).append(number)
-        if choice.number is not None:
-            del self._by[choice.number]
+            for each in shed:
+                self._give_way(each, now)
+        number = self._agenda.pop()
+        hopeless = self._pop_all(self._reserve, now)
+        late = self._pop_all(self._reserve_reliable, now)
+        if number is not None:
+            del self._by[number]
         else:
-            choice.number = self.reserve()
-        return choice
+            number = self._pop(self._reserve_reliable)
+            if number is None:
+                number = self._pop(self._reserve)
+        return Choice(number, hopeless, late)
 
-    def reserve(self) -> int | None:
-        while self._reserve:
-            _, number = heappop(self._reserve)
-            if number in self._waiting:
-                return number
-        return None
+    def spare(self) -> int | None:
+        return self._pop(self._reserve)
 
     def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
         self._rate.observe(bytes_sent, duration_ns)
@@ -159,10 +153,39 @@ class SheddingOrder:
             self._ns_per_kib = measured
             self._plan_anew()
 
+    def _plan(self, number: int, item: Waiting, by_ns: Nanos) -> None:
+        self._by[number] = by_ns
+        self._agenda.add(number, by_ns, self._work(item), may_be_lost=item.droppable)
+
+    def _work(self, item: Waiting) -> Nanos:
+        return item.size * self._ns_per_kib >> 10
+
+    def _give_way(self, number: int, now: Nanos) -> None:
+        by = self._by.pop(number)
+        item = self._waiting[number]
+        if by < now + self._work(item) <= item.due_ns:
+            # Its plan was missed, though it would have been first: something long was on the wire.
+            self._plan(number, item, item.due_ns)
+        else:
+            heappush(self._reserve if item.droppable else self._reserve_reliable, (item.due_ns, number))
+
+    def _pop(self, reserve: list[tuple[Nanos, int]], before: Nanos = NEVER) -> int | None:
+        while reserve and reserve[0][0] < before:
+            _, number = heappop(reserve)
+            if number in self._waiting:
+                return number
+        return None
+
+    def _pop_all(self, reserve: list[tuple[Nanos, int]], before: Nanos) -> list[int]:
+        if not reserve or reserve[0][0] >= before:
+            return []
+        return list(iter(lambda: self._pop(reserve, before), None))
+
     def _plan_anew(self) -> None:
         """All works have changed, and with them what can be in time, those in reserve included."""
-        numbers = sorted([*self._by, *(number for _, number in self._reserve if number in self._waiting)])
-        self._agenda, self._by, self._reserve = Agenda(), {}, []
+        reserve = [number for _, number in self._reserve + self._reserve_reliable if number in self._waiting]
+        numbers = sorted([*self._by, *reserve])
+        self._agenda, self._by, self._reserve, self._reserve_reliable = Agenda(), {}, [], []
         for number in numbers:
             self.add(number, self._waiting[number])
 
