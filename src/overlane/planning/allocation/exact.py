@@ -42,8 +42,11 @@ class Proof:
     complete: bool
 
 
-def solve_exactly(task: Placement, start: IntArray, stop: Stop = never) -> Proof:
-    """The cheapest placement that keeps every limit; `start` helps when it keeps them too."""
+def solve_exactly(task: Placement, start: IntArray, stop: Stop = never, nodes_max: int | None = None) -> Proof:
+    """The cheapest placement that keeps every limit; `start` helps when it keeps them too.
+
+    The proof is incomplete when `stop` says so, or after `nodes_max` nodes: then the floor is that of the open nodes.
+    """
     order = _branching_order(task)
     ordered = task.part(order, np.arange(task.broker_count))
     tables = subset_tables(ordered)
@@ -52,7 +55,7 @@ def solve_exactly(task: Placement, start: IntArray, stop: Stop = never) -> Proof
         for loss, risk, fit in zip(tables.loss, tables.risk, tables.topics_fit, strict=True)
     ]
     known = start[order] if task.keeps_limits(start) else None
-    branching = _Branching(costs, tables.kind, task.item_count, LEAST_GAIN * task.stake, stop)
+    branching = _Branching(costs, tables.kind, task.item_count, LEAST_GAIN * task.stake, stop, nodes_max)
     return _in_order(branching.run(known, None), order)
 
 
@@ -82,12 +85,21 @@ def least_maximum_risk(task: Placement, start: IntArray, stop: Stop = never) -> 
 class _Branching:
     """One depth-first search over cost tables."""
 
-    def __init__(self, costs: list[FloatArray], kind: list[int], items: int, least_gain: float, stop: Stop) -> None:
+    def __init__(
+        self,
+        costs: list[FloatArray],
+        kind: list[int],
+        items: int,
+        least_gain: float,
+        stop: Stop,
+        nodes_max: int | None = None,
+    ) -> None:
         self._costs = costs
         self._kind = kind
         self._items = items
         self._least_gain = least_gain
         self._stop = stop
+        self._nodes_max = np.inf if nodes_max is None else nodes_max
         self._stopped = False
         self._nodes = 0
         self._best_cost = np.inf
@@ -125,14 +137,18 @@ class _Branching:
             if floor >= self._best_cost - self._least_gain:
                 return
             self._nodes += 1
-            if self._stopped or (self._nodes % NODES_PER_LOOK == 0 and self._stop()):
-                self._stopped = True
+            if self._must_stop():
                 self._open_floor = min(self._open_floor, floor)
                 return
             self._held[broker] |= 1 << item
             self._places[item] = broker
             self._branch(item + 1)
             self._held[broker] ^= 1 << item
+
+    def _must_stop(self) -> bool:
+        look = self._nodes % NODES_PER_LOOK == 0
+        self._stopped = self._stopped or self._nodes > self._nodes_max or (look and self._stop())
+        return self._stopped
 
     def _children(self, item: int) -> list[tuple[float, int]]:
         """Brokers for this item with the floor under what follows, most promising first."""

@@ -87,6 +87,14 @@ def allocate(problem: Problem, spent: Spent = untimed, seed: int = 0) -> Allocat
     )
 
 
+def best_places(problem: Problem, spent: Spent = untimed, seed: int = 0) -> IntArray:
+    """The places of the best allocation, without a bound for many items; or NoSolution with the nearest one."""
+    task = Placement.of(problem)
+    if fits_tables(task):
+        return _few_items(problem, task, spent, seed)[0]
+    return _found_places(problem, task, spent, seed)
+
+
 def outcome(problem: Problem, task: Placement, places: IntArray) -> Outcome:
     utility = float(problem.reward.sum()) - task.loss(places)
     return Outcome(problem.named(places), utility, problem.by_broker(task.risk(places)))
@@ -112,10 +120,15 @@ def _few_items(problem: Problem, task: Placement, spent: Spent, seed: int) -> tu
 
 
 def _many_items(problem: Problem, task: Placement, spent: Spent, seed: int) -> tuple[IntArray, float]:
+    places = _found_places(problem, task, spent, seed)
+    return places, loss_floor(task, places, lambda: spent() >= CLIMB_SHARE, lambda: spent() >= 1)
+
+
+def _found_places(problem: Problem, task: Placement, spent: Spent, seed: int) -> IntArray:
     places = well_placed(task, seed, SHAKES, lambda: spent() >= SEARCH_SHARE)
     if not task.keeps_limits(places):
         raise _nothing(problem, task, places, lambda: spent() >= 1)
-    return places, loss_floor(task, places, lambda: spent() >= CLIMB_SHARE, lambda: spent() >= 1)
+    return places
 
 
 def _gain(problem: Problem, risk: FloatArray, turn: FloatArray) -> dict[str, float | None]:

@@ -1,0 +1,8 @@
+"""Mirrors: a second broker for every item, chosen for the day its first one fails.
+
+`states` knows what every broker carries in every single failure; `solve` chooses.
+"""
+
+from overlane.planning.mirrors.solve import Mirroring, mirror_items
+
+__all__ = ["Mirroring", "mirror_items"]
