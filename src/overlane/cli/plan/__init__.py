@@ -2,7 +2,7 @@
 
 import typer
 
-from overlane.cli.plan import channels, paths, reserve
+from overlane.cli.plan import allocate, casebase, channels, mirror, paths, reserve
 
 app = typer.Typer(
     name="plan",
@@ -13,3 +13,6 @@ app.command()(paths.paths)
 app.command()(paths.graph)
 app.command()(channels.channels)
 app.command()(reserve.reserve)
+app.command()(allocate.allocate)
+app.command()(mirror.mirror)
+app.command()(casebase.casebase)

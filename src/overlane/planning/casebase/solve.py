@@ -8,7 +8,8 @@ Going home costs nothing; any other place is a move. The policy of a case is fou
    broken limit repairs with few moves, and takes none that is not needed.
 3. Mirrors that are still good stay; the others are chosen anew for the next failure.
 
-A case that no moves can bring below the limits is overloaded: its policy is the nearest found, and says so.
+A case that no moves can bring below the limits is overloaded, and its policy says so: starting from home, it makes the
+moves that reduce the loss.
 """
 
 from dataclasses import dataclass, replace
@@ -99,10 +100,14 @@ def _few_moves(task: Placement, home: IntArray) -> IntArray:
     toll[homeless] = 0.0
     settled = np.flatnonzero(home != NOWHERE)
     toll[settled, home[settled]] = 0.0
-    search = Search(replace(task, toll=toll), places)
-    search.descend()
-    search.shake(SHAKES, 0)
-    return search.places
+    moving = Search(replace(task, toll=toll), places)
+    moving.descend()
+    moving.shake(SHAKES, 0)
+    if task.keeps_limits(moving.places):
+        return moving.places
+    anything = Search(task.limited(np.inf), places)
+    anything.descend()
+    return anything.places
 
 
 def _homeless_only(task: Placement, home: IntArray, homeless: IntArray) -> tuple[Placement, IntArray]:
@@ -133,7 +138,7 @@ def _told(plan: NormalPlan, case: Case, states: FailureStates, home: IntArray) -
     return Policy(
         list(case.failed),
         list(case.off),
-        "kept" if states.strain() == 0 else "overloaded",
+        "kept" if states.keeps_limits() else "overloaded",
         problem.named(primary),
         problem.named(states.mirror) if len(alive) > 1 else {},
         [names[item] for item in np.flatnonzero(promoted)],

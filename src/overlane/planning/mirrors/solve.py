@@ -186,14 +186,14 @@ def _told(states: FailureStates, status: Status) -> Mirroring:
     counts: dict[str, dict[str, int]] = {name: {} for name in names}
     for home, place in zip(states.primary.tolist(), states.mirror.tolist(), strict=True):
         counts[names[home]][names[place]] = counts[names[home]].get(names[place], 0) + 1
-    _, worst, total = states.price()
+    single = losses[states.alive]
     return Mirroring(
         status,
         problem.named(states.primary),
         problem.named(states.mirror),
         reward - states.primary_loss - float(losses[states.normal]),
-        worst,
-        total,
+        float(single.max()),
+        float(single.sum()),
         {names[failed]: float(losses[failed]) for failed in states.alive.tolist()},
         {names[failed]: surviving_risk(states, failed) for failed in states.alive.tolist()},
         {names[broker]: float(states.risk(states.normal)[broker]) for broker in states.alive.tolist()},

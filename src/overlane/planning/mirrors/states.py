@@ -15,6 +15,8 @@ from overlane.planning.allocation.model import FloatArray, IntArray, Problem
 from overlane.planning.allocation.placement import LEAST_STRAIN, Load, Placement, overload_risk
 
 NOWHERE = -1
+# Worst losses closer than this share of all penalties are the same, so that the total can decide between them.
+SAME_LOSS = 1e-10
 
 
 class FailureStates:
@@ -113,10 +115,16 @@ class FailureStates:
         over = np.maximum(reach / self.capacity - 1, 0.0) + LEAST_STRAIN
         return float(excess + (broken * over).sum())
 
+    def keeps_limits(self) -> bool:
+        """Whether the normal state keeps every limit, whatever failures may bring."""
+        topics_fit = (self.topics[self.normal] <= self.task.topics_max)[self.alive].all()
+        return bool(topics_fit and (self.risk(self.normal) < self.task.risk_limit)[self.alive].all())
+
     def price(self) -> tuple[float, float, float]:
         """What is to be least, in this order: strain, the worst failure's loss, the loss of all failures together."""
         losses = self.losses()[self.alive]
-        return self.strain(), float(losses.max()), float(losses.sum())
+        grain = self.task.stake * SAME_LOSS
+        return self.strain(), round(float(losses.max()) / grain) * grain, float(losses.sum())
 
     def free_items(self, failed: int) -> IntArray:
         """Ordinary items of this broker that have no mirror yet."""
