@@ -18,7 +18,7 @@ Nothing here reads a clock: it is told the time. Equal items go in the order in 
 from collections import OrderedDict
 from heapq import heapify, heappop, heappush
 
-from overlane.core.scheduling import KeyOrder, Order, Policy, SheddingOrder, Waiting
+from overlane.core.scheduling import KeyOrder, Order, Policy, SheddingOrder, Waiting, Wire
 from overlane.core.units import NEVER, Nanos
 
 __all__ = ["LinkQueue", "Policy", "Waiting"]
@@ -34,9 +34,14 @@ class LinkQueue:
         self.policy = Policy(policy)
         self.bytes_max = bytes_max
         self._waiting: dict[int, Waiting] = {}
-        self._order: Order = (
-            SheddingOrder(self._waiting) if self.policy is Policy.EDF_SHED else KeyOrder(self.policy, self._waiting)
-        )
+        self._wire = Wire()
+        self._order: Order
+        if self.policy is Policy.EDF_SHED:
+            self._order = SheddingOrder(self._waiting, self._wire)
+        else:
+            self._order = KeyOrder(self.policy, self._waiting)
+        self.leaves_at: Nanos = 0
+        """When what was pulled last will have left, by what is known of the wire: behind all that was pulled before."""
         self._late = _Lane(LATE_SHARE)
         self._open = _Lane(OPEN_SHARE)
         self._overboard: _Overboard | None = None
@@ -53,8 +58,8 @@ class LinkQueue:
 
     def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
         """So many bytes took so long on the wire, back to back. Nothing is shed before the first observation."""
-        if bytes_sent > 0 and duration_ns > 0:
-            self._order.observe_rate(bytes_sent, duration_ns)
+        if bytes_sent > 0 and duration_ns > 0 and self._wire.observe(bytes_sent, duration_ns):
+            self._order.rate_changed()
 
     def push(self, item: Waiting, now: Nanos) -> list[Waiting]:
         """Let the item wait. Returns what had to go for lack of room, itself included if it did not get in."""
@@ -74,16 +79,16 @@ class LinkQueue:
         """The next item to send, and those that are not worth sending any more."""
         for lane in (self._late, self._open):
             if lane.is_owed():
-                return self._leave(lane.pop(), lane), []
+                return self._leave(lane.pop(), lane, now), []
         choice = self._order.choose(now)
         dropped = [self._forget(number) for number in choice.hopeless]
         for number in choice.late:
             self._late.add(number, self._waiting[number].size)
         if choice.number is not None:
-            return self._leave(choice.number, None), dropped
+            return self._leave(choice.number, None, now), dropped
         for lane in (self._late, self._open):
             if lane:
-                return self._leave(lane.pop(), lane), dropped
+                return self._leave(lane.pop(), lane, now), dropped
         return None, dropped
 
     def drain(self) -> list[Waiting]:
@@ -116,8 +121,9 @@ class LinkQueue:
             self._reliable_bytes -= item.size
         return item
 
-    def _leave(self, number: int, own: "_Lane | None") -> Waiting:
+    def _leave(self, number: int, own: "_Lane | None", now: Nanos) -> Waiting:
         item = self._forget(number)
+        self.leaves_at = self._wire.sent(item.size, now)
         for lane in (self._late, self._open):
             if lane is not own:
                 lane.others_sent(item.size)

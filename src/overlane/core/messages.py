@@ -91,6 +91,8 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     deadline_us: Count
     latency_us: Count
     hops: Count
+    refresh: Count = 0
+    """Grows each time the source tells the same version again; each is passed on once."""
 
 
 class Established(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):

@@ -49,6 +49,53 @@ class Waiting:
     """When it should have left, so that the hops to come have their part of the margin, for `edf-shed`."""
 
 
+class Wire:
+    """What the queue believes of the wire: how fast it is, and until when what was given to it keeps it busy.
+
+    The driver pulls ahead into a send buffer, several items at one moment, so an item that is pulled now leaves only
+    behind those. By an inexact rate alone that belief would drift away while the link is never idle; so it is held
+    within what the largest of the recent bursts takes.
+    """
+
+    __slots__ = ("_burst_at", "_burst_bytes", "_burst_max", "_bytes", "_free_at", "_ns", "ns_per_kib")
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._ns = 0
+        self._free_at: Nanos = 0
+        self._burst_at: Nanos = -1
+        self._burst_bytes = 0
+        self._burst_max = 0
+        self.ns_per_kib = 0
+        """0 as long as nothing was observed."""
+
+    def observe(self, bytes_sent: int, duration_ns: Nanos) -> bool:
+        """Average over the last sixteen or so observations, each by its bytes. True if the rate is notably another."""
+        # In units of 1/16, so that the integer division does not eat small observations.
+        self._bytes += 16 * bytes_sent - self._bytes // 16
+        self._ns += 16 * duration_ns - self._ns // 16
+        measured = (self._ns << 10) // self._bytes
+        if 8 * abs(measured - self.ns_per_kib) <= self.ns_per_kib:
+            return False
+        self.ns_per_kib = measured
+        return True
+
+    def takes(self, size: int) -> Nanos:
+        return size * self.ns_per_kib >> 10
+
+    def free_at(self, now: Nanos) -> Nanos:
+        return max(now, min(self._free_at, now + self.takes(self._burst_max)))
+
+    def sent(self, size: int, now: Nanos) -> Nanos:
+        """So many bytes were given to the wire now; when they will have left."""
+        self._free_at = self.free_at(now) + self.takes(size)
+        if now != self._burst_at:
+            self._burst_max = max(self._burst_bytes, self._burst_max - (self._burst_max >> 6))
+            self._burst_at, self._burst_bytes = now, 0
+        self._burst_bytes += size
+        return self._free_at
+
+
 @dataclass(slots=True)
 class Choice:
     """What an order found: the item to send, if any, those too late to be of use, and reliable ones that are late."""
@@ -69,7 +116,8 @@ class Order(Protocol):
     def spare(self) -> int | None:
         """A droppable item that will be in time only if the rate was misjudged; the one least likely to."""
 
-    def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None: ...
+    def rate_changed(self) -> None:
+        """The wire is notably faster or slower than it was."""
 
 
 class KeyOrder:
@@ -104,21 +152,20 @@ class KeyOrder:
     def spare(self) -> int | None:
         return None
 
-    def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
+    def rate_changed(self) -> None:
         pass
 
 
 class SheddingOrder:
-    def __init__(self, waiting: Mapping[int, Waiting]) -> None:
+    def __init__(self, waiting: Mapping[int, Waiting], wire: Wire) -> None:
         self._waiting = waiting
+        self._wire = wire
         self._agenda = Agenda()
         self._by: dict[int, Nanos] = {}
         """What is on the agenda, and by when."""
         self._reserve: list[tuple[Nanos, int]] = []
         """Droppable items that gave way, by due time."""
         self._reserve_reliable: list[tuple[Nanos, int]] = []
-        self._rate = Rate()
-        self._ns_per_kib = 0
 
     def add(self, number: int, item: Waiting) -> None:
         self._plan(number, item, min(item.plan_ns, item.due_ns))
@@ -129,9 +176,10 @@ class SheddingOrder:
             self._agenda.remove(number, by)
 
     def choose(self, now: Nanos) -> Choice:
-        while shed := self._agenda.shed(now):
+        start = self._wire.free_at(now)
+        while shed := self._agenda.shed(start):
             for each in shed:
-                self._give_way(each, now)
+                self._give_way(each, start)
         number = self._agenda.pop()
         hopeless = self._pop_all(self._reserve, now)
         late = self._pop_all(self._reserve_reliable, now)
@@ -146,24 +194,22 @@ class SheddingOrder:
     def spare(self) -> int | None:
         return self._pop(self._reserve)
 
-    def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
-        self._rate.observe(bytes_sent, duration_ns)
-        measured = self._rate.ns_per_kib
-        if 8 * abs(measured - self._ns_per_kib) > self._ns_per_kib:
-            self._ns_per_kib = measured
-            self._plan_anew()
+    def rate_changed(self) -> None:
+        """All works have changed, and with them what can be in time, those in reserve included."""
+        reserve = [number for _, number in self._reserve + self._reserve_reliable if number in self._waiting]
+        numbers = sorted([*self._by, *reserve])
+        self._agenda, self._by, self._reserve, self._reserve_reliable = Agenda(), {}, [], []
+        for number in numbers:
+            self.add(number, self._waiting[number])
 
     def _plan(self, number: int, item: Waiting, by_ns: Nanos) -> None:
         self._by[number] = by_ns
-        self._agenda.add(number, by_ns, self._work(item), may_be_lost=item.droppable)
+        self._agenda.add(number, by_ns, self._wire.takes(item.size), may_be_lost=item.droppable)
 
-    def _work(self, item: Waiting) -> Nanos:
-        return item.size * self._ns_per_kib >> 10
-
-    def _give_way(self, number: int, now: Nanos) -> None:
+    def _give_way(self, number: int, start: Nanos) -> None:
         by = self._by.pop(number)
         item = self._waiting[number]
-        if by < now + self._work(item) <= item.due_ns:
+        if by < start + self._wire.takes(item.size) <= item.due_ns:
             # Its plan was missed, though it would have been first: something long was on the wire.
             self._plan(number, item, item.due_ns)
         else:
@@ -180,31 +226,3 @@ class SheddingOrder:
         if not reserve or reserve[0][0] >= before:
             return []
         return list(iter(lambda: self._pop(reserve, before), None))
-
-    def _plan_anew(self) -> None:
-        """All works have changed, and with them what can be in time, those in reserve included."""
-        reserve = [number for _, number in self._reserve + self._reserve_reliable if number in self._waiting]
-        numbers = sorted([*self._by, *reserve])
-        self._agenda, self._by, self._reserve, self._reserve_reliable = Agenda(), {}, [], []
-        for number in numbers:
-            self.add(number, self._waiting[number])
-
-
-class Rate:
-    """The drain rate of a link, averaged over the last sixteen or so observations, each by its bytes."""
-
-    __slots__ = ("_bytes", "_ns")
-
-    def __init__(self) -> None:
-        self._bytes = 0
-        self._ns = 0
-
-    def observe(self, bytes_sent: int, duration_ns: Nanos) -> None:
-        # In units of 1/16, so that the integer division does not eat small observations.
-        self._bytes += 16 * bytes_sent - self._bytes // 16
-        self._ns += 16 * duration_ns - self._ns // 16
-
-    @property
-    def ns_per_kib(self) -> int:
-        """0 as long as nothing was observed."""
-        return (self._ns << 10) // self._bytes if self._bytes else 0

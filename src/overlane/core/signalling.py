@@ -98,10 +98,10 @@ class RouteTable:
                 if not entry.awaited:
                     letters.append((sender, _acknowledgement(message)))
             return letters, not entry.awaited
-        if sender is None or sender in entry.upstream:  # a refresh, or once more because no acknowledgement came
+        letters = []
+        if message.refresh > entry.message.refresh:
+            entry.message = message
             letters = [(hop, message) for hop in entry.next_hops if hop != sender]
-        else:
-            letters = []
         if sender is not None:
             # Passed on already, so it can be acknowledged: waiting for those that wait for us would never end.
             entry.upstream.add(sender)

@@ -8,6 +8,7 @@ acknowledged is sent again, straight to the destination that misses it.
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import structs
 
 from overlane.core.events import DeadlineUnmeetable, Effect, Erase, Published, RouteChanged, Save
 from overlane.core.forwarding import Forwarding
@@ -266,7 +267,7 @@ class Source:
     def _describe(self, route: Route, description: Establish, now: Nanos) -> None:
         route.described_ns = now
         letters, established = self.routes.establish(None, description, now)
-        route.established = established
+        route.established |= established
         self.letters += letters
 
     def _make_good(self, route: Route, now: Nanos) -> None:
@@ -316,6 +317,7 @@ class Source:
                 continue
             wait = REFRESH_EVERY if route.established else AGAIN_AFTER
             if now - route.described_ns >= wait:
+                route.description = structs.replace(route.description, refresh=route.description.refresh + 1)
                 self._describe(route, route.description, now)
         for flow in list(self.flows.values()):
             if now - flow.last_used > IDLE_MAX and not flow.retained and not flow.draft.messages:
