@@ -4,6 +4,7 @@ import typer
 
 from overlane import __version__
 from overlane.cli import plan
+from overlane.cli.simulate import simulate
 
 app = typer.Typer(
     name="overlane",
@@ -13,6 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(plan.app, name="plan")
+app.command()(simulate)
 
 
 @app.command()

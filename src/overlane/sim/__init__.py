@@ -8,7 +8,10 @@
     host        drives one broker: turns, timer, durable store, crash and restart
     traffic     publishers
     judge       watches from outside and counts what arrived, when, how often
+    chronicle   writes down what was done to the network and how routes answered
+    audience    subscribers
     report      what a run came to
+    setup       from a network file to brokers
     world       all of it, built from a network file
     story       the same for scenarios written in Python
     soak        random overlays and faults, and what must hold whatever happens

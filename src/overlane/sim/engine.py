@@ -32,6 +32,11 @@ class Engine:
         self._sequence = sequence = self._sequence + 1
         heappush(self._queue, (time, sequence, action, argument))
 
+    @property
+    def scheduled(self) -> int:
+        """How many entries there have ever been."""
+        return self._sequence
+
     def run_until(self, end: Nanos) -> None:
         """Let everything happen that is due up to and including `end`."""
         queue = self._queue

@@ -3,7 +3,7 @@
 A stream is named by the seed and what it is for, such as one direction of one link: what one link carries does not
 change another one's luck, so a change to a scenario stays a small change.
 
-Callers use `random()`, `getrandbits()` and the functions here, and only `+ - * /` on the results. Those are exact on
+Callers use `random()` and the functions here, and only `+ - * /` on the results. Those are exact on
 every machine, which logarithms and the like are not, and a digest must be.
 """
 
@@ -17,11 +17,6 @@ T = TypeVar("T")
 def stream(seed: int, *purpose: object) -> random.Random:
     """The stream for this purpose. Its words are hashed by `random` itself with SHA-512, never by `hash`."""
     return random.Random("/".join(["overlane", str(seed), *map(str, purpose)]))
-
-
-def number(luck: random.Random, seed_bits: int = 63) -> int:
-    """A seed for somebody else."""
-    return luck.getrandbits(seed_bits)
 
 
 def between(luck: random.Random, least: int, most: int) -> int:

@@ -1,0 +1,105 @@
+"""What a simulation came to, for people: a table of topics, the story of the routes, the totals."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from overlane.core.units import NEVER
+from overlane.sim.chronicle import Deed, RouteMove, Unmeetable, milliseconds, seconds
+from overlane.sim.paths import paths_in
+from overlane.sim.report import Report, TopicReport
+from overlane.sim.world import World
+
+STORY_LINES_MAX = 60
+PATHS_SHOWN_MAX = 3
+
+
+def show(console: Console, name: str, world: World, report: Report) -> None:
+    hosts, links = len(world.hosts), len(world.links)
+    console.print(
+        f"[bold]{escape(name)}[/]  {hosts} brokers, {links} links, "
+        f"{seconds(world.duration_ns):g} s of virtual time, seed {world.seed}"
+    )
+    console.print()
+    console.print(_topics(world, report))
+    console.print()
+    lines = list(_story(world))
+    if lines:
+        console.print("[bold]What happened[/]")
+        for line in lines[:STORY_LINES_MAX]:
+            console.print(line, soft_wrap=True)
+        if len(lines) > STORY_LINES_MAX:
+            console.print(f"  and {len(lines) - STORY_LINES_MAX} more; --json has every route change")
+        console.print()
+    console.print(_totals(report), soft_wrap=True)
+
+
+def _topics(world: World, report: Report) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("topic", overflow="fold", min_width=8)
+    for column in ("deadline", "published", "expected", "in time", "late", "lost", "twice", "p50", "p99", "max ms"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, topic in report.topics.items():
+        deadline_ns = world.judge.rows[name].deadline_ns
+        deadline = f"{milliseconds(deadline_ns):g} ms" if deadline_ns < NEVER else "none"
+        table.add_row(escape(name), deadline, *_cells(topic))
+    return table
+
+
+def _cells(topic: TopicReport) -> Iterator[str]:
+    yield f"{topic.published}"
+    yield f"{topic.expected}"
+    yield _percent(topic.in_time, topic.expected) if topic.expected else "-"
+    for trouble in (topic.late, topic.lost, topic.duplicates):
+        yield f"[red]{trouble}[/]" if trouble else "0"
+    if topic.latency_ms is None:
+        yield from ("-", "-", "-")
+    else:
+        yield from (f"{topic.latency_ms.p50:.1f}", f"{topic.latency_ms.p99:.1f}", f"{topic.latency_ms.max:.1f}")
+
+
+def _percent(part: int, whole: int) -> str:
+    """Never 100 % unless it is all of them."""
+    return "100 %" if part == whole else f"{min(100 * part / whole, 99.99):.2f} %"
+
+
+def _story(world: World) -> Iterator[str]:
+    """Deeds, and under each what it moved, in the order of time."""
+    chronicle = world.chronicle
+    moves = [move for move in chronicle.route_moves if move.at >= 0]
+    happenings: list[Deed | RouteMove | Unmeetable] = [*chronicle.deeds, *moves, *chronicle.unmeetable]
+    for happening in sorted(happenings, key=lambda happening: happening.at):  # stable: a deed before what it moved
+        match happening:
+            case Deed(at, what):
+                yield f"{seconds(at):>9.3f} s  [bold]{escape(what)}[/]"
+            case RouteMove():
+                yield f"{seconds(happening.at):>9.3f} s    {_moved(happening)}"
+            case Unmeetable(at, source, topics, effect):
+                yield (
+                    f"{seconds(at):>9.3f} s    [yellow]{escape(', '.join(topics))}: the deadline cannot be met from "
+                    f"{escape(source)} to {escape(effect.destination)}[/]"
+                )
+
+
+def _moved(move: RouteMove) -> str:
+    effect = move.effect
+    ways = [
+        " -> ".join(path)
+        for destination in effect.destinations
+        for path in paths_in(effect.links, move.source, destination)
+    ]
+    if len(ways) > PATHS_SHOWN_MAX:
+        ways[PATHS_SHOWN_MAX:] = [f"{len(ways) - PATHS_SHOWN_MAX} more"]
+    after = f", {milliseconds(move.at - move.deed.at):g} ms after" if move.deed else ""
+    topics, shown = escape(", ".join(move.topics)), escape("; ".join(ways) or "no path")
+    return f"{topics} now over [cyan]{shown}[/] ({escape(effect.cause)}{after})"
+
+
+def _totals(report: Report) -> str:
+    return (
+        f"{report.sent_per_message:.2f} link transmissions per message, "
+        f"{report.control_bytes_per_broker_s:.0f} bytes of control traffic per broker and second\n"
+        f"digest {report.digest}"
+    )

@@ -1,0 +1,79 @@
+"""From a network file to brokers: their QoS classes, their configuration, and the rows of the report.
+
+A topic belongs to the row of the most specific filter of the file that matches it, which is also the one that gives it
+its class. A topic that no filter of the file matches has the default class and the row of the first subscriber who asks
+for it, or `(default)`.
+"""
+
+from collections.abc import Mapping
+
+from overlane.core.broker import Broker, BrokerConfig
+from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
+from overlane.core.topics import matches, specificity
+from overlane.core.units import NEVER, Nanos
+from overlane.network import Network, Topic
+from overlane.sim.host import Make, Record
+
+DEFAULT_ROW = "(default)"
+
+
+class Plan:
+    """What a network and the options of a run mean for its brokers. `routing` and `scheduling` override the file's."""
+
+    def __init__(self, network: Network, routing: str | None, scheduling: str | None) -> None:
+        self.network = network
+        self.scheduling = scheduling or network.defaults.scheduling
+        self.default = QosClass(routing=Routing(routing or network.defaults.routing))
+        self.classes = {topic.filter: qos_class(topic, routing) for topic in network.topics}
+        self._table = QosTable(self.classes, self.default)
+
+    def filters_of_classes(self) -> dict[QosClass, tuple[str, ...]]:
+        filters: dict[QosClass, tuple[str, ...]] = {self.default: (DEFAULT_ROW,)} if not self.classes else {}
+        for topic_filter, qos in self.classes.items():
+            filters[qos] = (*filters.get(qos, ()), topic_filter)
+        return filters
+
+    def row_of(self, topic: str) -> str:
+        found = [topic_filter for topic_filter in self.classes if matches(topic_filter, topic)]
+        if found:
+            return max(found, key=specificity)
+        asked = (subscriber.topic for subscriber in self.network.subscribers if matches(subscriber.topic, topic))
+        return next(asked, DEFAULT_ROW)
+
+    def qos_of(self, topic: str) -> QosClass:
+        return self._table.of(topic)
+
+    def maker(self, name: str, failure: float) -> Make[Broker]:
+        """What makes the broker of this name, each time it starts."""
+        link_failure, queue_bytes_max = self._links_of(name)
+        config = BrokerConfig(
+            name=name,
+            qos=self._table,
+            scheduling=self.scheduling,
+            ping_interval_ns=self.network.defaults.ping_interval_ns,
+            failure=failure,
+            link_failure=link_failure,
+            queue_bytes_max=queue_bytes_max,
+        )
+
+        def make(incarnation: int, records: list[Record], now: Nanos) -> Broker:
+            return Broker(config, incarnation, records, now)
+
+        return make
+
+    def _links_of(self, name: str) -> tuple[Mapping[str, float], int]:
+        """Each neighbour with the known failure probability of its link, and the bound of the broker's link queues."""
+        links = [link for link in self.network.links if name in link.ends]
+        failures = {end: link.failure for link in links for end in link.ends if end != name}
+        return failures, min((link.queue_bytes for link in links), default=256 * 1024)
+
+
+def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
+    return QosClass(
+        deadline_ns=topic.deadline_ns,
+        reliable=topic.reliability == "reliable",
+        routing=Routing(routing or topic.routing),
+        paths=topic.paths,
+        lifespan_ns=NEVER if topic.lifespan_ns is None else topic.lifespan_ns,
+        history=HISTORY_ALL if topic.history == "all" else topic.history,
+    )

@@ -1,0 +1,135 @@
+"""One seed, from the first fault to the last probe, and many of them.
+
+First safety: while traffic and faults last, and after. Then progress: with everything healed, the overlay must come to
+rest within a minute, all reliable messages delivered, all brokers of one mind, nothing being sent any more. Then, on
+links without loss, every publisher's topic gets fresh messages, which must arrive everywhere.
+"""
+
+import traceback
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import msgspec
+
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.network import Network
+from overlane.sim.soak.drawing import TRAFFIC_NS, draw
+from overlane.sim.soak.invariants import Broken, converged, is_meetable, nothing_forbidden, nothing_lost
+from overlane.sim.world import World
+
+REST_WITHIN_NS: Nanos = 60 * SECOND
+STILL_FOR_NS: Nanos = 2 * SECOND
+STEP_NS: Nanos = 500 * MS
+STORM_STEP_NS: Nanos = 50 * MS
+EVENTS_PER_STEP_MAX = 20_000
+PROBES = 3
+PROBE_EVERY_NS: Nanos = 100 * MS
+PROBES_WITHIN_NS: Nanos = 5 * SECOND
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    seed: int
+    deliveries: int
+    digest: str
+    broken: Broken | None
+
+    def told(self) -> str:
+        if self.broken is None:
+            return f"seed {self.seed}: all invariants hold"
+        return (
+            f"seed {self.seed}: broken: {self.broken.invariant}\n"
+            f"  {self.broken.detail}\n"
+            f"  again: overlane simulate --soak 1 --seed {self.seed}"
+        )
+
+
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+    """The verdicts in the order of the seeds."""
+    if jobs == 1:
+        yield from map(run_seed, seeds)
+    else:
+        with ProcessPoolExecutor(jobs) as pool:
+            yield from pool.map(run_seed, seeds)
+
+
+def run_seed(seed: int) -> Verdict:
+    return run_network(draw(seed))
+
+
+def run_network(network: Network) -> Verdict:
+    """Run a drawn network; its verdict."""
+    world = World(network)
+    try:
+        broken = examine(world)
+    except Exception as failure:  # whatever it is, it is a finding about this seed, and the next one must still run
+        last = traceback.extract_tb(failure.__traceback__)[-1]
+        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
+        at = f"{world.engine.now / SECOND:.3f} s"
+        broken = Broken("no broker fails by itself", f"{type(failure).__name__} in {where} at {at}: {failure}")
+    deliveries = sum(row.delivered + row.replayed for row in world.judge.rows.values())
+    return Verdict(world.seed, deliveries, world.judge.digest_of(), broken)
+
+
+class Storm(Exception):
+    """Brokers set each other off without end."""
+
+
+def examine(world: World) -> Broken | None:
+    try:
+        _run_until(world, TRAFFIC_NS)
+        for publisher in world.publishers:
+            publisher.stop()
+        return nothing_forbidden(world) or _come_to_rest(world) or _probe(world)
+    except Storm as storm:
+        return Broken("no storm", str(storm))
+
+
+def _run_until(world: World, end: Nanos) -> None:
+    """Let time pass, in steps short enough to notice a storm before it takes for ever."""
+    engine = world.engine
+    while engine.now < end:
+        scheduled = engine.scheduled
+        engine.run_until(min(end, engine.now + STORM_STEP_NS))
+        if engine.scheduled - scheduled > EVENTS_PER_STEP_MAX:
+            count, at = engine.scheduled - scheduled, engine.now / SECOND
+            raise Storm(f"{count} events within {STORM_STEP_NS / MS:g} ms, until {at:.1f} s")
+
+
+def _come_to_rest(world: World) -> Broken | None:
+    """Wait until the overlay is at rest; what is in the way if it takes too long."""
+    sent = world.counter("messages_sent")
+    still_since = world.engine.now
+    while True:
+        _run_until(world, world.engine.now + STEP_NS)
+        if world.counter("messages_sent") != sent:
+            sent = world.counter("messages_sent")
+            still_since = world.engine.now
+        broken = nothing_forbidden(world)
+        if broken:
+            return broken
+        is_still = world.engine.now - still_since >= STILL_FOR_NS
+        if is_still and not (nothing_lost(world) or converged(world)):
+            return None
+        if world.engine.now >= TRAFFIC_NS + REST_WITHIN_NS:
+            restless = Broken("no loop", f"messages are still being sent at {still_since / SECOND:.1f} s")
+            return nothing_lost(world) or converged(world) or restless
+
+
+def _probe(world: World) -> Broken | None:
+    for one, other in world.links:
+        world.lose(one, other, 0.0)
+    specs = world.plan.network.publishers
+    probes = [world.add_hand_publisher(spec.broker, spec.topic) for spec in specs]
+    for _ in range(PROBES):
+        for probe in probes:
+            probe.publish()
+        _run_until(world, world.engine.now + PROBE_EVERY_NS)
+    _run_until(world, world.engine.now + PROBES_WITHIN_NS)
+    sources = {probe.index: spec.broker for probe, spec in zip(probes, specs, strict=True)}
+    for message in world.judge.lost():
+        source = sources.get(message.publisher)
+        destination = message.subscriber.rpartition(".")[0]
+        row = world.plan.row_of(message.topic)
+        if source is not None and is_meetable(world.plan.network, row, source, destination):
+            return Broken("fresh messages arrive after healing", f"{message} at {destination}, from {source}")
+    return nothing_forbidden(world)

@@ -1,0 +1,266 @@
+"""A whole overlay under virtual time: brokers, links, publishers, subscribers, and what is done to them.
+
+Brokers start a little apart from one another, `settle` before time zero, so that links, maps and subscriptions are in
+place when publishers begin. From zero to the duration the events of the file happen and publishers publish. After that
+nothing new comes, and the run ends when everything has arrived or some seconds have passed: what is still under way at
+the end of the duration is not lost.
+
+Everything that can be done to a network is a method, whether the file, a story or the soak asks for it.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from overlane.core.broker import Broker
+from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged, RouteEstablished
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.network import (
+    Crash,
+    Cut,
+    Event,
+    Heal,
+    Join,
+    Leave,
+    Lossy,
+    Network,
+    Partition,
+    Publisher,
+    Restart,
+    Slow,
+)
+from overlane.sim import luck, traffic
+from overlane.sim.audience import Audience
+from overlane.sim.chronicle import Chronicle
+from overlane.sim.clock import SkewedClock
+from overlane.sim.engine import Engine
+from overlane.sim.host import Core, Host
+from overlane.sim.judge import Judge
+from overlane.sim.link import Link
+from overlane.sim.report import Report, sum_up
+from overlane.sim.setup import Plan
+
+START_WITHIN_NS: Nanos = 200 * MS
+LINGER_NS: Nanos = 1 * SECOND
+"""How long a leaving broker stays to spread the word."""
+DRAIN_MIN_NS: Nanos = 1 * SECOND
+DRAIN_MAX_NS: Nanos = 5 * SECOND
+STEP_NS: Nanos = 250 * MS
+
+Progress = Callable[[Nanos], None]
+
+
+class Watch:
+    """Passes on what brokers do to whom it concerns, and sees that their queues keep within their bounds."""
+
+    def __init__(self, engine: Engine, judge: Judge, chronicle: Chronicle) -> None:
+        self._engine = engine
+        self.overfull: list[str] = []
+        self.delivered: Callable[[str, Deliver], None] = judge.delivered
+        self.route_changed: Callable[[str, RouteChanged], None] = chronicle.route_changed
+        self.route_established: Callable[[str, RouteEstablished], None] = chronicle.route_established
+        self.deadline_unmeetable: Callable[[str, DeadlineUnmeetable], None] = chronicle.deadline_unmeetable
+        self.link_changed: Callable[[str, LinkChanged], None] = chronicle.link_changed
+
+    def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None:
+        limit = core.queue_bytes_max
+        for peer in peers:
+            size = core.queue_bytes(peer)
+            if size > limit and not self.overfull:
+                at = self._engine.now / SECOND
+                self.overfull.append(f"the queue from {broker} to {peer} holds {size} of {limit} bytes at {at:.3f} s")
+
+
+class World:
+    """`seed`, `routing`, `scheduling` and `duration_ns` stand for what the network says where they are given."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        seed: int | None = None,
+        routing: str | None = None,
+        scheduling: str | None = None,
+        duration_ns: Nanos | None = None,
+    ) -> None:
+        simulation = network.simulation
+        self.seed = simulation.seed if seed is None else seed
+        self.duration_ns = simulation.duration_ns if duration_ns is None else duration_ns
+        self.plan = Plan(network, routing, scheduling)
+        self.engine = Engine(-simulation.settle_ns)
+        self.judge = Judge(self.engine, {name: qos.deadline_ns for name, qos in self.plan.classes.items()})
+        self.chronicle = Chronicle(self.engine, self.plan.filters_of_classes())
+        self.watch = Watch(self.engine, self.judge, self.chronicle)
+        self.hosts: dict[str, Host[Broker]] = {}
+        self.links: dict[tuple[str, str], Link] = {}
+        self.publishers: list[traffic.Publisher] = []
+        self.audience = Audience(self.engine, self.hosts, self.judge)
+        self._control_bytes: dict[Nanos, int] = {}  # what had been sent by then
+        self._build(network)
+
+    def _build(self, network: Network) -> None:
+        for broker in network.brokers:
+            clock = SkewedClock(broker.clock_offset_ns, broker.clock_drift_ppm)
+            maker = self.plan.maker(broker.name, broker.failure)
+            self.hosts[broker.name] = Host(broker.name, self.engine, clock, maker, self.watch)
+        for spec in network.links:
+            one, other = (self.hosts[end] for end in spec.ends)
+            link = Link(self.engine, spec, one, other, self.seed)
+            one.links[other.name] = other.links[one.name] = link
+            self.links[_key(*spec.ends)] = link
+        for subscriber in network.subscribers:
+            self.audience.add(subscriber)
+        starts = luck.stream(self.seed, "start")
+        absent = network.absent_at_start()
+        for name in self.hosts:
+            start = self.engine.now + luck.between(starts, 0, min(START_WITHIN_NS, network.simulation.settle_ns))
+            if name not in absent:
+                self.engine.at(start, self._start, name)
+        for publisher in network.publishers:
+            self.add_publisher(publisher)
+        for mark in (0, self.duration_ns):
+            self.engine.at(mark, self._note_control_bytes)
+        for event in network.events:
+            if event.at_ns <= self.duration_ns:
+                self.engine.at(event.at_ns, self.do, event)
+
+    # Running
+
+    def run(self, progress: Progress | None = None) -> Report:
+        """From settling to the end, and what it came to."""
+        self._advance(self.duration_ns, progress)
+        for publisher in self.publishers:
+            publisher.stop()
+        self._advance(self.duration_ns + DRAIN_MIN_NS, progress)
+        while self.judge.outstanding and self.engine.now < self.duration_ns + DRAIN_MAX_NS:
+            self._advance(self.engine.now + STEP_NS, progress)
+        return self.report()
+
+    def _advance(self, end: Nanos, progress: Progress | None) -> None:
+        while self.engine.now < end:
+            self.engine.run_until(min(end, self.engine.now + STEP_NS))
+            if progress is not None:
+                progress(self.engine.now)
+
+    def counter(self, name: str) -> int:
+        """What all brokers counted under this name, in all their lives."""
+        return sum(host.counters().get(name, 0) for host in self.hosts.values())
+
+    def report(self) -> Report:
+        end = min(self.engine.now, self.duration_ns)
+        sent = self._control_bytes.get(end, self.counter("control_bytes_sent")) - self._control_bytes.get(0, 0)
+        broker_seconds = len(self.hosts) * end / SECOND
+        control = sent / broker_seconds if broker_seconds > 0 else 0.0
+        return sum_up(self.judge, self.chronicle, self.counter("messages_sent"), control)
+
+    def _note_control_bytes(self, _: None) -> None:
+        self._control_bytes[self.engine.now] = self.counter("control_bytes_sent")
+
+    # Applications
+
+    def add_publisher(self, spec: Publisher) -> traffic.Publisher:
+        """A publisher that runs by itself, from its start or from now on."""
+        publisher = self.add_hand_publisher(spec.broker, spec.topic, spec.size_bytes)
+        phase = luck.stream(self.seed, "publisher", publisher.index).random()
+        first = max(spec.start_ns, self.engine.now) + int(phase * SECOND / spec.rate_hz)
+        stop = self.duration_ns if spec.stop_ns is None else min(spec.stop_ns, self.duration_ns)
+        publisher.run(first, stop, spec.rate_hz)
+        return publisher
+
+    def add_hand_publisher(self, broker: str, topic: str, size_bytes: int = 64) -> traffic.Publisher:
+        """A publisher that publishes when it is told to."""
+        index = self.judge.add_publisher(topic, self.plan.row_of(topic), self.plan.qos_of(topic).deadline_ns)
+        publisher = traffic.Publisher(index, topic, size_bytes, self.hosts[broker], self.engine, self.judge)
+        self.publishers.append(publisher)
+        return publisher
+
+    # What is done to the network
+
+    def do(self, event: Event) -> None:
+        match event:
+            case Slow(_, (one, other), latency_ns):
+                self.slow(one, other, latency_ns)
+            case Lossy(_, (one, other), loss):
+                self.lose(one, other, loss)
+            case Cut(_, (one, other)):
+                self.cut(one, other)
+            case Partition(_, brokers):
+                self.partition(brokers)
+            case Heal(_, ends):
+                if ends is None:
+                    self.heal_all()
+                else:
+                    self.heal(*ends)
+            case Crash(_, broker):
+                self.crash(broker)
+            case Restart(_, broker):
+                self.restart(broker)
+            case Leave(_, broker):
+                self.leave(broker)
+            case Join(_, broker):
+                self.join(broker)
+            case _:
+                assert_never(event)
+
+    def link(self, one: str, other: str) -> Link:
+        return self.links[_key(one, other)]
+
+    def slow(self, one: str, other: str, latency_ns: Nanos) -> None:
+        self.chronicle.note(f"{one} - {other} slows down to {latency_ns / MS:g} ms")
+        self.link(one, other).slow(latency_ns)
+
+    def lose(self, one: str, other: str, loss: float) -> None:
+        self.chronicle.note(f"{one} - {other} loses {loss:.1%}")
+        self.link(one, other).lose(loss)
+
+    def cut(self, one: str, other: str) -> None:
+        self.chronicle.note(f"{one} - {other} is cut")
+        self.link(one, other).cut()
+
+    def partition(self, brokers: tuple[str, ...]) -> None:
+        self.chronicle.note(f"{', '.join(brokers)} cut off from the rest")
+        for (one, other), link in self.links.items():
+            if (one in brokers) != (other in brokers):
+                link.cut()
+
+    def heal(self, one: str, other: str) -> None:
+        self.chronicle.note(f"{one} - {other} heals")
+        self.link(one, other).heal()
+
+    def heal_all(self) -> None:
+        self.chronicle.note("all links heal")
+        for link in self.links.values():
+            link.heal()
+
+    def crash(self, broker: str) -> None:
+        self.chronicle.note(f"{broker} crashes")
+        self.hosts[broker].crash()
+
+    def restart(self, broker: str) -> None:
+        self.chronicle.note(f"{broker} restarts")
+        self._start(broker)
+
+    def join(self, broker: str) -> None:
+        self.chronicle.note(f"{broker} joins")
+        self._start(broker)
+
+    def leave(self, broker: str) -> None:
+        self.chronicle.note(f"{broker} leaves")
+        host = self.hosts[broker]
+        if host.is_open:
+            self.audience.broker_leaves(broker)
+            host.leave()
+            self.engine.at(self.engine.now + LINGER_NS, self._gone, host)
+
+    def _gone(self, host: Host[Broker]) -> None:
+        host.crash()
+        host.forget()
+
+    def _start(self, broker: str) -> None:
+        host = self.hosts[broker]
+        if not host.is_alive:
+            host.start()
+            self.audience.broker_is_back(broker)
+
+
+def _key(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)

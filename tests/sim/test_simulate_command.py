@@ -1,0 +1,160 @@
+"""The command `overlane simulate`, as people and programs use it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from overlane.cli.main import app
+
+NETWORK = """
+[simulation]
+duration = "3s"
+settle = "4s"
+[brokers.a]
+[brokers.b]
+[brokers.c]
+[[links]]
+ends = ["a", "b"]
+latency = "10ms"
+jitter = "2ms"
+[[links]]
+ends = ["b", "c"]
+latency = "10ms"
+loss = 0.05
+[[links]]
+ends = ["a", "c"]
+latency = "40ms"
+[topics."alarms/#"]
+deadline = "60ms"
+reliability = "reliable"
+[[publishers]]
+broker = "a"
+topic = "alarms/1"
+rate = 50
+[[publishers]]
+broker = "b"
+topic = "other"
+rate = 10
+[[subscribers]]
+broker = "c"
+topic = "alarms/#"
+[[subscribers]]
+broker = "c"
+topic = "other"
+[[events]]
+at = "1s"
+cut = ["b", "c"]
+[[events]]
+at = "2s"
+heal = ["b", "c"]
+"""
+
+TOPIC_KEYS = ["published", "expected", "delivered", "in_time", "late", "lost", "duplicates", "latency_ms"]
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> str:
+    file = tmp_path / "network.toml"
+    file.write_text(NETWORK)
+    return str(file)
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["simulate", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_report_has_the_promised_keys(network: str) -> None:
+    status, output, _ = invoke(network, "--json")
+    report = json.loads(output)
+    assert status == 0
+    assert list(report) == [
+        "topics",
+        "sent_per_message",
+        "route_changes",
+        "unmeetable",
+        "control_bytes_per_broker_s",
+        "digest",
+    ]
+    assert list(report["topics"]) == ["alarms/#", "other"]
+    alarms = report["topics"]["alarms/#"]
+    assert list(alarms) == TOPIC_KEYS
+    assert list(alarms["latency_ms"]) == ["p50", "p99", "max"]
+    assert alarms["published"] == alarms["expected"] == alarms["delivered"] == 150
+    assert alarms["lost"] == alarms["duplicates"] == 0
+
+
+def test_the_table_names_every_topic_and_tells_what_happened(network: str) -> None:
+    status, output, _ = invoke(network)
+    assert status == 0
+    for words in ("alarms/#", "60 ms", "b - c is cut", "b - c heals", "digest"):
+        assert words in output
+
+
+def test_the_same_file_and_seed_give_the_same_digest_under_any_hash_seed(network: str) -> None:
+    digests = set()
+    for hash_seed in ("0", "1", "4242"):
+        run = subprocess.run(
+            [sys.executable, "-m", "overlane.cli.main", "simulate", network, "--json"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        )
+        digests.add(json.loads(run.stdout)["digest"])
+    assert len(digests) == 1
+
+
+def test_another_seed_gives_another_digest(network: str) -> None:
+    digests = {json.loads(invoke(network, "--json", "--seed", seed)[1])["digest"] for seed in ("1", "1", "2")}
+    assert len(digests) == 2
+
+
+def test_the_duration_can_be_given(network: str) -> None:
+    report = json.loads(invoke(network, "--json", "--duration", "1s")[1])
+    assert report["topics"]["alarms/#"]["published"] == 50
+
+
+def test_the_routing_of_all_topics_can_be_given(network: str) -> None:
+    price = {
+        mode: json.loads(invoke(network, "--json", "--routing", mode, "--duration", "1s")[1])["sent_per_message"]
+        for mode in ("single", "flood")
+    }
+    assert price["single"] < price["flood"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["no-such-file.toml"], "no-such-file.toml"),
+        ([], "a network file is needed"),
+        (["x.toml", "--soak", "1"], "leave out"),
+        (["x.toml", "--duration", "5"], "--duration"),
+        (["x.toml", "--routing", "sideways"], "--routing"),
+        (["x.toml", "--scheduling", "never"], "--scheduling"),
+    ],
+)
+def test_a_wrong_request_is_refused_with_its_reason(arguments: list[str], words: str) -> None:
+    status, output, errors = invoke(*arguments)
+    assert (status, output) == (2, "")
+    assert words in errors
+
+
+def test_a_wrong_file_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(NETWORK.replace('latency = "40ms"', 'latency = "soon"'))
+    status, output, errors = invoke(str(file))
+    assert (status, output) == (2, "")
+    assert f"{file}:18: links[2].latency: found" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_soak_of_one_seed_tells_how_it_went() -> None:
+    status, output, _ = invoke("--soak", "1", "--seed", "3")
+    assert status == 0, output
+    assert "1 seeds" in output
+    assert "0 seeds with a broken invariant" in output

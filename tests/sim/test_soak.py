@@ -1,0 +1,35 @@
+"""Random overlays with random faults: what must hold on every seed. `overlane simulate --soak N` runs more of them."""
+
+import pytest
+
+from overlane.network import format_network, parse_network
+from overlane.sim.soak import draw, run_seed
+
+SEEDS = 200
+SEEDS_PER_TEST = 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_the_invariants_hold_on_every_seed(first: int) -> None:
+    broken = [verdict.told() for verdict in map(run_seed, range(first, first + SEEDS_PER_TEST)) if verdict.broken]
+    assert not broken, "\n".join(broken)
+
+
+def test_a_drawn_network_is_the_same_for_the_same_seed_and_can_be_kept_in_a_file() -> None:
+    for seed in range(20):
+        network = draw(seed)
+        assert draw(seed) == network
+        assert parse_network(format_network(network)) == network
+
+
+def test_drawn_networks_end_healed_with_every_broker_up() -> None:
+    for seed in range(50):
+        down: set[str] = set()
+        for event in draw(seed).events:
+            match type(event).__name__:
+                case "Crash":
+                    down.add(event.broker)  # type: ignore[union-attr]
+                case "Restart":
+                    down.remove(event.broker)  # type: ignore[union-attr]
+        assert not down
