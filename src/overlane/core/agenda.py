@@ -1,14 +1,15 @@
 """Agenda: which of the jobs that wait for one server can still be in time, all together.
 
-A job has a time by which it must be finished and an amount of work. Served in the order of those times, every job is in
-time, or no order achieves it (Jackson). When some job is not, Moore and Hodgson's rule keeps the largest number in
-time: go through the jobs in that order, and wherever one would finish too late, take out the longest of all up to
-there. Jobs that may not be lost are taken out only where no other is left, since they must be carried anyway.
+A job has a time by which it must be finished and an amount of work. Served in the order of those times, every job
+is in time, or no order achieves it (Jackson). When some job is not, Moore and Hodgson's rule keeps the largest
+number in time: go through the jobs in that order, and wherever one would finish too late, take out the longest of
+all up to there. Jobs that may not be lost are taken out only where no other is left, since they must be carried
+anyway.
 
-The jobs lie in sorted blocks of limited length. A block knows its work and the latest start for which all its jobs are
-in time, so that one comparison passes a block. Adding and removing cost a search and a block; a look at all of n jobs
-costs n / BLOCK comparisons, and is needed only when the bound `_safe_until`, corrected with every change, says that
-some job may be late. Jobs are named by numbers that the caller never uses twice.
+The jobs lie in sorted blocks of limited length. A block knows its work and the latest start for which all its jobs
+are in time, so that one comparison passes a block. Adding and removing cost a search and a block; a look at all of
+n jobs costs n / BLOCK comparisons, and is needed only when the bound `_safe_until`, corrected with every change,
+says that some job may be late. Jobs are named by numbers that the caller never uses twice.
 """
 
 from bisect import bisect_left, insort

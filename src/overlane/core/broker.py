@@ -2,14 +2,15 @@
 
 Bytes, events and the time go in; bytes, effects and the next deadline come out. The driver's turn:
 
-    effects  = broker.handle(event, now), broker.receive(peer, data, now, lane), or broker.publish(...) any number of times
+    effects  = broker.handle(event, now), broker.receive(peer, data, now, lane), broker.publish(...), in any number
     effects += broker.flush(now)
     make the Saves and Erases durable, then carry out the other effects
     for each peer in broker.ready(): send what broker.pull(peer, room, now) gives, while the link takes it
     call broker.handle(Tick(), t) at t = broker.next_deadline()
 
-The parts know nothing of each other but through here: gossip (link state, interest), source (what is published here), sink
-(what is delivered here), forwarding (what passes), routes and signalling (where things go), one neighbour per link.
+The parts know nothing of each other but through here: gossip (link state, interest), source (what is published
+here), sink (what is delivered here), forwarding (what passes), routes and signalling (where things go), one
+neighbour per link.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ from typing import assert_never
 import msgspec
 
 from overlane.core import wire
-from overlane.core.budgets import BudgetTable
+from overlane.core.budgets import BudgetTable, Demand
 from overlane.core.events import (
     Close,
     Deliver,
@@ -43,9 +44,11 @@ from overlane.core.gossip import Gossip, News
 from overlane.core.history import TABLE as HISTORY
 from overlane.core.history import History
 from overlane.core.inflow import Arrival, bits_to_bytes
+from overlane.core.interest import TABLE as INTEREST
 from overlane.core.interest import LocalInterest, RemoteInterest
 from overlane.core.linkhealth import LinkState
-from overlane.core.linkstate import MILLION, LinkStateTable, differs
+from overlane.core.linkqueue import Policy
+from overlane.core.linkstate import MILLION, LinkStateTable, differs, processing_differs
 from overlane.core.messages import (
     Advert,
     Establish,
@@ -74,6 +77,8 @@ from overlane.errors import ProtocolViolation
 RECEIPT_HOPS_MAX = 32
 RISK_REMEMBERED = 60_000
 """Millionths: how likely a link that was in trouble lately is taken to fail a message."""
+PROCESSING_US_MIN = 500
+"""Processing latency below this is not worth a word."""
 SLOW_SWEEP: Nanos = 5 * SECOND
 
 _WATCHED = int(ParcelFlag.WATCHED)
@@ -148,11 +153,15 @@ class Broker:
         self._published: list[Delivery] = []
         self._effects: list[Effect] = []
         self._processing_us: dict[str, int] = {}
+        self._processing_said: dict[str, int] = {}
+        self._processing_news = False
         self._left = False
         self._next_sweep: Nanos = now + SLOW_SWEEP
         self._seen_changes = 0
-        self._routes_budgeted = -1
-        self._budgets: BudgetTable[int] = BudgetTable()
+        if config.scheduling == Policy.LAXITY:
+            self._forwarding.budget = self._budget
+        self._budgets: BudgetTable[tuple[int, int]] = BudgetTable()
+        self._budgets_of = -1
         self._counters = {
             "parcel_bytes_sent": 0,
             "control_bytes_sent": 0,
@@ -166,6 +175,8 @@ class Broker:
         for table, key, value in sorted(records):
             if table == PARCELS:
                 self._source.restore(key, value, now)
+            elif table == INTEREST:
+                self._remote.restore(key)
             elif table in (SUBSCRIPTIONS, INFLOWS):
                 self._sink.restore(table, key, value, now)
             elif table == HISTORY:
@@ -225,7 +236,8 @@ class Broker:
         return self._collect()
 
     def _collect(self) -> list[Effect]:
-        effects = [*self._source.effects, *self._sink.effects, *self._effects]
+        effects = [*self._remote.effects, *self._source.effects, *self._sink.effects, *self._effects]
+        self._remote.effects.clear()
         self._source.effects.clear()
         self._sink.effects.clear()
         self._effects.clear()
@@ -499,7 +511,20 @@ class Broker:
             label = str(out.header.deadline_us)
             spent_us = (now - out.entered_ns) // US
             known = self._processing_us.get(label, 0)
-            self._processing_us[label] = known + ((spent_us - known) >> 3)
+            self._processing_us[label] = average = known + ((spent_us - known) >> 3)
+            if processing_differs(self._processing_said.get(label, 0), average):
+                self._processing_news = True
+
+    def _budget(self, route: tuple[int, int]) -> Nanos:
+        """The latency budget of a route's messages here, by the routes that pass now (H8)."""
+        if self._budgets_of != self._routes.changes:
+            self._budgets_of = self._routes.changes
+            self._budgets = BudgetTable()
+            for key, entry in self._routes.newest():
+                described = entry.message
+                deadline_ns = described.deadline_us * US or NEVER
+                self._budgets.put(key, Demand(deadline_ns, described.latency_us * US, described.hops))
+        return self._budgets.budget(route)
 
     def _entry(self, header: Header) -> Entry | None:
         return self._routes.entry(header.origin, header.route, header.version)
@@ -530,8 +555,12 @@ class Broker:
             self._table.forget_silent(now)
             self._sink.forget_idle(now)
             self._routes.sweep(now)
+            # A class that no longer passes here waits here no longer.
+            self._processing_us = {label: us >> 1 for label, us in self._processing_us.items() if us > 1}
+            self._processing_news = bool(self._processing_said)
         self._gossip.tell_interest()
-        if now >= self._gossip.next_deadline() or self._links_differ(now):
+        if self._links_differ(now) or self._processing_news or now >= self._gossip.next_deadline():
+            self._processing_news = False
             self._advertise(now)
         if self._seen_changes != self._table.changes:
             self._seen_changes = self._table.changes
@@ -591,6 +620,8 @@ class Broker:
         claims = {name: self._claim(self._neighbours[name], now) for name in sorted(self._neighbours)}
         links = [claim for claim in claims.values() if claim is not None]
         failure = int(self.config.failure * MILLION)
-        if self._gossip.announce(links, self._processing_us, failure, self._left, now):
+        processing_us = {label: us for label, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
+        if self._gossip.announce(links, processing_us, failure, self._left, now):
+            self._processing_said = processing_us
             for name, claim in claims.items():
                 self._neighbours[name].claimed = claim

@@ -1,15 +1,15 @@
 """Latency budgets: how long a class may stay at this broker, for the `laxity` order of its link queues.
 
-A class that has D from end to end, and whose hops are measured to take d_1 .. d_K, has the margin D - (d_1 + .. + d_K).
-Its part at this broker is one K-th of it (`equal`), or as much of it as this hop is of all hops (`proportional`): a
-slow hop, where waiting is likely, gets more of what there is to wait.
+A class that has D from end to end, and whose hops are measured to take d_1 .. d_K, has the margin D - (d_1 + .. +
+d_K). Its part at this broker is one K-th of it (`equal`), or as much of it as this hop is of all hops
+(`proportional`): a slow hop, where waiting is likely, gets more of what there is to wait.
 
-From the parts the budgets follow in one of two ways. `ranked` is the rule of the Harmony paper (its equation 3): the
-classes are sorted by their parts, and the n-th gets the smallest part plus n steps, so that the budgets say who goes
-first and by how much, but not how long each may really wait. `margin` takes the part itself as the budget.
+From the parts the budgets follow in one of two ways. `ranked` is the rule of the Harmony paper (its equation 3):
+the classes are sorted by their parts, and the n-th gets the smallest part plus n steps, so that the budgets say who
+goes first and by how much, but not how long each may really wait. `margin` takes the part itself as the budget.
 
-Parts are not allowed below zero, so a class that is too late already ranks first together with others of its kind, in
-the order of their keys. The budgets change only when a class is put in, changed or taken out.
+Parts are not allowed below zero, so a class that is too late already ranks first together with others of its kind,
+in the order of their keys. The budgets change only when a class is put in, changed or taken out.
 
 `plan` does the same for one parcel and what is left of its margin now, for the `edf-shed` order.
 """

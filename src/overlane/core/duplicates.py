@@ -1,7 +1,8 @@
 """Duplicate window: has a parcel been here before?
 
-Parcels of one life of one broker are numbered; the window remembers the last 65,536 numbers or so, as bits in words of 1,024.
-What is older than the window counts as seen. A restarted broker numbers anew, under a new incarnation, in a new window.
+Parcels of one life of one broker are numbered; the window remembers the last 65,536 numbers or so, as bits in words
+of 1,024. What is older than the window counts as seen. A restarted broker numbers anew, under a new incarnation, in
+a new window.
 """
 
 WORD_BITS = 10

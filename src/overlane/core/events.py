@@ -1,11 +1,11 @@
 """What goes into a broker and what comes out.
 
-Control is events and effects: `Broker.handle(event, now)` returns the effects, and the driver carries them out in order,
-after it has made the `Save`s and `Erase`s of the same turn durable. The data path is bytes: `Broker.publish`,
-`Broker.receive`, `Broker.flush` and `Broker.pull`.
+Control is events and effects: `Broker.handle(event, now)` returns the effects, and the driver carries them out in
+order, after it has made the `Save`s and `Erase`s of the same turn durable. The data path is bytes:
+`Broker.publish`, `Broker.receive`, `Broker.flush` and `Broker.pull`.
 
-Two lanes lead to each neighbour. What is sent on the CONTROL lane arrives, in order, or the link goes down. What is sent
-on the DATA lane may be lost or overtaken. A stream transport may carry both on one connection.
+Two lanes lead to each neighbour. What is sent on the CONTROL lane arrives, in order, or the link goes down. What is
+sent on the DATA lane may be lost or overtaken. A stream transport may carry both on one connection.
 """
 
 from dataclasses import dataclass

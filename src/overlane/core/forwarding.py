@@ -1,11 +1,12 @@
 """Forwarding: parcels through this broker, and around what is broken.
 
-A parcel on a route goes to the next hops of its version, each once: the duplicate window drops what has been here. A parcel
-on a detour carries its own path and is only passed on until it is at its end.
+A parcel on a route goes to the next hops of its version, each once: the duplicate window drops what has been here.
+A parcel on a detour carries its own path and is only passed on until it is at its end.
 
-Repair. A watched parcel of which no notice came is lost on that hop, or late. While there is time for another try after this
-one, the cheapest try is made: the same link again. The last chance takes everything that can still be in time: the link and
-a way around it. Where a link is silent or gone, its parcels go around at once, until the source has moved the route.
+Repair. A watched parcel of which no notice came is lost on that hop, or late. While there is time for another try
+after this one, the cheapest try is made: the same link again. The last chance takes everything that can still be in
+time: the link and a way around it. Where a link is silent or gone, its parcels go around at once, until the source
+has moved the route.
 """
 
 from collections.abc import Callable
@@ -47,7 +48,7 @@ class Forwarding:
         self._table = table
         self.duplicates = Duplicates()
         self.counters = ForwardingCounters()
-        self.budget: Callable[[int], Nanos] = lambda _deadline_us: 0
+        self.budget: Callable[[tuple[int, int]], Nanos] = lambda _route: 0
         self._ways: dict[tuple[str, str], tuple[str, ...] | None] = {}
         self._ways_of = -1
         self._hops: dict[str, str] = {}
@@ -133,7 +134,7 @@ class Forwarding:
             self._enqueue(neighbour, out, now)
 
     def go_around(self, out: Outgoing, hop: str, entry: Entry | None, now: Nanos) -> None:
-        """Past the link to `hop`: straight to the only destination behind it, or to `hop` itself, if that is in time."""
+        """Past the link to `hop`: straight to the only destination behind it, or to `hop` itself, if in time."""
         target, flags = hop, out.header.flags
         ahead_ns = out.ahead_ns
         if entry is not None and len(entry.message.destinations) == 1:
@@ -190,7 +191,12 @@ class Forwarding:
     def _enqueue(self, neighbour: Neighbour, out: Outgoing, now: Nanos) -> None:
         header = out.header
         item = Waiting(
-            out, parcel_size(out.rest), now, out.due_ns, not header.flags & _RELIABLE, self.budget(header.deadline_us)
+            out,
+            parcel_size(out.rest),
+            now,
+            out.due_ns,
+            not header.flags & _RELIABLE,
+            self.budget((header.origin, header.route)),
         )
         for _ in neighbour.queue.push(item, now):
             self.counters.queue_full_dropped += 1

@@ -1,8 +1,8 @@
 """Gossip: how link state and interest reach every broker.
 
-Adverts and changes of interest are flooded: what is news is kept and passed on to every neighbour but the one it came from;
-what is old is answered with what is newer, or its sender would never learn. A new neighbour first tells in a summary what it
-knows, and gets what it lacks: a broker that was away catches up by this alone.
+Adverts and changes of interest are flooded: what is news is kept and passed on to every neighbour but the one it
+came from; what is old is answered with what is newer, or its sender would never learn. A new neighbour first tells
+in a summary what it knows, and gets what it lacks: a broker that was away catches up by this alone.
 """
 
 from collections.abc import Mapping

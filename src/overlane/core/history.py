@@ -1,9 +1,9 @@
 """History: messages kept for subscribers that come late.
 
-Per topic the last n messages are kept, or all within their lifespan. A broker keeps what was published at it, durably, and
-replays it to a broker that newly needs a matching filter; it also keeps, in memory, what came from elsewhere, for later
-subscribers of its own. Each message has a name (origin, incarnation, flow, sequence, index), so that what a subscriber got
-alive is not replayed to it.
+Per topic the last n messages are kept, or all within their lifespan. A broker keeps what was published at it,
+durably, and replays it to a broker that newly needs a matching filter; it also keeps, in memory, what came from
+elsewhere, for later subscribers of its own. Each message has a name (origin, incarnation, flow, sequence, index),
+so that what a subscriber got alive is not replayed to it.
 """
 
 import struct

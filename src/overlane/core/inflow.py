@@ -5,10 +5,11 @@
   horizon    nothing up to it is waited for any more (but what is reliable is still taken when it comes)
   held       parcels that came before something they must come after
 
-A parcel is handed on when all up to its `after` is done or beyond waiting for, and its predecessors in other flows too. It
-is held for a missing one no longer than its deadline allows; without a deadline, a reliable one waits as long as it takes,
-a best-effort one only a moment. A best-effort parcel that comes after the horizon has passed it is dropped: it would break
-the order. Of a reliable flow the progress is made durable before anything of it is handed on or acknowledged.
+A parcel is handed on when all up to its `after` is done or beyond waiting for, and its predecessors in other flows
+too. It is held for a missing one no longer than its deadline allows; without a deadline, a reliable one waits as
+long as it takes, a best-effort one only a moment. A best-effort parcel that comes after the horizon has passed it
+is dropped: it would break the order. Of a reliable flow the progress is made durable before anything of it is
+handed on or acknowledged.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +24,8 @@ HELD_MAX = 1024
 BEYOND_MAX = 8192
 GAPS_REMEMBERED = 1024
 """How many best-effort parcels beyond a gap are remembered before the gap is given up."""
-REORDER_WAIT: Nanos = 100 * MS
+REORDER_WAIT: Nanos = 250 * MS
+"""How long a best-effort parcel waits at most for what it must come after."""
 LATE_WAIT: Nanos = 2 * SECOND
 """How long a reliable parcel that is late anyway waits for what it must come after."""
 RECEIPT_DELAY: Nanos = 50 * MS
@@ -251,10 +253,10 @@ def _hold_until(arrival: Arrival, now: Nanos) -> Nanos:
     if arrival.deadline_ns >= NEVER:
         return NEVER if arrival.reliable else now + REORDER_WAIT
     guard = arrival.deadline_ns // 20 + MS
-    left = arrival.deadline_ns - arrival.age_ns - guard
-    if left <= 0:
-        return now + (LATE_WAIT if arrival.reliable else 0)
-    return now + left
+    left = max(0, arrival.deadline_ns - arrival.age_ns - guard)
+    if not arrival.reliable:
+        return now + min(left, REORDER_WAIT)
+    return now + (left or LATE_WAIT)
 
 
 def encode_name(name: InflowName) -> bytes:

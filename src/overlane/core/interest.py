@@ -1,14 +1,17 @@
 """Interest: which topic filters each broker needs.
 
-Local subscribers hold filters; the broker needs a filter while at least one of them does. The brokers tell each other only
-changes, numbered; who misses one asks for all. A broker's needs outlive its presence: reliable messages are kept for it
-while it is away, so only `forget` (it left for good) or a new set of its own ends them.
+Local subscribers hold filters; the broker needs a filter while at least one of them does. The brokers tell each
+other only changes, numbered; who misses one asks for all. A broker's needs outlive its presence: reliable messages
+are kept for it while it is away, so only `forget` (it left for good) or a new set of its own ends them.
 """
 
 from dataclasses import dataclass, field
 
+from overlane.core.events import Effect, Erase, Save
 from overlane.core.messages import Interest
 from overlane.core.topics import FilterTrie
+
+TABLE = "interest"
 
 
 @dataclass(slots=True)
@@ -68,9 +71,10 @@ class LocalInterest:
 
 
 class RemoteInterest:
-    """The remote subscription table."""
+    """The remote subscription table. It is durable: a source that restarts still owes what it owed."""
 
     def __init__(self) -> None:
+        self.effects: list[Effect] = []
         self._needs: dict[str, Needs] = {}
         self._trie: FilterTrie[str] = FilterTrie()
         self.changes = 0
@@ -91,7 +95,7 @@ class RemoteInterest:
         return None if needs is None else Interest(broker, *needs.version, -1, sorted(needs.filters), [])
 
     def accept(self, news: Interest) -> tuple[bool, bool, list[str]]:
-        """Take a change: whether it was new, whether a gap before it must be filled first, and which filters it adds."""
+        """Take a change: whether it was new, whether a gap must be filled first, and which filters it adds."""
         needs = self._needs.setdefault(news.broker, Needs())
         if (news.incarnation, news.sequence) <= needs.version:
             return False, False, []
@@ -105,8 +109,10 @@ class RemoteInterest:
         fresh, gone = wanted - needs.filters, needs.filters - wanted
         for topic_filter in sorted(fresh):
             self._trie.add(topic_filter, news.broker)
+            self.effects.append(Save(TABLE, _key(news.broker, topic_filter), b""))
         for topic_filter in sorted(gone):
             self._trie.remove(topic_filter, news.broker)
+            self.effects.append(Erase(TABLE, _key(news.broker, topic_filter)))
         needs.version, needs.filters = (news.incarnation, news.sequence), wanted
         if fresh or gone:
             self.changes += 1
@@ -118,5 +124,17 @@ class RemoteInterest:
         if needs and needs.filters:
             for topic_filter in sorted(needs.filters):
                 self._trie.remove(topic_filter, broker)
+                self.effects.append(Erase(TABLE, _key(broker, topic_filter)))
             needs.filters = set()
             self.changes += 1
+
+    def restore(self, key: bytes) -> None:
+        """What a broker needed in an earlier life of ours, until it is heard what it needs now."""
+        broker, _, topic_filter = key.decode().partition("\0")
+        self._needs.setdefault(broker, Needs()).filters.add(topic_filter)
+        self._trie.add(topic_filter, broker)
+        self.changes += 1
+
+
+def _key(broker: str, topic_filter: str) -> bytes:
+    return f"{broker}\0{topic_filter}".encode()

@@ -1,18 +1,19 @@
 """Link health: what a broker believes of one of its links, from what it sent and what came back.
 
-Two kinds of probe feed it. Pings go out in cycles, one each interval; an unanswered one is repeated a few times within its
-cycle, so that loss is not mistaken for death. Watched parcels are probes that cost nothing: their notices tell round-trip
-time and loss at the rate of the data.
+Two kinds of probe feed it. Pings go out in cycles, one each interval; an unanswered one is repeated a few times
+within its cycle, so that loss is not mistaken for death. Watched parcels are probes that cost nothing: their
+notices tell round-trip time and loss at the rate of the data.
 
-  round trip, jitter   moving averages (1/8, 1/4); one sample far outside the band is ignored, a second one is a step
-  loss                 moving average (1/16) over probes; lost is what stayed away while a later probe came back
-  suspicion            phi accrual: each probe overdue by this link's own distribution of round trips adds how surprising its
-                       silence is, given the link's usual loss. At PHI_SUSPECT the link is SUSPECT: routes may move, which
-                       can be undone. An answer ends it.
-  failure              three ping cycles in a row without any answer, or a broken connection. FAILED: the link is gone.
-  recovery             SUSPECT until it has behaved for a hold time, which doubles with each relapse: a link that flaps
-                       does not flap the routes. The first suspicion in a while has no hold: it may have been a mere delay.
-  memory               after trouble a link counts as risky for a while, longer if trouble came back: redundancy outlasts it.
+  round trip, jitter  moving averages (1/8, 1/4); one sample far outside the band is ignored, a second one is a step
+  loss                moving average (1/16) over probes; lost is what stayed away while a later probe came back
+  suspicion           phi accrual: each probe overdue by this link's own distribution of round trips adds how
+                      surprising its silence is, given the link's usual loss. At PHI_SUSPECT the link is SUSPECT:
+                      routes may move, which can be undone. An answer ends it.
+  failure             three ping cycles in a row without any answer, or a broken connection. FAILED: the link is gone.
+  recovery            SUSPECT until it has behaved for a hold time, which doubles with each relapse: a link that flaps
+                      does not flap the routes. The first suspicion in a while has no hold: it may be a mere delay.
+  memory              after trouble a link counts as risky for a while, longer if trouble came back: redundancy
+                      outlasts it.
 
 Integers and plain arithmetic only: the same history gives the same verdict on any machine.
 """

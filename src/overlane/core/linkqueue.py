@@ -1,16 +1,17 @@
 """Link queue: what waits in front of one neighbour, in which order it goes, and what goes overboard when it is full.
 
-Items with a deadline are served first, in the order of the queue's policy (see `scheduling`). A droppable item that can
-no longer be in time is not sent: `pull` hands it back beside the next one. Reliable items that are late (`edf-shed`
-only; the other policies keep them in their order) and items without a deadline wait in two lanes behind, first come
-first served; each lane gets a fixed share of the bytes whenever something waits in it, so that its wait is bounded by
-what is ahead of it in the lane, not by what arrives with a deadline.
+Items with a deadline are served first, in the order of the queue's policy (see `scheduling`). A droppable item that
+can no longer be in time is not sent: `pull` hands it back beside the next one. Reliable items that are late (`edf-
+shed` only; the other policies keep them in their order) and items without a deadline wait in two lanes behind,
+first come first served; each lane gets a fixed share of the bytes whenever something waits in it, so that its wait
+is bounded by what is ahead of it in the lane, not by what arrives with a deadline.
 
-The bytes that wait are bounded. To make room there go, in this order: droppable items that have expired, those that the
-policy does not expect to be in time, those without a deadline, and those with the latest due time, newest first; but a
-droppable newcomer displaces only what is due later than itself, and is handed back if that is not enough. Reliable
-items are never displaced: one that finds no room is handed back, and its sender must wait. Together they never hold
-more than three quarters of the queue, or a backlog of theirs would shut out everything urgent.
+The bytes that wait are bounded. To make room there go, in this order: droppable items that have expired, those that
+the policy does not expect to be in time, those without a deadline, and those with the latest due time, newest
+first; but a droppable newcomer displaces only what is due later than itself, and is handed back if that is not
+enough. Reliable items are never displaced: one that finds no room is handed back, and its sender must wait.
+Together they never hold more than three quarters of the queue, or a backlog of theirs would shut out everything
+urgent.
 
 Nothing here reads a clock: it is told the time. Equal items go in the order in which they came.
 """

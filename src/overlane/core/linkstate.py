@@ -1,11 +1,11 @@
 """Link state: what every broker knows about every link.
 
-Each broker advertises its own links under a growing (incarnation, sequence); the newest advertisement per broker wins and is
-passed on once. A link counts only while both ends claim it. Adverts of brokers from which nothing was heard for long age
-out. The map for the path solver is made when it is asked for, once per change.
+Each broker advertises its own links under a growing (incarnation, sequence); the newest advertisement per broker
+wins and is passed on once. A link counts only while both ends claim it. Adverts of brokers from which nothing was
+heard for long age out. The map for the path solver is made when it is asked for, once per change.
 
-A broker's own advert is sent at once on real change, but not faster than a gap that doubles while changes keep coming, and
-is repeated slowly when nothing changes. Nothing here reads a clock: it is told the time.
+A broker's own advert is sent at once on real change, but not faster than a gap that doubles while changes keep
+coming, and is repeated slowly when nothing changes. Nothing here reads a clock: it is told the time.
 """
 
 from bisect import bisect_right
@@ -37,7 +37,9 @@ class LinkStateTable:
         self.changes = 0
         """Grows whenever the map changes; whoever draws conclusions from the map remembers it."""
         self._drawn = -1
-        self._maps: dict[bool, paths.Network] = {}
+        self._maps: dict[tuple[bool, str], paths.Network] = {}
+        self._labels: set[str] = set()
+        self._suspicious = False
 
     def version_of(self, broker: str) -> tuple[int, int]:
         advert = self.adverts.get(broker)
@@ -83,13 +85,22 @@ class LinkStateTable:
                 if self.claim(name, link.peer) is not None:
                     yield name, link
 
-    def network(self, suspects: bool) -> paths.Network:
-        """The map as the path solver wants it, with or without the links that are suspect."""
+    def network(self, suspects: bool, label: str = "") -> paths.Network:
+        """The map as the path solver wants it, with or without the links that are suspect, as a QoS class sees it."""
         if self._drawn != self.changes:
-            self._drawn = self.changes
-            whole, clean = self._draw(suspects=True), self._draw(suspects=False)
-            self._maps = {True: whole, False: whole if clean == whole else clean}
-        return self._maps[suspects]
+            self._drawn, self._maps = self.changes, {}
+            self._labels = {label for advert in self.adverts.values() for label in advert.processing_us}
+            self._suspicious = any(link.state == LinkState.SUSPECT for _, link in self.claims())
+        key = suspects or not self._suspicious, label if label in self._labels else ""
+        found = self._maps.get(key)
+        if found is None:
+            found = self._maps[key] = self._draw(*key)
+        return found
+
+    def processing_ns(self, broker: str, label: str) -> Nanos:
+        """How long a message of this class stays in a broker, by its own measurement."""
+        advert = self.adverts.get(broker)
+        return 0 if advert is None else advert.processing_us.get(label, 0) * US
 
     def _claims(self, broker: str) -> Mapping[str, LinkClaim]:
         claims = self._by_peer.get(broker)
@@ -99,7 +110,7 @@ class LinkStateTable:
             self._by_peer[broker] = claims
         return claims
 
-    def _draw(self, suspects: bool) -> paths.Network:
+    def _draw(self, suspects: bool, label: str) -> paths.Network:
         claims = {name: self._claims(name) for name in sorted(self.adverts)}
         worst = LinkState.SUSPECT if suspects else LinkState.UP
         links = []
@@ -117,7 +128,7 @@ class LinkStateTable:
                     )
                 )
         brokers = [
-            paths.Broker(name, failure=advert.failure_millionths / MILLION)
+            paths.Broker(name, self.processing_ns(name, label), advert.failure_millionths / MILLION)
             for name, advert in sorted(self.adverts.items())
             if not advert.left
         ]
@@ -157,12 +168,21 @@ class Announcer:
 
 def _matter(advert: Advert) -> tuple[object, ...]:
     """What of an advert the map depends on."""
-    return advert.links, advert.failure_millionths, advert.left
+    return advert.links, advert.processing_us, advert.failure_millionths, advert.left
 
 
 def _is_real_change(before: Advert, after: Advert) -> bool:
     old, new = ({link.peer: link for link in advert.links} for advert in (before, after))
-    return old.keys() != new.keys() or any(differs(old[peer], link) for peer, link in new.items())
+    if old.keys() != new.keys() or any(differs(old[peer], link) for peer, link in new.items()):
+        return True
+    labels = before.processing_us.keys() | after.processing_us.keys()
+    return any(
+        processing_differs(before.processing_us.get(label, 0), after.processing_us.get(label, 0)) for label in labels
+    )
+
+
+def processing_differs(old_us: int, new_us: int) -> bool:
+    return abs(new_us - old_us) > max(2000, old_us // 2)
 
 
 def differs(old: LinkClaim, new: LinkClaim) -> bool:

@@ -75,7 +75,7 @@ class Summary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
-    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were links of the version before."""
+    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` ones were in the version before."""
 
     origin: Name
     incarnation: Count
@@ -111,7 +111,7 @@ class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=8):
-    """End to end: of this flow, all below `next` and those whose bit is set in `beyond` (bit i = next+1+i) have come."""
+    """End to end: of this flow, all below `next` and those with a bit set in `beyond` (bit i = next+1+i) have come."""
 
     to: Name
     sender: Name

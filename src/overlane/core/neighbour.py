@@ -1,11 +1,12 @@
 """A neighbour: everything that belongs to one link.
 
-Out: control frames first, in order and numbered; then pings, pongs and notices; then parcels as the link queue orders them.
-In: bytes are cut into frames; the first must be a greeting, control frames must come in their order.
+Out: control frames first, in order and numbered; then pings, pongs and notices; then parcels as the link queue
+orders them. In: bytes are cut into frames; the first must be a greeting, control frames must come in their order.
 
-Watching. Parcels that ask for it are numbered per hop. The receiver tells by notices which have come: at once where the
-sender is in a hurry or where a number is missing, otherwise a little later for many together. A parcel without notice when
-one is overdue is handed back, to be repaired while there is still time. Every answer is also a measurement of the link.
+Watching. Parcels that ask for it are numbered per hop. The receiver tells by notices which have come: at once where
+the sender is in a hurry or where a number is missing, otherwise a little later for many together. A parcel without
+notice when one is overdue is handed back, to be repaired while there is still time. Every answer is also a
+measurement of the link.
 """
 
 from collections import deque

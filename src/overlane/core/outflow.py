@@ -1,16 +1,16 @@
 """Outflows: what this broker, as a source, owes to its destinations.
 
-A flow is everything sent to one set of destinations in one QoS class, under sequence numbers without gaps. Reliable parcels
-are retained, in the durable store too, until every destination has acknowledged them end to end, or their lifespan ends.
-What stays unacknowledged is sent again to those that miss it: after a time that follows the round trip and doubles without
-progress, at once when a destination comes back into reach, and never more than a window at a time, so that a backlog does
-not flood the far side.
+A flow is everything sent to one set of destinations in one QoS class, under sequence numbers without gaps. Reliable
+parcels are retained, in the durable store too, until every destination has acknowledged them end to end, or their
+lifespan ends. What stays unacknowledged is sent again to those that miss it: after a time that follows the round
+trip and doubles without progress, at once when a destination comes back into reach, and never more than a window at
+a time, so that a backlog does not flood the far side.
 
-A flow keeps its name (incarnation, id) for ever: after a restart of the source what was retained is sent under its old
-name, so that a destination that has it already knows it.
+A flow keeps its name (incarnation, id) for ever: after a restart of the source what was retained is sent under its
+old name, so that a destination that has it already knows it.
 
-Order. Each topic remembers where its last message went. A parcel waits at the destination for all that `after` names; where
-a topic moved here from another flow, a predecessor says so to the destinations that both flows have.
+Order. Each topic remembers where its last message went. A parcel waits at the destination for all that `after`
+names; where a topic moved here from another flow, a predecessor says so to the destinations that both flows have.
 """
 
 from collections.abc import Iterable

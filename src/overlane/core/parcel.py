@@ -5,10 +5,11 @@
     topics u16 | per topic: length u16, UTF-8
     per message, column by column: topic index u16 ... | length u32 ... | flags u8 ... | bodies
 
-A *flow* is what one source sends to one set of destinations in one QoS class. Its sequence numbers have no gaps, so that
-every destination sees what is missing. `floor` is the oldest sequence the source still cares for; what lies below it and
-has not come will not come. `after` orders messages: a parcel may be delivered when everything up to `after` has been.
-A *predecessor* does the same for a topic that moved here from another flow; it binds only the brokers it names.
+A *flow* is what one source sends to one set of destinations in one QoS class. Its sequence numbers have no gaps, so
+that every destination sees what is missing. `floor` is the oldest sequence the source still cares for; what lies
+below it and has not come will not come. `after` orders messages: a parcel may be delivered when everything up to
+`after` has been. A *predecessor* does the same for a topic that moved here from another flow; it binds only the
+brokers it names.
 
 Columns instead of records: the lengths of all messages are unpacked by one call, and the bodies are plain slices.
 """

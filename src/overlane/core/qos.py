@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from overlane.core.topics import FilterTrie, specificity
-from overlane.core.units import NEVER, Nanos
+from overlane.core.units import NEVER, US, Nanos
 
 HISTORY_ALL = -1
 """Keep every message within its lifespan for late subscribers."""
@@ -36,6 +36,11 @@ class QosClass:
     paths: int = 2
     lifespan_ns: Nanos = NEVER
     history: int = 0
+
+    @property
+    def label(self) -> str:
+        """By which its processing latency is measured and advertised; hops know no more of a class than this."""
+        return "" if self.deadline_ns >= NEVER else str(self.deadline_ns // US)
 
 
 class QosTable:

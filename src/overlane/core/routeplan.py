@@ -6,7 +6,8 @@
   adaptive    the quickest path while all is well, redundancy where links are in trouble (planning/targeted.py)
   thrifty     as adaptive, but it only avoids trouble and leaves the rest to hop-by-hop repair
 
-Suspect links are used only to reach what nothing else reaches. An unmeetable deadline gets the quickest way there is.
+Suspect links are used only to reach what nothing else reaches. An unmeetable deadline gets the quickest way there
+is.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ class Plan:
 
 
 def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
-    clean, whole = table.network(suspects=False), table.network(suspects=True)
+    clean, whole = table.network(suspects=False, label=qos.label), table.network(suspects=True, label=qos.label)
     first = _solve(table, clean, me, qos, destinations)
     rest = [name for name in destinations if name not in first.latency_ns]
     if not rest or clean is whole:

@@ -96,7 +96,7 @@ class RoutePlanner:
         """Compute a route; False when it stays what it was."""
         found = plan(self._table, self._me, route.qos, route.destinations)
         route.planned_ns = now
-        route.best_ns = self._best_latency()
+        route.best_ns = self._best_latency(route.qos.label)
         before = route.plan
         same = found.links == before.links and found.latency_ns.keys() == before.latency_ns.keys()
         if route.version and (same or self._hardly_better(route, found)):
@@ -136,7 +136,7 @@ class RoutePlanner:
 
     def _reason_by_latency(self, route: Route, now: Nanos) -> str | None:
         current = self._latency_over(route)
-        best = self._best_latency()
+        best = self._best_latency(route.qos.label)
         for destination in route.destinations:
             if (destination in current) != (destination in best):
                 return f"{destination} is {'reachable' if destination in best else 'unreachable'}"
@@ -197,7 +197,7 @@ class RoutePlanner:
 
     def _clean_way(self, route: Route) -> bool:
         """Whether the destinations can be reached without any suspect link; else there is no use in moving."""
-        best = self._best_latency(suspects=False)
+        best = self._best_latency("", suspects=False)
         return any(name in best for name in route.plan.latency_ns)
 
     def _troubled_link(self, route: Route) -> str:
@@ -217,11 +217,11 @@ class RoutePlanner:
 
     # Latencies
 
-    def _best_latency(self, suspects: bool | None = None) -> dict[str, Nanos]:
+    def _best_latency(self, label: str, suspects: bool | None = None) -> dict[str, Nanos]:
         """Of every broker that can be reached, by the quickest path; without suspect links where that is possible."""
         best: dict[str, Nanos] = {}
         for with_suspects in (True, False) if suspects is None else (suspects,):
-            network = self._table.network(suspects=with_suspects)
+            network = self._table.network(suspects=with_suspects, label=label)
             if self._me in network:
                 tree = paths.shortest_tree(network, network.index(self._me))
                 best |= {name: ns for name, ns in zip(network.names, tree.latency_ns, strict=True) if ns is not None}
@@ -229,25 +229,26 @@ class RoutePlanner:
 
     def _latency_over(self, route: Route) -> dict[str, Nanos]:
         """The latency to each destination over the route's own links, by the present map."""
-        reached = _relax(self._me, self._weights(route.plan.links, forward=True))
+        reached = _relax(self._me, self._weights(route, forward=True))
         return {name: reached[name] for name in route.destinations if name in reached}
 
     def _ahead(self, route: Route) -> dict[str, Nanos]:
         """From each broker of the route, the latency to the farthest destination it leads to."""
-        back = self._weights(route.plan.links, forward=False)
+        back = self._weights(route, forward=False)
         ahead: dict[str, Nanos] = {}
         for destination in route.plan.latency_ns:
             for name, ns in _relax(destination, back).items():
                 ahead[name] = max(ahead.get(name, 0), ns)
         return ahead
 
-    def _weights(self, links: Links, forward: bool) -> dict[str, list[tuple[str, Nanos]]]:
+    def _weights(self, route: Route, forward: bool) -> dict[str, list[tuple[str, Nanos]]]:
         weights: dict[str, list[tuple[str, Nanos]]] = {}
-        for one, other in sorted(links):
+        for one, other in sorted(route.plan.links):
             claim = self._table.claim(one, other)
             if claim is not None:
                 start, end = (one, other) if forward else (other, one)
-                weights.setdefault(start, []).append((end, claim.latency_us * US))
+                ns = claim.latency_us * US + self._table.processing_ns(other, route.qos.label)
+                weights.setdefault(start, []).append((end, ns))
         return weights
 
     def _describe(self, route: Route, before: Links) -> Establish:
@@ -273,8 +274,14 @@ class RoutePlanner:
             ahead_us=[ahead.get(name, 0) // US for name in brokers],
             deadline_us=0 if route.qos.deadline_ns >= NEVER else route.qos.deadline_ns // US,
             latency_us=route.latency_ns // US,
-            hops=max(1, len(links)),
+            hops=self._hops(route),
         )
+
+    def _hops(self, route: Route) -> int:
+        """Links on the way to the destination that is most of them away."""
+        steps = {name: [(end, 1) for end, _ in ends] for name, ends in self._weights(route, forward=True).items()}
+        reached = _relax(self._me, steps)
+        return max((reached.get(name, 1) for name in route.plan.latency_ns), default=1)
 
 
 def _relax(start: str, weights: dict[str, list[tuple[str, Nanos]]]) -> dict[str, Nanos]:

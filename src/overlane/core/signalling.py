@@ -1,13 +1,14 @@
 """Signalling: how routes come into the brokers that carry them (RT_EST).
 
-The source of a route describes a version of it whole: its links, its destinations, the latency still to go from each broker.
-Each broker takes from it its own next hops and passes the description on to them. Acknowledgements come back from the
-leaves: a broker acknowledges when all of its new next hops have. A second copy of the same version, from another upstream
-neighbour, is acknowledged at once; this is what ends the waiting where links form a cycle.
+The source of a route describes a version of it whole: its links, its destinations, the latency still to go from
+each broker. Each broker takes from it its own next hops and passes the description on to them. Acknowledgements
+come back from the leaves: a broker acknowledges when all of its new next hops have. A second copy of the same
+version, from another upstream neighbour, is acknowledged at once; this is what ends the waiting where links form a
+cycle.
 
-Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still arrive
-while the new one is being set up, and a flow is never interrupted. The source need not wait for the acknowledgement either:
-until a next hop has acknowledged, parcels to it carry the description along.
+Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still
+arrive while the new one is being set up, and a flow is never interrupted. The source need not wait for the
+acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along.
 
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long.
 """
@@ -62,6 +63,7 @@ class RouteTable:
     def __init__(self, me: str) -> None:
         self._me = me
         self._routes: dict[tuple[int, int], RouteState] = {}
+        self.changes = 0
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -70,16 +72,17 @@ class RouteTable:
         state = self._routes.get((origin, route))
         return None if state is None else state.versions.get(version)
 
-    def entries(self) -> Iterator[Entry]:
-        """The newest version of every route."""
+    def newest(self) -> Iterator[tuple[tuple[int, int], Entry]]:
+        """The newest version of every route, by (origin, route)."""
         for key in sorted(self._routes):
             state = self._routes[key]
-            yield state.versions[state.newest]
+            if state.newest in state.versions:
+                yield key, state.versions[state.newest]
 
     # Events
 
     def establish(self, sender: str | None, message: Establish, now: Nanos) -> tuple[Letters, bool]:
-        """A description came (from ourselves if `sender` is None); what to send, and whether it is acknowledged whole."""
+        """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole."""
         key = broker_id(message.origin), message.route
         state = self._routes.get(key)
         if state is None or state.incarnation < message.incarnation:
@@ -173,6 +176,7 @@ class RouteTable:
         else:
             entry.superseded_at = now
         state.versions[message.version] = entry
+        self.changes += 1
         return entry
 
 

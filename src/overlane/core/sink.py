@@ -1,8 +1,8 @@
 """The sink: messages that end at this broker, handed to its local subscribers.
 
-What the overlay brings is put in order (inflow.py) and matched against the local subscription table; what was published here
-is matched at once. A subscriber that comes late gets what is kept for it: from this broker's own history now, from the
-other brokers' as it arrives.
+What the overlay brings is put in order (inflow.py) and matched against the local subscription table; what was
+published here is matched at once. A subscriber that comes late gets what is kept for it: from this broker's own
+history now, from the other brokers' as it arrives.
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """The source: messages published at this broker, on their way to the brokers that need them.
 
-A published message joins the draft of its flow: the flow of its QoS class and of the brokers that need its topic. At the end
-of the turn each draft is sealed into a parcel, retained if it is reliable, and sent along the flow's route. What is not
-acknowledged is sent again, straight to the destination that misses it.
+A published message joins the draft of its flow: the flow of its QoS class and of the brokers that need its topic.
+At the end of the turn each draft is sealed into a parcel, retained if it is reliable, and sent along the flow's
+route. What is not acknowledged is sent again, straight to the destination that misses it.
 """
 
 from dataclasses import dataclass, field

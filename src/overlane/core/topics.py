@@ -1,16 +1,16 @@
 """MQTT topics and filters: what is well formed, what matches what, and the table that answers it for many filters.
 
-A topic is a path of levels divided by slashes; any level may be empty. In a filter, `+` stands for exactly one level
-and a final `#` for any number of them, none included: `a/#` matches `a`. Topics that begin with `$` belong to a server
-and are matched only by filters that begin with a literal level (MQTT 5, section 4.7).
+A topic is a path of levels divided by slashes; any level may be empty. In a filter, `+` stands for exactly one
+level and a final `#` for any number of them, none included: `a/#` matches `a`. Topics that begin with `$` belong to
+a server and are matched only by filters that begin with a literal level (MQTT 5, section 4.7).
 
 `FilterTrie` keeps all filters in one dictionary, where a topic finds the filter that is equal to it, and those with
 wildcards in a tree of levels besides. Matching walks the tree one level of the topic at a time and keeps the set of
 nodes reached so far, so the time grows with the wildcards on the way, not with the number of filters. Removal takes
 away the branches that became empty: the tree depends only on what is in it, not on what was in it before.
 
-`matches`, `covers`, `specificity` and the trie expect well-formed input; `check_topic` and `check_filter` stand at the
-border.
+`matches`, `covers`, `specificity` and the trie expect well-formed input; `check_topic` and `check_filter` stand at
+the border.
 """
 
 from collections.abc import Hashable, Iterator

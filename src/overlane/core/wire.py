@@ -10,7 +10,7 @@ A frame is a length, a type and a body. Numbers are big-endian.
     HELLO     magic "OVLN" | version u8 | incarnation u32 | name length u8 | name
     PING      token u32
     PONG      token u32
-    NOTICE    highest u32 | delay u16 (16 us) | earlier u64        hop acknowledgement: `earlier` bit i = highest-1-i came
+    NOTICE    highest u32 | delay u16 (16 us) | earlier u64      hop acknowledgement; bit i of earlier: highest-1-i came
     CONTROL   sequence u32 | message (msgpack, see messages.py)
     PARCEL    the header below | end-to-end part (parcel.py)
     ROUTE     an Establish message (msgpack), ahead of a parcel that needs it
@@ -18,13 +18,14 @@ A frame is a length, a type and a body. Numbers are big-endian.
 
     PARCEL header, rewritten by each hop (age, hop sequence) while the rest passes untouched:
 
-     0       4      5       6         8        16            20         28      32       36            40      44
-    +-------+------+-------+---------+--------+-------------+----------+-------+--------+-------------+-------+----------+
-    | length| type | flags | version | origin | incarnation | sequence | route | age us | deadline us | count | hop seq  |
-    +-------+------+-------+---------+--------+-------------+----------+-------+--------+-------------+-------+----------+
+     0       4      5       6         8        16            20         28      32       36            40         44
+    +-------+------+-------+---------+--------+-------------+----------+-------+--------+-------------+----------+-----+
+    | length| type | flags | version | origin | incarnation | sequence | route | age us | deadline us | messages | hop |
+    +-------+------+-------+---------+--------+-------------+----------+-------+--------+-------------+----------+-----+
 
-The first frame of a connection is a HELLO. CONTROL frames are numbered from 0 on each connection, so that a frame that was
-replayed, lost or inserted is noticed. Whoever sends what is not in this table is a violator: its link is closed.
+The first frame of a connection is a HELLO. CONTROL frames are numbered from 0 on each connection, so that a frame
+that was replayed, lost or inserted is noticed. Whoever sends what is not in this table is a violator: its link is
+closed.
 """
 
 import struct
