@@ -9,7 +9,9 @@ from overlane.planning.channels import Advertisement, Channel, ChannelPlan, cost
 from overlane.planning.channels.demand import fold, layout_cost_bps
 from overlane.planning.channels.exact import prove
 from overlane.planning.channels.greedy import greedy
+from overlane.planning.channels.refine import refine
 from overlane.planning.channels.spectral import spectral_bound_bps
+from overlane.planning.channels.spine import Spine
 from overlane.planning.problem import BadProblem
 
 SOLUTION_1 = (Channel(tuple("ADE"), tuple("acdeg")), Channel(tuple("BCF"), tuple("bdf")))
@@ -76,21 +78,37 @@ def test_the_proof_finds_the_optimum_without_the_search() -> None:
         demand = fold(advertisements, 2, 1.0)
         if demand.channels < min(2, demand.channels_for_free) or demand.channels == demand.channels_for_free:
             continue
-        start = greedy(demand)
-        proof = prove(demand, start, layout_cost_bps(demand, start), 10**9, lambda: False)
+        spine = Spine(demand)
+        start = spine.masks(greedy(demand))
+        proof = prove(spine, start, 10**9, lambda: False)
         assert proof.complete, f"seed {seed}"
-        found_bps = layout_cost_bps(demand, proof.better or start)
+        found_bps = layout_cost_bps(demand, spine.layout(start if proof.better is None else proof.better))
         assert found_bps == pytest.approx(least_cost_bps(advertisements, 2, 1.0), abs=1e-9), f"seed {seed}"
         assert proof.bound_bps == pytest.approx(found_bps, abs=1e-9), f"seed {seed}"
+
+
+def test_refining_never_costs_more_and_stays_above_the_optimum() -> None:
+    for seed in range(60):
+        advertisements = random_demand(seed, advertisements_max=8, nodes_max=5)
+        demand = fold(advertisements, 2, 1.0)
+        if demand.channels == 0:
+            continue
+        spine = Spine(demand)
+        start = spine.masks(greedy(demand))
+        refined = refine(spine, start, 10**5, lambda: False)
+        assert spine.cost(refined) == pytest.approx(layout_cost_bps(demand, spine.layout(refined))), f"seed {seed}"
+        assert spine.cost(refined) <= spine.cost(start) + 1e-9, f"seed {seed}"
+        assert spine.cost(refined) >= least_cost_bps(advertisements, 2, 1.0) - 1e-9, f"seed {seed}"
 
 
 def test_a_proof_cut_short_still_bounds_the_optimum() -> None:
     for seed in range(40):
         advertisements = random_demand(seed, advertisements_max=8, nodes_max=5)
         demand = fold(advertisements, 2, 1.0)
-        start = greedy(demand)
+        spine = Spine(demand)
+        start = spine.masks(greedy(demand))
         for cells in (100, 1_000, 10_000):
-            proof = prove(demand, start, layout_cost_bps(demand, start), cells, lambda: False)
+            proof = prove(spine, start, cells, lambda: False)
             assert proof.bound_bps <= least_cost_bps(advertisements, 2, 1.0) + 1e-9, f"seed {seed}, {cells} cells"
 
 

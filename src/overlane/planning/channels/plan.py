@@ -1,9 +1,8 @@
 """The whole way from advertisements to a mapping with a bound: fold, search, prove or bound, unfold.
 
-A demand with as many channels as kinds costs nothing. Every other one is first searched, which on small demands almost
-always finds the optimum, and then proved where the tables of branch and bound fit. Where the proof does not end within
-its limit, or cannot be tried, the search goes on, and the bound is the better of what the proof has shown so far and
-the spectral one.
+A demand with as many channels as kinds costs nothing. Every other one is searched channel by channel. If it is small
+enough for the tables of a spine, it is refined along it and then proved; where the proof does not end within its limit,
+or cannot be tried, the bound is the better of what it has shown so far and the spectral one.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +11,17 @@ from typing import Literal
 
 from overlane.planning.channels.clustering import clustering
 from overlane.planning.channels.demand import Demand, Layout, fold, layout_cost_bps, layout_for_free, unfold
-from overlane.planning.channels.exact import fits, prove
+from overlane.planning.channels.exact import prove
 from overlane.planning.channels.greedy import greedy
 from overlane.planning.channels.model import Advertisement, Channel, Cost, check, cost_of
+from overlane.planning.channels.refine import refine
 from overlane.planning.channels.search import search
 from overlane.planning.channels.spectral import spectral_bound_bps
+from overlane.planning.channels.spine import Spine, fits
 
 ROUNDS = 240
-ROUNDS_BEFORE_PROOF = 40
+ROUNDS_BEFORE_SPINE = 20
+REFINE_CELLS_MAX = 200_000_000
 PROOF_CELLS_MAX = 600_000_000
 PROVEN_SHARE = 1e-9  # a bound this close to the cost, by rounding, meets it
 
@@ -73,14 +75,14 @@ def _solve(demand: Demand, starts: list[Layout], stop: Callable[[], bool]) -> tu
         return layout_for_free(demand), 0.0
     if demand.channels == 0:
         return starts[0], demand.all_unicast_bps
-    provable = fits(demand)
-    layout = search(demand, starts, ROUNDS_BEFORE_PROOF if provable else ROUNDS, stop)
+    layout = search(demand, starts, ROUNDS_BEFORE_SPINE if fits(demand) else ROUNDS, stop)
     shown_bps = 0.0
-    if provable:
-        proof = prove(demand, layout, layout_cost_bps(demand, layout), PROOF_CELLS_MAX, stop)
-        layout = proof.better or layout
+    if fits(demand):
+        spine = Spine(demand)
+        masks = refine(spine, spine.masks(layout), REFINE_CELLS_MAX, stop)
+        proof = prove(spine, masks, PROOF_CELLS_MAX, stop)
+        layout = spine.layout(masks if proof.better is None else proof.better)
         if proof.complete:
             return layout, proof.bound_bps
         shown_bps = proof.bound_bps
-        layout = search(demand, [layout], ROUNDS, stop)
     return layout, max(shown_bps, spectral_bound_bps(demand, layout, stop))
