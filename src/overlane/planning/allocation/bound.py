@@ -28,7 +28,7 @@ from overlane.planning.allocation.pricing import Cells, Traits, choice, gains, g
 from overlane.planning.allocation.search import Stop, never
 from overlane.planning.allocation.variancefloor import variance_floor
 
-CLIMBS = 240
+CLIMBS = 150
 START_SHARE = 0.8  # of the marginal losses; full prices draw too many brokers to the same items
 GROUPS_MAX = 256
 CAPACITY_SAMPLES = 5
@@ -168,7 +168,7 @@ def _climb(task: Placement, traits: Traits, start: _Start, cells: Cells, stop: S
             failures += 1
             if failures == PATIENCE:
                 change, step, failures = best_change, step * 0.6, 0
-                if step < 1e-3:
+                if step < 0.01:
                     break
                 continue
         surplus = 1.0 - demand

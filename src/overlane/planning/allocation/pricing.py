@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from overlane.planning.allocation.model import FloatArray, IntArray
+from overlane.planning.allocation.placement import TINY
 from overlane.planning.allocation.search import Stop, never
 
 SPLIT_ROUNDS = 12
@@ -148,17 +149,33 @@ def _gains_of_batch(
     for position, tangent in enumerate(tangents.tolist()):
         sacks = _knapsacks(traits, prices, cells, tangent)
         order = _filling_order(sacks.worth, sacks.weight)
-        filled = np.cumsum(np.maximum(np.take_along_axis(sacks.weight, order, 1), 0.0), axis=1)
-        gained = np.cumsum(np.take_along_axis(sacks.worth, order, 1), axis=1)
         # Items of negative weight make room: counting them as weightless, the room they make is given for free.
         room = capacities[None, :] - sacks.taken[:, None] - np.minimum(sacks.weight, 0.0).sum(axis=1)[:, None]
-        for cell in range(len(cells)):
-            gain = np.interp(room[cell], np.append(0.0, filled[cell]), np.append(0.0, gained[cell]))
-            gain = np.where(room[cell] < 0, -np.inf, gain)
-            better = gain < least[cell]
-            least[cell, better] = gain[better]
-            tightest[cell, better] = position
+        gain = _filled_up(
+            np.take_along_axis(sacks.worth, order, 1), np.maximum(np.take_along_axis(sacks.weight, order, 1), 0.0), room
+        )
+        better = gain < least
+        least = np.where(better, gain, least)
+        tightest[better] = position
     return least, tightest
+
+
+def _filled_up(worth: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
+    """The worth of items taken in this order until the room is full, the last in part (cells x rooms)."""
+    cells, items = worth.shape
+    row = np.arange(cells)[:, None]
+    filled = np.hstack([np.zeros((cells, 1)), np.cumsum(weight, axis=1)])
+    gained = np.hstack([np.zeros((cells, 1)), np.cumsum(worth, axis=1)])
+    # One search for all cells: each row takes its own stretch of a common scale.
+    scale = np.maximum(filled[:, -1:], TINY)
+    keys = (filled[:, 1:] / scale + 2 * row).ravel()
+    whole = np.searchsorted(keys, (np.clip(room / scale, 0.0, 1.0) + 2 * row).ravel()).reshape(room.shape) - items * row
+    whole = np.clip(whole, 0, items)
+    following = np.minimum(whole, items - 1)
+    share = (room - filled[row, whole]) / np.maximum(weight[row, following], TINY)
+    rest = np.where(whole < items, np.clip(share, 0.0, 1.0) * worth[row, following], 0.0)
+    gain: FloatArray = np.where(room < 0, -np.inf, gained[row, whole] + rest)
+    return gain
 
 
 def choice(traits: Traits, prices: FloatArray, cell: Cells, capacity: float, tangent: float) -> FloatArray:
@@ -170,7 +187,7 @@ def choice(traits: Traits, prices: FloatArray, cell: Cells, capacity: float, tan
     room = capacity - float(sacks.taken[0]) - float(np.minimum(sacks.weight[0], 0.0).sum())
     before = np.cumsum(weight) - weight
     taken = np.zeros(len(worth))
-    taken[order] = np.clip((room - before) / np.maximum(weight, 1e-300), 0.0, 1.0)
+    taken[order] = np.clip((room - before) / np.maximum(weight, TINY), 0.0, 1.0)
     taken[worth <= 0] = 0.0
     return taken
 

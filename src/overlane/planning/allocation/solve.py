@@ -26,7 +26,7 @@ Spent: TypeAlias = Callable[[], float]
 Status: TypeAlias = Literal["optimal", "feasible"]
 
 SHAKES = 200
-FEW_SHAKES = 40  # before branch and bound, which wants a good start but finds the rest itself
+FEW_SHAKES = 15  # before branch and bound, which wants a good start but finds the rest itself
 # Shares of the time limit after which the search and the climbing of prices end.
 SEARCH_SHARE = 0.5
 CLIMB_SHARE = 0.75

@@ -70,7 +70,8 @@ def mirror_items(problem: Problem, primary: Mapping[str, str], stop: Stop = neve
     states, proven = best_mirrors(problem, places, alive, np.full(len(places), NOWHERE), Effort(), stop)
     found = _told(states, "optimal" if proven else "feasible")
     if states.strain() > 0:
-        raise NoSolution(_missing(states), {"mirror": found.mirror, "risk_normal": found.risk_normal})
+        nearest = {"primary": found.primary, "mirror": found.mirror, "risk": found.risk_normal}
+        raise NoSolution(_missing(states), dict(nearest))
     return found
 
 
