@@ -1,6 +1,6 @@
 """How many messages each way of routing brings in time when links go bad, and what it costs.
 
-    python bench/adaptive.py [--quick] [--only abilene,seattle] [--modes single,flood,adaptive] [--seeds 3]
+    python bench/adaptive.py [--quick] [--only abilene,seattle] [--modes single,flood,adaptive] [--seeds 2]
 
 Runs every routing mode through the same trouble (bench/_adaptive_scenarios.py): for each seed the same flows, the same
 bursts, the same luck. Messages are judged by the simulator in true time.
@@ -294,7 +294,7 @@ def tasks(options: argparse.Namespace) -> list[Task]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one seed, 6 flows, 40 s")
+    parser.add_argument("--quick", action="store_true", help="one seed, 5 flows, 30 s")
     parser.add_argument("--only", help=f"of {', '.join(PLACES)}")
     parser.add_argument("--modes", help=f"of {', '.join(MODES)}")
     parser.add_argument("--seeds", type=int)
@@ -304,9 +304,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--misses", action="store_true", help="show when messages were missed")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    options.seeds = options.seeds or (1 if options.quick else 3)
-    options.flows = options.flows or (6 if options.quick else 12)
-    options.seconds = options.seconds or (40.0 if options.quick else 120.0)
+    options.seeds = options.seeds or (1 if options.quick else 2)
+    options.flows = options.flows or (5 if options.quick else 10)
+    options.seconds = options.seconds or (30.0 if options.quick else 120.0)
     return options
 
 
