@@ -1,0 +1,186 @@
+"""A few brokers wired by hand: integers for a clock, a list for a network.
+
+Bytes take a link's latency and arrive in order. Nothing is lost unless a test says so. What a broker saves is kept
+when it crashes; what it only remembered is not.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from overlane.core.broker import Broker, BrokerConfig
+from overlane.core.events import (
+    Close,
+    Deliver,
+    Effect,
+    Erase,
+    Event,
+    Lane,
+    LinkDown,
+    LinkUp,
+    Published,
+    Save,
+    Subscribe,
+    Tick,
+    Unsubscribe,
+)
+from overlane.core.qos import QosClass, QosTable
+from overlane.core.units import MS, Nanos
+
+PULLED_AT_ONCE = 1 << 30
+START: Nanos = 1_000_000 * MS
+"""No test may depend on a clock that begins at zero."""
+
+Frame = tuple[str, str, Lane, bytes]
+"""Sender, receiver, lane and bytes."""
+EffectType = TypeVar("EffectType", Close, Deliver, Effect)
+
+
+def link(one: str, other: str) -> tuple[str, str]:
+    return min(one, other), max(one, other)
+
+
+class Overlay:
+    def __init__(
+        self,
+        latency_ms: Mapping[str, int],
+        topics: Mapping[str, QosClass] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Links are written as "a-b"; their names are all the brokers there are."""
+        self.now: Nanos = START
+        self.latency_ns = {link(*ends.split("-")): ms * MS for ends, ms in latency_ms.items()}
+        self.qos = QosTable(topics or {})
+        self._config = dict(config or {})
+        self.effects: dict[str, list[Effect]] = {}
+        self.store: dict[str, dict[tuple[str, bytes], bytes]] = {}
+        self.frames: list[Frame] = []
+        """Everything that was sent."""
+        self.loses: Callable[[Frame], bool] = lambda _: False
+        """Frames for which this says so are lost."""
+        self.up: set[tuple[str, str]] = set()
+        self.brokers: dict[str, Broker] = {}
+        self._incarnation = 0
+        self._on_the_way: list[tuple[Nanos, int, Frame]] = []
+        self._sent = 0
+        for name in sorted({name for ends in self.latency_ns for name in ends}):
+            self.effects[name], self.store[name] = [], {}
+            self._start(name)
+        for ends in sorted(self.latency_ns):
+            self.join(*ends)
+
+    # What tests do
+
+    def subscribe(self, broker: str, topic_filter: str, subscriber: str = "s") -> None:
+        self.handle(broker, Subscribe(subscriber, topic_filter))
+
+    def unsubscribe(self, broker: str, topic_filter: str, subscriber: str = "s") -> None:
+        self.handle(broker, Unsubscribe(subscriber, topic_filter))
+
+    def publish(self, broker: str, topic: str, *bodies: bytes) -> None:
+        for body in bodies:
+            assert self.brokers[broker].publish(topic, body, self.now) is Published.ACCEPTED
+        self.turn(broker, [])
+
+    def handle(self, broker: str, event: Event) -> None:
+        self.turn(broker, self.brokers[broker].handle(event, self.now))
+
+    def join(self, one: str, other: str) -> None:
+        self.up.add(link(one, other))
+        for name, peer in ((one, other), (other, one)):
+            self.handle(name, LinkUp(peer))
+
+    def cut(self, one: str, other: str) -> None:
+        """The connection breaks, both ends notice at once, and what was on the way is gone."""
+        self.up.discard(link(one, other))
+        self._on_the_way = [entry for entry in self._on_the_way if link(*entry[2][:2]) != link(one, other)]
+        for name, peer in ((one, other), (other, one)):
+            if name in self.brokers:
+                self.handle(name, LinkDown(peer))
+
+    def crash(self, name: str) -> None:
+        del self.brokers[name]
+        for ends in sorted(self.up):
+            if name in ends:
+                self.cut(*ends)
+
+    def restart(self, name: str) -> None:
+        self._start(name)
+        for ends in sorted(self.latency_ns):
+            if name in ends and all(end in self.brokers for end in ends):
+                self.join(*ends)
+
+    def run(self, duration_ms: int) -> None:
+        end = self.now + duration_ms * MS
+        while (when := self._next()) <= end:
+            self.now = max(self.now, when)
+            self._step()
+        self.now = end
+
+    # What tests look at
+
+    def of(self, broker: str, kind: type[EffectType]) -> list[EffectType]:
+        return [effect for effect in self.effects[broker] if isinstance(effect, kind)]
+
+    def got(self, broker: str) -> list[tuple[str, bytes, tuple[str, ...]]]:
+        """What was delivered at a broker: topic, body and subscribers."""
+        return [
+            (one.topic, one.body, one.subscribers) for deliver in self.of(broker, Deliver) for one in deliver.deliveries
+        ]
+
+    def bodies(self, broker: str) -> list[bytes]:
+        return [body for _, body, _ in self.got(broker)]
+
+    def path(self, broker: str) -> list[tuple[tuple[str, str], ...]]:
+        """The links of each route of a broker."""
+        return [route.links for route in self.brokers[broker].routes()]
+
+    def digests(self) -> set[str]:
+        return {broker.map_digest() for broker in self.brokers.values()}
+
+    # How it works
+
+    def turn(self, name: str, effects: Iterable[Effect]) -> None:
+        broker = self.brokers[name]
+        effects = [*effects, *broker.flush(self.now)]
+        self.effects[name] += effects
+        for effect in effects:
+            match effect:
+                case Save(table, key, value):
+                    self.store[name][table, key] = value
+                case Erase(table, key):
+                    self.store[name].pop((table, key), None)
+                case Close(peer, _):
+                    self.cut(name, peer)
+        for peer in broker.ready():
+            for lane, data in broker.pull(peer, PULLED_AT_ONCE, self.now):
+                self._send((name, peer, lane, data))
+
+    def _start(self, name: str) -> None:
+        self._incarnation += 1
+        records = [(table, key, value) for (table, key), value in self.store[name].items()]
+        config = BrokerConfig(name, self.qos, **self._config)  # type: ignore[arg-type]
+        self.brokers[name] = Broker(config, self._incarnation, records, self.now)
+        self.effects[name] += self.brokers[name].start(self.now)
+
+    def _send(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        ends = link(frame[0], frame[1])
+        if ends in self.up and not self.loses(frame):
+            self._sent += 1
+            self._on_the_way.append((self.now + self.latency_ns[ends], self._sent, frame))
+
+    def _next(self) -> Nanos:
+        deadlines = [broker.next_deadline() for broker in self.brokers.values()]
+        return min([*deadlines, *(when for when, _, _ in self._on_the_way)])
+
+    def _step(self) -> None:
+        """Everything that is due now, once."""
+        due = sorted(entry for entry in self._on_the_way if entry[0] <= self.now)
+        self._on_the_way = [entry for entry in self._on_the_way if entry[0] > self.now]
+        for _, _, (sender, receiver, lane, data) in due:
+            if receiver in self.brokers and link(sender, receiver) in self.up:
+                self.turn(receiver, self.brokers[receiver].receive(sender, data, self.now, lane))
+        for name in sorted(self.brokers):
+            if self.brokers[name].next_deadline() <= self.now:
+                self.handle(name, Tick())
+                assert self.brokers[name].next_deadline() > self.now, f"{name} asks for the same moment again"

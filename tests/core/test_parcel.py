@@ -1,0 +1,97 @@
+"""The inside of parcels: what is packed is unpacked, and anything else is bad content, never another error."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlane.core.parcel import (
+    MESSAGES_MAX,
+    PARCEL_BYTES_MAX,
+    BadContent,
+    Draft,
+    FlowPart,
+    Message,
+    Predecessor,
+    pack_flow,
+    pack_messages,
+    unpack_flow,
+    unpack_messages,
+)
+
+U32 = st.integers(0, 0xFFFFFFFF)
+PREDECESSORS = st.builds(Predecessor, U32, U32, U32, st.lists(st.integers(0, (1 << 64) - 1), max_size=4).map(tuple))
+PARTS = st.builds(FlowPart, U32, U32, U32, U32, U32, st.lists(PREDECESSORS, max_size=4).map(tuple))
+TOPICS = st.one_of(st.sampled_from(["t", "t/ü", ""]), st.text(max_size=8))
+MESSAGES = st.lists(st.tuples(TOPICS, st.integers(0, 255), st.binary(max_size=12)), min_size=1, max_size=8)
+
+
+@given(PARTS, st.binary(max_size=8))
+def test_the_place_in_a_flow_is_unpacked_as_packed(part: FlowPart, content: bytes) -> None:
+    packed = pack_flow(part)
+    assert unpack_flow(packed + content) == (part, len(packed))
+
+
+@given(MESSAGES, st.binary(max_size=8))
+def test_messages_are_unpacked_as_packed_wherever_they_begin(messages: list[Message], ahead: bytes) -> None:
+    assert unpack_messages(ahead + pack_messages(messages), len(ahead), len(messages)) == messages
+
+
+def test_topics_are_written_once_for_all_their_messages() -> None:
+    alone, many = (len(pack_messages([("a/long/topic", 0, b"body")] * count)) for count in (1, 101))
+    assert many - alone == 100 * (2 + 4 + 1 + 4)
+
+
+@given(PARTS, MESSAGES, st.data())
+def test_truncated_content_is_bad_content(part: FlowPart, messages: list[Message], data: st.DataObject) -> None:
+    head, tail = pack_flow(part), pack_messages(messages)
+    cut = data.draw(st.integers(0, len(head + tail) - 1))
+    with pytest.raises(BadContent):
+        read((head + tail)[:cut], len(messages))
+
+
+@given(PARTS, MESSAGES, st.data())
+def test_corrupted_content_reads_as_something_or_is_bad_content(
+    part: FlowPart, messages: list[Message], data: st.DataObject
+) -> None:
+    content = bytearray(pack_flow(part) + pack_messages(messages))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        _, found = read(bytes(content), len(messages))
+    except BadContent:
+        return
+    assert len(found) == len(messages)
+
+
+@given(st.binary(max_size=120), st.integers(1, 0xFFFFFFFF))
+def test_any_bytes_read_as_something_or_are_bad_content(content: bytes, count: int) -> None:
+    with suppress(BadContent):
+        read(content, count)
+
+
+@given(MESSAGES, st.integers(1, 1 << 32))
+def test_another_number_of_messages_than_there_are_is_bad_content(messages: list[Message], more: int) -> None:
+    with pytest.raises(BadContent):
+        unpack_messages(pack_messages(messages), 0, len(messages) + more)
+
+
+def read(content: bytes, count: int) -> tuple[FlowPart, list[Message]]:
+    part, position = unpack_flow(content)
+    return part, unpack_messages(content, position, count)
+
+
+def test_a_draft_is_full_by_its_bytes_or_by_its_messages() -> None:
+    assert filled(bytes(PARCEL_BYTES_MAX - 32), bytes(32)) == [False, True]
+    assert filled(*[b""] * MESSAGES_MAX) == [False] * (MESSAGES_MAX - 1) + [True]
+
+
+def filled(*bodies: bytes) -> list[bool]:
+    """Whether the draft is full after each of them."""
+    draft = Draft()
+    full = []
+    for body in bodies:
+        draft.add(("t", 0, body))
+        full.append(draft.full)
+    return full

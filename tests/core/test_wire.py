@@ -1,0 +1,178 @@
+"""Frames: what is written is read, and what was not written by this protocol is refused."""
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlane.core import wire
+from overlane.core.wire import Detour, FrameType, Header, Hello, Notice
+from overlane.errors import ProtocolViolation
+
+U8 = st.integers(0, 0xFF)
+U16 = st.integers(0, 0xFFFF)
+U32 = st.integers(0, 0xFFFFFFFF)
+U64 = st.integers(0, (1 << 64) - 1)
+NAMES = st.text(min_size=1, max_size=16).filter(lambda name: 0 < len(name.encode(errors="replace")) <= 64)
+HEADERS = st.builds(Header, U8, U16, U64, U32, U64, U32, U32, U32, st.integers(1, 0xFFFFFFFF), U32)
+READERS: list[Callable[[memoryview], object]] = [
+    wire.read_hello,
+    wire.read_token,
+    wire.read_notice,
+    wire.read_control,
+    wire.read_parcel,
+    wire.read_detour,
+]
+
+
+def only_frame(data: bytes) -> tuple[int, memoryview]:
+    frames, used = wire.split(data)
+    assert used == len(data)
+    (frame,) = frames
+    return frame
+
+
+@given(NAMES, U32)
+def test_a_greeting_is_read_as_written(name: str, incarnation: int) -> None:
+    kind, body = only_frame(wire.hello(name, incarnation))
+    assert (kind, wire.read_hello(body)) == (FrameType.HELLO, Hello(name, incarnation))
+
+
+@given(U32)
+def test_pings_and_pongs_are_read_as_written(token: int) -> None:
+    for kind, data in ((FrameType.PING, wire.ping(token)), (FrameType.PONG, wire.pong(token))):
+        got, body = only_frame(data)
+        assert (got, wire.read_token(body)) == (kind, token)
+
+
+@given(U32, st.integers(0, 1 << 40), U64)
+def test_a_notice_is_read_as_written_with_its_delay_in_steps_of_16_us(
+    highest: int, delay_us: int, earlier: int
+) -> None:
+    kind, body = only_frame(wire.notice(highest, delay_us, earlier))
+    delay_told = min(delay_us >> 4, 0xFFFF) << 4
+    assert (kind, wire.read_notice(body)) == (FrameType.NOTICE, Notice(highest, delay_told, earlier))
+
+
+@given(U32, st.binary(max_size=64))
+def test_a_control_frame_is_read_as_written(sequence: int, message: bytes) -> None:
+    kind, body = only_frame(wire.control(sequence, message))
+    number, content = wire.read_control(body)
+    assert (kind, number, bytes(content)) == (FrameType.CONTROL, sequence, message)
+
+
+@given(st.binary(max_size=64))
+def test_a_route_frame_is_read_as_written(message: bytes) -> None:
+    kind, body = only_frame(wire.route(message))
+    assert (kind, bytes(body)) == (FrameType.ROUTE, message)
+
+
+@given(HEADERS, st.binary(max_size=64))
+def test_a_parcel_is_read_as_written_and_as_long_as_foretold(header: Header, rest: bytes) -> None:
+    data = wire.parcel(header, rest)
+    kind, body = only_frame(data)
+    read, tail = wire.read_parcel(body)
+    assert (kind, read, bytes(tail)) == (FrameType.PARCEL, header, rest)
+    assert len(data) == wire.parcel_size(rest)
+
+
+@given(st.lists(U64, min_size=1, max_size=wire.HOPS_MAX, unique=True), st.data(), HEADERS, st.binary(max_size=64))
+def test_a_detour_is_read_as_written_with_the_parcel_inside(
+    hops: list[int], data: st.DataObject, header: Header, rest: bytes
+) -> None:
+    position = data.draw(st.integers(0, len(hops) - 1))
+    kind, body = only_frame(wire.detour(tuple(hops), position, header, rest))
+    detour = wire.read_detour(body)
+    assert kind == FrameType.DETOUR
+    assert detour == Detour(tuple(hops), position, detour.parcel)
+    read, tail = wire.read_parcel(detour.parcel)
+    assert (read, bytes(tail)) == (header, rest)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.data())
+def test_frames_cut_anywhere_come_out_whole_and_in_order(bodies: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(map(wire.route, bodies))
+    cut = data.draw(st.integers(0, len(stream)))
+    first, used = wire.split(stream[:cut])
+    then, used_then = wire.split(stream[used:])
+    assert [bytes(body) for _, body in first + then] == bodies
+    assert used + used_then == len(stream)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_frames_or_a_violation(garbage: bytes) -> None:
+    try:
+        frames, used = wire.split(garbage)
+    except ProtocolViolation:
+        return
+    assert used == sum(5 + len(body) for _, body in frames) <= len(garbage)
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: str(getattr(read, "__name__", read)))
+@given(body=st.binary(max_size=200))
+def test_any_body_can_be_read_or_is_a_violation(read: Callable[[memoryview], object], body: bytes) -> None:
+    with suppress(ProtocolViolation):
+        read(memoryview(body))
+
+
+@pytest.mark.parametrize("length", [0, wire.FRAME_BYTES_MAX + 1, 0xFFFFFFFF])
+def test_a_length_that_is_not_allowed_is_refused_before_the_body_comes(length: int) -> None:
+    with pytest.raises(ProtocolViolation, match=f"a frame of {length} bytes"):
+        wire.split(struct.pack("!IB", length, FrameType.CONTROL))
+
+
+def test_the_largest_frame_is_waited_for() -> None:
+    assert wire.split(struct.pack("!IB", wire.FRAME_BYTES_MAX, FrameType.CONTROL)) == ([], 0)
+
+
+HELLO = wire.hello("b", 7)[5:]
+
+
+@pytest.mark.parametrize(
+    ("read", "body", "reason"),
+    [
+        (wire.read_hello, HELLO[:9], "a truncated greeting"),
+        (wire.read_hello, b"HTTP" + HELLO[4:], "not an Overlane broker: wrong magic number"),
+        (wire.read_hello, HELLO[:4] + b"\x02" + HELLO[5:], "speaks version 2 of the overlay protocol"),
+        (wire.read_hello, HELLO + b"c", "a greeting whose name has not the length it says"),
+        (wire.read_hello, HELLO[:-1] + b"\xff", "a greeting whose name is not UTF-8"),
+        (wire.read_hello, HELLO[:9] + b"\x00", "a greeting whose name has not the length it says"),
+        (wire.read_hello, HELLO[:9] + b"\x41" + b"x" * 65, "a greeting whose name has not the length it says"),
+        (wire.read_token, b"123", "a ping or pong of the wrong size"),
+        (wire.read_notice, bytes(13), "a notice of the wrong size"),
+        (wire.read_control, b"123", "a truncated control frame"),
+        (wire.read_parcel, bytes(38), "a truncated parcel"),
+        (wire.read_parcel, bytes(60), "a parcel without messages"),
+        (wire.read_detour, b"\x01", "a truncated detour"),
+        (wire.read_detour, b"\x00\x00", "a detour at hop 0 of 0"),
+        (wire.read_detour, b"\x01\x01" + bytes(8), "a detour at hop 1 of 1"),
+        (wire.read_detour, b"\x41\x00" + bytes(8 * 65), "a detour at hop 0 of 65"),
+        (wire.read_detour, b"\x02\x00" + bytes(15), "a detour at hop 0 of 2"),
+        (wire.read_detour, b"\x02\x00" + bytes(16), "a detour that passes a broker twice"),
+    ],
+)
+def test_a_malformed_body_is_refused_with_its_reason(
+    read: Callable[[memoryview], object], body: bytes, reason: str
+) -> None:
+    with pytest.raises(ProtocolViolation) as caught:
+        read(memoryview(body))
+    assert caught.value.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "ü" * 33])
+def test_a_broker_cannot_greet_under_a_name_that_others_would_refuse(name: str) -> None:
+    with pytest.raises(ValueError, match="1 to 64 bytes"):
+        wire.hello(name, 1)
+
+
+def test_a_control_message_that_fits_no_frame_is_not_made() -> None:
+    wire.split(wire.control(0, bytes(wire.FRAME_BYTES_MAX - 5)))
+    with pytest.raises(ValueError, match="does not fit a frame"):
+        wire.control(0, bytes(wire.FRAME_BYTES_MAX - 4))
+
+
+def test_a_name_has_the_same_identity_everywhere() -> None:
+    assert [wire.broker_id(name) for name in ("seattle", "zürich")] == [0xEB83011CCC1B0C14, 0x3725B210CC67CF84]
