@@ -27,6 +27,8 @@ from overlane.planning.allocation.search import Stop, never
 from overlane.planning.allocation.subsets import SubsetTables, subset_tables, sums
 
 PRICE_STEPS = 300
+PATIENCE = 8  # steps without success before they are shortened
+START_SHARE = 0.8  # of the marginal costs
 NODES_PER_LOOK = 1024  # how often to ask whether to stop
 # A node must promise to be better by this share of the stake.
 LEAST_GAIN = 1e-12
@@ -113,7 +115,7 @@ class _Branching:
         if any(np.isinf(table).all() for table in self._costs):
             return self._proof()
         if prices is None:
-            prices = _fair_prices(self._costs, self._kind, self._items, self._best_cost)
+            prices = _fair_prices(self._costs, self._kind, self._items, known, self._best_cost)
         self._paid = float(prices.sum())
         self._best_of = [_best_completions(table - sums(prices), self._items) for table in self._costs]
         self._held = [0] * len(self._kind)
@@ -151,24 +153,32 @@ class _Branching:
         return self._stopped
 
     def _children(self, item: int) -> list[tuple[float, int]]:
-        """Brokers for this item with the floor under what follows, most promising first."""
+        """Brokers for this item that promise something better, with the floor under what follows, lowest first."""
         best = [table[item + 1] for table in self._best_of]
-        now = [best[kind][held] for kind, held in zip(self._kind, self._held, strict=True)]
-        then = [best[kind][held | 1 << item] for kind, held in zip(self._kind, self._held, strict=True)]
-        blocked = [floor == np.inf for floor in now]
-        waiting = sum(blocked)
-        total = self._paid + sum(floor for floor, is_blocked in zip(now, blocked, strict=True) if not is_blocked)
+        now: list[float] = [best[kind][held] for kind, held in zip(self._kind, self._held, strict=True)]
+        total = self._paid + sum(now)
+        if total == np.inf:  # some broker must have this item to keep its limits; two cannot both have it
+            return self._only_child(item, now)
+        limit, bit = self._best_cost - self._least_gain, 1 << item
         children, empty = [], set()
         for broker, kind in enumerate(self._kind):
-            if self._held[broker] == 0:
+            held = self._held[broker]
+            if held == 0:
                 if kind in empty:
                     continue
                 empty.add(kind)
-            if then[broker] == np.inf or waiting > blocked[broker]:
-                continue
-            children.append((total - (0.0 if blocked[broker] else now[broker]) + then[broker], broker))
+            floor = total - now[broker] + best[kind][held | bit]
+            if floor < limit:
+                children.append((floor, broker))
         children.sort()
         return children
+
+    def _only_child(self, item: int, now: list[float]) -> list[tuple[float, int]]:
+        broker = now.index(np.inf)
+        others = sum(floor for index, floor in enumerate(now) if index != broker)
+        kind, held = self._kind[broker], self._held[broker] | 1 << item
+        floor = self._paid + others + self._best_of[kind][item + 1][held]
+        return [(floor, broker)] if floor < np.inf else []
 
 
 def _best_completions(table: FloatArray, items: int) -> list[memoryview]:
@@ -180,13 +190,18 @@ def _best_completions(table: FloatArray, items: int) -> list[memoryview]:
     return [level.data for level in reversed(levels)]
 
 
-def _fair_prices(costs: list[FloatArray], kind: list[int], items: int, known_cost: float) -> FloatArray:
+def _fair_prices(
+    costs: list[FloatArray], kind: list[int], items: int, known: IntArray | None, known_cost: float
+) -> FloatArray:
     """Prices at which the brokers' own choices cover each item about once: subgradient steps on the bound."""
     count = np.bincount(kind, minlength=len(costs))
     scale = max(float(np.where(np.isfinite(table), table, 0.0).max()) for table in costs)
     target = known_cost if np.isfinite(known_cost) else scale
-    prices = np.zeros(items)
-    best, best_prices, step, failures = -np.inf, prices, 1.0, 0
+    marginal = np.full(items, scale / items) if known is None else _marginal_costs(costs, kind, known)
+    # An item's price moves in proportion to what it costs: dear items would otherwise crawl and cheap ones leap.
+    pace = np.maximum(marginal, 1e-3 * max(float(marginal.max()), 1e-300)) ** 2
+    prices = START_SHARE * marginal
+    best, best_prices, step, failures = 0.0, np.zeros(items), 1.0, 0
     bits = np.arange(items)
     for _ in range(PRICE_STEPS):
         priced = sums(prices)
@@ -196,29 +211,47 @@ def _fair_prices(costs: list[FloatArray], kind: list[int], items: int, known_cos
             mask = int(np.argmin(net))
             bound += brokers * float(net[mask])
             surplus -= brokers * ((mask >> bits) & 1)
-        if bound > best + 1e-12 * scale:
+        if bound > best + 1e-6 * abs(target):
             best, best_prices, failures = bound, prices, 0
         else:
             failures += 1
-            if failures == 10:
-                step, failures, prices = step / 2, 0, best_prices
-        length = float(surplus @ surplus)
-        if length == 0 or step < 1e-3 or target - best <= 1e-12 * scale:
+            if failures == PATIENCE:
+                step, failures, prices = step * 0.6, 0, best_prices if best > 0 else prices
+        slope = float(surplus @ (pace * surplus))
+        if slope == 0 or step < 1e-2 or target - best <= 1e-9 * abs(target):
             break
-        prices = prices + step * max(target - bound, 1e-9 * scale) / length * surplus
+        prices = prices + step * max(target - bound, 1e-3 * abs(target)) / slope * pace * surplus
     return best_prices
 
 
-def _cost_of(costs: list[FloatArray], kind: list[int], places: IntArray) -> float:
-    masks = np.zeros(len(kind), dtype=np.int64)
+def _marginal_costs(costs: list[FloatArray], kind: list[int], places: IntArray) -> FloatArray:
+    """What each item costs where it is, or would cost at the cheapest other broker, whichever is less."""
+    masks = _masks(len(kind), places)
+    marginal = np.zeros(len(places))
+    for item, place in enumerate(places.tolist()):
+        here = costs[kind[place]]
+        changes = [here[masks[place]] - here[masks[place] ^ 1 << item]]
+        for broker, mask in enumerate(masks):
+            if broker != place:
+                changes.append(costs[kind[broker]][mask | 1 << item] - costs[kind[broker]][mask])
+        marginal[item] = max(min(float(change) for change in changes if np.isfinite(change)), 0.0)
+    return marginal
+
+
+def _masks(brokers: int, places: IntArray) -> list[int]:
+    masks = np.zeros(brokers, dtype=np.int64)
     np.add.at(masks, places, 1 << np.arange(len(places)))
-    return float(sum(costs[k][mask] for k, mask in zip(kind, masks.tolist(), strict=True)))
+    found: list[int] = masks.tolist()
+    return found
+
+
+def _cost_of(costs: list[FloatArray], kind: list[int], places: IntArray) -> float:
+    return float(sum(costs[k][mask] for k, mask in zip(kind, _masks(len(kind), places), strict=True)))
 
 
 def _highest_risk(tables: SubsetTables, places: IntArray) -> float:
-    masks = np.zeros(len(tables.kind), dtype=np.int64)
-    np.add.at(masks, places, 1 << np.arange(len(places)))
-    return max(float(tables.risk[k][mask]) for k, mask in zip(tables.kind, masks.tolist(), strict=True))
+    masks = _masks(len(tables.kind), places)
+    return max(float(tables.risk[k][mask]) for k, mask in zip(tables.kind, masks, strict=True))
 
 
 def _branching_order(task: Placement) -> IntArray:

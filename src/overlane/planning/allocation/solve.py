@@ -28,8 +28,8 @@ Status: TypeAlias = Literal["optimal", "feasible"]
 SHAKES = 200
 FEW_SHAKES = 15  # before branch and bound, which wants a good start but finds the rest itself
 # Shares of the time limit after which the search and the climbing of prices end.
-SEARCH_SHARE = 0.5
-CLIMB_SHARE = 0.75
+SEARCH_SHARE = 0.4
+CLIMB_SHARE = 0.85
 # A gap below this is rounding: the answer is optimal.
 NO_GAP = 1e-12
 TIGHTENINGS = 12
