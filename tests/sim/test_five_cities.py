@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "five-cities.toml"
 LEISURELY = pytest.param(
     80,
     0,
-    marks=pytest.mark.xfail(reason="an urgent parcel is not overdue before a patient one ahead of it", strict=True),
+    marks=pytest.mark.xfail(reason="urgent parcels wait behind patient ones to be overdue", strict=True),
 )
 NORTH = ["seattle", "denver", "washington"]
 SOUTH = ["seattle", "los-angeles", "washington"]
