@@ -220,7 +220,10 @@ class Broker:
             return []
         try:
             for kind, body in neighbour.frames(data, lane):
-                self._frame(neighbour, kind, body, now)
+                if neighbour.greeted or kind == FrameType.HELLO:
+                    self._frame(neighbour, kind, body, now)
+                elif lane is Lane.CONTROL:
+                    raise ProtocolViolation("the first frame of a connection must be a greeting")
         except ProtocolViolation as violation:
             self._counters["violations"] += 1
             self._close(neighbour, violation.reason, now)
@@ -355,8 +358,6 @@ class Broker:
     # Frames
 
     def _frame(self, neighbour: Neighbour, kind: int, body: memoryview, now: Nanos) -> None:
-        if not neighbour.greeted and kind != FrameType.HELLO:
-            raise ProtocolViolation("the first frame of a connection must be a greeting")
         match kind:
             case FrameType.PARCEL:
                 header, rest = wire.read_parcel(body)
@@ -379,18 +380,16 @@ class Broker:
                 neighbour.check_order(sequence)
                 self._control(neighbour, decode(content), now)
             case FrameType.HELLO:
-                self._hello(neighbour, wire.read_hello(body))
+                self._hello(neighbour, wire.read_hello(body), now)
             case _:
                 raise ProtocolViolation(f"a frame of unknown type {kind}")
 
-    def _hello(self, neighbour: Neighbour, hello: wire.Hello) -> None:
+    def _hello(self, neighbour: Neighbour, hello: wire.Hello, now: Nanos) -> None:
         if neighbour.greeted:
             raise ProtocolViolation("a second greeting")
         if hello.name != neighbour.name:
             raise ProtocolViolation(f"calls itself {hello.name}, expected {neighbour.name}")
-        neighbour.greeted = True
-        neighbour.touch()
-        neighbour.incarnation = hello.incarnation
+        neighbour.greet(hello.incarnation, now)
         self._routes.origin_restarted(hello.name, hello.incarnation)
         self._gossip.greet(neighbour)
 
@@ -412,11 +411,13 @@ class Broker:
                 if ours and self._source.established(message.route, message.version):
                     self._effects.append(RouteEstablished(message.route, message.version))
             case Teardown():
+                if message.origin == self.name:
+                    raise ProtocolViolation("a route of our own torn down by another")
                 self._source.letters += self._routes.tear_down(sender, message)
             case Receipt():
                 self._receipt(message, now)
             case Farewell(reason):
-                self._close(neighbour, f"closed by the neighbour: {reason}", now)
+                raise ProtocolViolation(f"closed by the neighbour: {reason}")
             case _:
                 assert_never(message)
 
@@ -578,7 +579,9 @@ class Broker:
         state = neighbour.health.state
         for out in neighbour.tick(now):
             self._forwarding.repair(out, neighbour.name, self._entry(out.header), now)
-        if neighbour.health.dead:
+        if neighbour.is_mute(now):
+            self._close(neighbour, "no greeting came", now)
+        elif neighbour.health.dead:
             self._close(neighbour, "nothing passes: three pings in a row were not answered", now)
         elif neighbour.choked:
             self._close(neighbour, "blocked: it takes nothing more", now)

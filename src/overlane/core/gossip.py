@@ -8,7 +8,7 @@ in a summary what it knows, and gets what it lacks: a broker that was away catch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlane.core.interest import LocalInterest, RemoteInterest
+from overlane.core.interest import LocalInterest, RemoteInterest, in_parts
 from overlane.core.linkstate import Announcer, LinkStateTable
 from overlane.core.messages import Advert, Interest, InterestWanted, Known, LinkClaim, Message, Summary
 from overlane.core.neighbour import Neighbour
@@ -81,7 +81,7 @@ class Gossip:
                 self._hear_interest(sender, message, news)
             case InterestWanted(broker):
                 if (everything := self._everything(broker)) is not None:
-                    self._neighbours[sender].send(everything)
+                    self._tell(self._neighbours[sender], everything)
             case Summary(known):
                 self._hear_summary(sender, known)
         return news
@@ -106,8 +106,10 @@ class Gossip:
             self._neighbours[sender].send(newest)
 
     def _hear_interest(self, sender: str, message: Interest, news: News) -> None:
-        if message.broker == self._me:
+        whole = self._neighbours[sender].assembly.add(message)
+        if message.broker == self._me or whole is None:
             return
+        message = whole
         accepted, gap, fresh = self._remote.accept(message)
         if gap:
             self._neighbours[sender].send(InterestWanted(message.broker))
@@ -127,7 +129,7 @@ class Gossip:
             if entry is None or entry.interest < self._interest_version(name):
                 everything = self._everything(name)
                 if everything is not None:
-                    neighbour.send(everything)
+                    self._tell(neighbour, everything)
 
     def _everything(self, broker: str) -> Interest | None:
         return self._local.everything() if broker == self._me else self._remote.everything(broker)
@@ -141,7 +143,12 @@ class Gossip:
         for name in sorted(self._neighbours):
             neighbour = self._neighbours[name]
             if name != except_for and neighbour.greeted:
-                neighbour.send(message)
+                self._tell(neighbour, message)
+
+    @staticmethod
+    def _tell(neighbour: Neighbour, message: Message) -> None:
+        for part in in_parts(message) if isinstance(message, Interest) else (message,):
+            neighbour.send(part)
 
 
 GossipMessage = Advert | Interest | InterestWanted | Summary

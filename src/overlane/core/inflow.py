@@ -66,7 +66,8 @@ class Inflow:
         return sequence < self.next or sequence in self.done or sequence in self.held
 
     def complete(self, sequence: int) -> None:
-        self.done.add(sequence)
+        if sequence >= self.next:
+            self.done.add(sequence)
         while self.next in self.done:
             self.done.discard(self.next)
             self.next += 1
@@ -74,7 +75,7 @@ class Inflow:
     def raise_floor(self, floor: int) -> None:
         if floor > self.next:
             self.next = floor
-            self.done = {sequence for sequence in self.done if sequence > floor}
+            self.done = {sequence for sequence in self.done if sequence >= floor}
             while self.next in self.done:
                 self.done.discard(self.next)
                 self.next += 1
@@ -124,14 +125,20 @@ class Inflows:
                 flow.raise_floor(part.floor)
                 released = self._release_ready(name, flow)
         if flow.has(part.sequence):
+            held = flow.held.get(part.sequence)
+            if held is not None and len(part.predecessors) < len(held.part.predecessors):
+                # The source has given up what this waited for.
+                held.part = held.part._replace(predecessors=part.predecessors)
+                released += self._release_ready(name, flow) + self._release_followers(name)
             return released
         if not arrival.reliable and part.sequence <= flow.horizon:
             self.overtaken_dropped += 1
             return released
-        if len(flow.held) >= HELD_MAX or (flow.reliable and part.sequence > flow.next + BEYOND_MAX):
+        ready = self._is_ready(flow, origin, arrival)
+        if (len(flow.held) >= HELD_MAX and not ready) or (flow.reliable and part.sequence > flow.next + BEYOND_MAX):
             return released  # not acknowledged: it will be sent again
         flow.held[part.sequence] = arrival
-        if self._is_ready(flow, origin, arrival):
+        if ready:
             released += self._release_ready(name, flow)
         else:
             arrival.release_at = _hold_until(arrival, now)

@@ -7,11 +7,14 @@ are kept for it while it is away, so only `forget` (it left for good) or a new s
 
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.messages import Interest
 from overlane.core.topics import FilterTrie
 
 TABLE = "interest"
+PART_BYTES_MAX = 512 * 1024
 
 
 @dataclass(slots=True)
@@ -134,6 +137,56 @@ class RemoteInterest:
         self._needs.setdefault(broker, Needs()).filters.add(topic_filter)
         self._trie.add(topic_filter, broker)
         self.changes += 1
+
+
+def in_parts(message: Interest) -> list[Interest]:
+    """The message in parts that fit into frames."""
+    if _size(message.added) + _size(message.removed) <= PART_BYTES_MAX:
+        return [message]
+    parts: list[tuple[list[str], list[str]]] = [([], [])]
+    size = 0
+    for place, filters in enumerate((message.added, message.removed)):
+        for topic_filter in filters:
+            size += _size([topic_filter])
+            if size > PART_BYTES_MAX:
+                parts.append(([], []))
+                size = _size([topic_filter])
+            parts[-1][place].append(topic_filter)
+    return [
+        structs.replace(message, added=added, removed=removed, part=number, parts=len(parts))
+        for number, (added, removed) in enumerate(parts)
+    ]
+
+
+class Assembly:
+    """Puts the parts of one neighbour's messages together again."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Interest]] = {}
+
+    def add(self, message: Interest) -> Interest | None:
+        """The whole message, when this was its last part."""
+        if message.parts == 1:
+            return message
+        parts = self._parts.setdefault(message.broker, [])
+        if message.part == 0:
+            parts.clear()
+        parts.append(message)
+        whole = [one.part for one in parts] == list(range(message.parts))
+        if message.part != message.parts - 1 or not whole:
+            return None
+        del self._parts[message.broker]
+        return structs.replace(
+            message,
+            added=[topic_filter for one in parts for topic_filter in one.added],
+            removed=[topic_filter for one in parts for topic_filter in one.removed],
+            part=0,
+            parts=1,
+        )
+
+
+def _size(filters: list[str]) -> int:
+    return sum(4 * len(topic_filter) + 5 for topic_filter in filters)
 
 
 def _key(broker: str, topic_filter: str) -> bytes:

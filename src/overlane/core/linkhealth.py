@@ -24,7 +24,7 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 
 MISSED_CYCLES_MAX = 3
 ATTEMPTS_PER_CYCLE = 4
-PHI_SUSPECT = 3.9
+PHI_SUSPECT = 5.9
 TROUBLE_LOSS = 80_000
 """Loss, in millionths, from which a link counts as in trouble."""
 

@@ -42,7 +42,7 @@ class LinkQueue:
         else:
             self._order = KeyOrder(self.policy, self._waiting)
         self.leaves_at: Nanos = 0
-        """When what was pulled last will have left, by what is known of the wire: behind all that was pulled before."""
+        """When what was pulled last will have left, by what is known of the wire."""
         self._late = _Lane(LATE_SHARE)
         self._open = _Lane(OPEN_SHARE)
         self._overboard: _Overboard | None = None
@@ -58,9 +58,12 @@ class LinkQueue:
         return self._bytes
 
     def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
-        """So many bytes took so long on the wire, back to back. Nothing is shed before the first observation."""
-        if bytes_sent > 0 and duration_ns > 0 and self._wire.observe(bytes_sent, duration_ns):
-            self._order.rate_changed()
+        """A first guess: so many bytes take so long on the wire. The queue measures by itself whenever something waits.
+
+        As long as nothing is known of the rate, nothing gives way.
+        """
+        if bytes_sent > 0 and duration_ns > 0:
+            self._wire.observe(bytes_sent, duration_ns)
 
     def push(self, item: Waiting, now: Nanos) -> list[Waiting]:
         """Let the item wait. Returns what had to go for lack of room, itself included if it did not get in."""
@@ -76,20 +79,24 @@ class LinkQueue:
             gone.append(item)
         return gone
 
-    def pull(self, now: Nanos) -> tuple[Waiting | None, list[Waiting]]:
-        """The next item to send, and those that are not worth sending any more."""
+    def pull(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
+        """The next item to send, and those that are not worth sending any more.
+
+        `in_buffer` is how many bytes, pulled before this moment, lie in the driver's send buffer and have still to leave.
+        """
+        start = self._wire.free_at(now, in_buffer)
         for lane in (self._late, self._open):
             if lane.is_owed():
-                return self._leave(lane.pop(), lane, now), []
-        choice = self._order.choose(now)
+                return self._leave(lane.pop(), lane, start), []
+        choice = self._order.choose(now, start)
         dropped = [self._forget(number) for number in choice.hopeless]
         for number in choice.late:
             self._late.add(number, self._waiting[number].size)
         if choice.number is not None:
-            return self._leave(choice.number, None, now), dropped
+            return self._leave(choice.number, None, start), dropped
         for lane in (self._late, self._open):
             if lane:
-                return self._leave(lane.pop(), lane, now), dropped
+                return self._leave(lane.pop(), lane, start), dropped
         return None, dropped
 
     def drain(self) -> list[Waiting]:
@@ -122,9 +129,10 @@ class LinkQueue:
             self._reliable_bytes -= item.size
         return item
 
-    def _leave(self, number: int, own: "_Lane | None", now: Nanos) -> Waiting:
+    def _leave(self, number: int, own: "_Lane | None", start: Nanos) -> Waiting:
         item = self._forget(number)
-        self.leaves_at = self._wire.sent(item.size, now)
+        self._wire.pulled(item.size, some_wait=bool(self._waiting))
+        self.leaves_at = start + self._wire.takes(item.size)
         for lane in (self._late, self._open):
             if lane is not own:
                 lane.others_sent(item.size)

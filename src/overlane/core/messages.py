@@ -17,6 +17,8 @@ LINKS_MAX = 65536
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Filters = Annotated[list[Annotated[str, Meta(min_length=1, max_length=65535)]], Meta(max_length=1 << 20)]
+Places = Annotated[list[Annotated[int, Meta(ge=0, lt=BROKERS_MAX)]], Meta(max_length=2 * LINKS_MAX)]
+"""Indices into a list of brokers."""
 Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
@@ -24,8 +26,8 @@ class LinkClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     """What a broker says of one of its own links, in the direction away from it."""
 
     peer: Name
-    latency_us: Count
-    jitter_us: Count
+    latency_us: Annotated[int, Meta(ge=0, lt=1 << 40)]
+    jitter_us: Annotated[int, Meta(ge=0, lt=1 << 40)]
     loss_millionths: Millionths
     risk_millionths: Millionths
     """How likely the link is in trouble at any time, from its recent past and from what was configured."""
@@ -54,6 +56,9 @@ class Interest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     base: Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
     added: Filters
     removed: Filters
+    part: Count = 0
+    parts: Annotated[int, Meta(ge=1, le=1 << 16)] = 1
+    """A change too large for a frame comes in parts, one after the other."""
 
 
 class InterestWanted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
@@ -75,17 +80,17 @@ class Summary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
-    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` ones were in the version before."""
+    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were in the version before."""
 
     origin: Name
     incarnation: Count
     route: Count
     version: Annotated[int, Meta(ge=0, le=0xFFFF)]
     brokers: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
-    kept: Annotated[list[int], Meta(max_length=2 * LINKS_MAX)]
-    added: Annotated[list[int], Meta(max_length=2 * LINKS_MAX)]
-    obsolete: Annotated[list[int], Meta(max_length=2 * LINKS_MAX)]
-    destinations: Annotated[list[int], Meta(max_length=BROKERS_MAX)]
+    kept: Places
+    added: Places
+    obsolete: Places
+    destinations: Places
     ahead_us: Annotated[list[Count], Meta(max_length=BROKERS_MAX)]
     """Per broker, the latency still to go to its farthest destination."""
     deadline_us: Count
@@ -134,12 +139,32 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
+def check(message: Message) -> Message:
+    """What the types alone cannot refuse."""
+    match message:
+        case Advert(broker=broker, links=links):
+            peers = {link.peer for link in links}
+            if broker in peers or len(peers) < len(links):
+                raise ProtocolViolation(f"an advert of {broker} with a link to itself, or with a link twice")
+        case Establish(brokers=brokers, destinations=destinations, ahead_us=ahead):
+            places = [*message.kept, *message.added, *message.obsolete, *destinations]
+            if any(len(ends) % 2 for ends in (message.kept, message.added, message.obsolete)):
+                raise ProtocolViolation("a route with half a link")
+            if max(places, default=0) >= len(brokers) or len(ahead) != len(brokers):
+                raise ProtocolViolation("a route over brokers it does not name")
+            if len(set(brokers)) < len(brokers) or message.origin not in brokers:
+                raise ProtocolViolation("a route that names a broker twice, or not its own source")
+        case _:
+            pass
+    return message
+
+
 def encode(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
 def decode(data: memoryview) -> Message:
     try:
-        return _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as wrong:
+        return check(_decoder.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise ProtocolViolation(f"a control message that is not one: {wrong}") from None

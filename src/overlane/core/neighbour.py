@@ -2,11 +2,7 @@
 
 Out: control frames first, in order and numbered; then pings, pongs and notices; then parcels as the link queue
 orders them. In: bytes are cut into frames; the first must be a greeting, control frames must come in their order.
-
-Watching. Parcels that ask for it are numbered per hop. The receiver tells by notices which have come: at once where
-the sender is in a hurry or where a number is missing, otherwise a little later for many together. A parcel without
-notice when one is overdue is handed back, to be repaired while there is still time. Every answer is also a
-measurement of the link.
+Watched parcels of which no notice came in time are handed back, to be repaired; every answer measures the link.
 """
 
 from collections import deque
@@ -15,18 +11,16 @@ from typing import cast
 
 from overlane.core import wire
 from overlane.core.events import Lane
+from overlane.core.interest import Assembly
 from overlane.core.linkhealth import LinkHealth, LinkState
 from overlane.core.linkqueue import LinkQueue, Waiting
 from overlane.core.messages import LinkClaim, Message, encode
 from overlane.core.units import MS, NEVER, US, Nanos
+from overlane.core.watch import Noticing, Watch
 from overlane.core.wire import AGE_US_MAX, Header, Notice, ParcelFlag
 from overlane.errors import ProtocolViolation
 
-NOTICE_DELAY: Nanos = 50 * MS
-NOTICE_WINDOW = 64
-REORDERED_MAX = 2
-"""So many later parcels may come before one without its being taken for lost."""
-WATCHED_MAX = 4096
+GREETING_WITHIN: Nanos = 5000 * MS
 CONTROL_BYTES_MAX = 8 << 20
 
 _PROMPT = int(ParcelFlag.PROMPT)
@@ -51,9 +45,6 @@ class Outgoing:
     """The ROUTE frame that goes ahead of it while the neighbour may not know the route."""
     repairs: int = 0
     """How often it may still be repaired on this link."""
-    sent_ns: Nanos = 0
-    hurried: bool = False
-    """Later ones have come: its own notice will not be late for having been put off."""
 
 
 class Neighbour:
@@ -73,35 +64,37 @@ class Neighbour:
         self.touched = True
         self.connected = False
         self.greeted = False
+        self._greeting_due: Nanos = NEVER
         self._control_out: deque[bytes] = deque()
         self._control_bytes = 0
         self._control_sent = 0
         self._control_seen = 0
         self._urgent: deque[bytes] = deque()
         self._leftover: dict[Lane, bytes] = {}
+        self.assembly = Assembly()
         self._busy_since: Nanos | None = None
         self._busy_bytes = 0
-        # Watching what we send
-        self._hop_sequence = 0
-        self.watched: dict[int, Outgoing] = {}
-        self._overdue: dict[int, Nanos] = {}
-        # Noticing what we get
-        self._noticed_highest = -1
-        self._noticed_bits = 0
-        self._noticed_at: Nanos = 0
-        self._notice_due: Nanos = NEVER
+        self._watch: Watch[Outgoing] = Watch()
+        self._noticing = Noticing()
 
     # The life of the connection
 
     def connect(self, me: str, incarnation: int, now: Nanos) -> None:
         self._reset()
         self.connected = True
+        self._greeting_due = now + GREETING_WITHIN
         self._push_control(wire.hello(me, incarnation))
+
+    def greet(self, incarnation: int, now: Nanos) -> None:
+        """Its greeting came: the link is open for everything else."""
+        self.greeted = True
+        self.incarnation = incarnation
         self.health.connected(now)
+        self.touch()
 
     def disconnect(self, now: Nanos) -> list[Outgoing]:
         """The connection is gone; returns the parcels that were waiting for it or of which no notice came."""
-        stranded = [*self.watched.values(), *(cast(Outgoing, item.chunk) for item in self.queue.drain())]
+        stranded = [*self._watch.take_all(), *(cast(Outgoing, item.chunk) for item in self.queue.drain())]
         self._reset()
         self.health.broken(now)
         return stranded
@@ -116,6 +109,10 @@ class Neighbour:
 
     def send_urgent(self, frame: bytes) -> None:
         self._urgent.append(frame)
+
+    def is_mute(self, now: Nanos) -> bool:
+        """The connection stands, but no greeting came."""
+        return self.connected and not self.greeted and now >= self._greeting_due
 
     @property
     def choked(self) -> bool:
@@ -157,12 +154,9 @@ class Neighbour:
         header = out.header
         age_us = min(AGE_US_MAX, header.age_us + (now - out.entered_ns) // US)
         number = 0
-        if header.flags & _WATCHED and len(self.watched) < WATCHED_MAX:
-            number = self._hop_sequence = (self._hop_sequence + 1) & 0xFFFFFFFF
-            out.sent_ns = now
-            if not self.watched:
-                self._wake_at = None
-            self.watched[number] = out
+        if header.flags & _WATCHED:
+            number = self._watch.add(out, bool(header.flags & _PROMPT), now)
+            self._wake_at = None
         header = header._replace(age_us=age_us, hop_sequence=number)
         if out.hops:
             return wire.detour(out.hops, out.position, header, out.rest)
@@ -191,53 +185,19 @@ class Neighbour:
 
     def notice_parcel(self, header: Header, now: Nanos) -> None:
         """A watched parcel came in: remember to say so."""
-        number = header.hop_sequence
-        if not number:
-            return
-        gap = self._noticed_highest >= 0 and number > self._noticed_highest + 1
-        if number > self._noticed_highest:
-            shift = number - self._noticed_highest
-            first = self._noticed_highest < 0
-            self._noticed_bits = (
-                0 if first else ((self._noticed_bits << shift) | (1 << (shift - 1))) & ((1 << NOTICE_WINDOW) - 1)
-            )
-            self._noticed_highest = number
-            self._noticed_at = now
-        else:
-            behind = self._noticed_highest - number
-            if 0 < behind <= NOTICE_WINDOW:
-                self._noticed_bits |= 1 << (behind - 1)
-        prompt = gap or header.flags & _PROMPT
-        due = now if prompt else now + NOTICE_DELAY
-        if due < self._notice_due:
-            self._notice_due = due
+        if header.hop_sequence:
+            self._noticing.came(header.hop_sequence, bool(header.flags & _PROMPT), now)
             self._wake_at = None
 
     def noticed(self, notice: Notice, now: Nanos) -> None:
         """The neighbour tells what it has got."""
         self.touch()
-        watched = self.watched
-        highest, earlier = notice.highest, notice.earlier
-        newest = watched.pop(highest, None)
-        sent_ns = self._overdue.pop(highest, None) if newest is None else newest.sent_ns
-        came = 0 if sent_ns is None else 1
-        for number in [one for one in watched if one < highest]:
-            if earlier >> (highest - number - 1) & 1:
-                del watched[number]
-                came += 1
-            else:
-                watched[number].hurried = True
-        for number in [one for one in self._overdue if one < highest]:
-            if earlier >> (highest - number - 1) & 1:
-                came += 1
-            elif highest - number <= REORDERED_MAX:
-                continue
-            else:
-                self.health.lost(now)
-            del self._overdue[number]
-        self.health.came(came)
-        if sent_ns is not None:
-            self.health.observed(max(0, now - sent_ns - notice.delay_us * US), now, late=newest is None)
+        told = self._watch.noticed(notice, now)
+        for _ in range(told.lost):
+            self.health.lost(now)
+        self.health.came(told.came)
+        if told.rtt_ns is not None:
+            self.health.observed(told.rtt_ns, now, told.late)
 
     # Time
 
@@ -249,10 +209,10 @@ class Neighbour:
     def _find_deadline(self) -> Nanos:
         if not self.connected:
             return NEVER
-        when = min(self.health.next_deadline(), self._notice_due)
-        for out in self.watched.values():  # oldest first
-            return min(when, self._overdue_at(out))
-        return when
+        if not self.greeted:
+            return self._greeting_due
+        patience_ns = self.health.patience_ns
+        return min(self.health.next_deadline(), self._noticing.due_ns, self._watch.next_overdue(patience_ns))
 
     def touch(self) -> None:
         """Something was learned of the link: its next deadline and its claim may be others now."""
@@ -261,38 +221,22 @@ class Neighbour:
 
     def tick(self, now: Nanos) -> list[Outgoing]:
         """Pings and notices that are due go out; watched parcels that are overdue are handed back."""
-        if not self.connected:
+        if not self.greeted:
             return []
         self.touch()
-        overdue = []
-        while self.watched:
-            number, out = next(iter(self.watched.items()))
-            if now < self._overdue_at(out):
-                break
-            del self.watched[number]
-            self._overdue[number] = out.sent_ns
-            if len(self._overdue) > WATCHED_MAX:
-                del self._overdue[next(iter(self._overdue))]
+        overdue = self._watch.take_overdue(self.health.patience_ns, now)
+        for _ in overdue:
             self.health.silent(now)
-            overdue.append(out)
         if (token := self.health.tick(now)) is not None:
             self._urgent.append(wire.ping(token))
-        if now >= self._notice_due:
-            self._notice_due = NEVER
-            delay_us = (now - self._noticed_at) // US
-            self._urgent.append(wire.notice(self._noticed_highest, delay_us, self._noticed_bits))
+        if now >= self._noticing.due_ns:
+            self._urgent.append(wire.notice(*self._noticing.take(now)))
         return overdue
 
     def take_watched(self) -> list[Outgoing]:
         """All parcels without notice, when there is no more reason to expect one."""
-        waiting = list(self.watched.values())
-        self.watched.clear()
         self._wake_at = None
-        return waiting
-
-    def _overdue_at(self, out: Outgoing) -> Nanos:
-        wait = self.health.patience_ns
-        return out.sent_ns + (wait if out.hurried or out.header.flags & _PROMPT else wait + NOTICE_DELAY)
+        return self._watch.take_all()
 
     def _push_control(self, frame: bytes) -> None:
         self._control_out.append(frame)

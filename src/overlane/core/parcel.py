@@ -24,7 +24,8 @@ MESSAGES_MAX = 4096
 PARCEL_BYTES_MAX = 64 * 1024
 """A draft is sealed when it has grown to this; a single larger message makes a parcel of its own."""
 
-BODY_BYTES_MAX = (1 << 20) - 4096
+MESSAGE_BYTES_MAX = (1 << 20) - 8192
+"""Topic and body together."""
 TOPICS_MAX = 0xFFFF
 PREDECESSORS_MAX = 255
 
@@ -68,7 +69,7 @@ class Draft:
 
     def add(self, message: Message) -> None:
         self.messages.append(message)
-        self.size += len(message[2]) + 7
+        self.size += len(message[0]) + len(message[2]) + 9
 
     @property
     def full(self) -> bool:

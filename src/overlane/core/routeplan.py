@@ -6,7 +6,8 @@
   adaptive    the quickest path while all is well, redundancy where links are in trouble (planning/targeted.py)
   thrifty     as adaptive, but it only avoids trouble and leaves the rest to hop-by-hop repair
 
-Suspect links are used only to reach what nothing else reaches. An unmeetable deadline gets the quickest way there
+Suspect links are used only to reach what nothing else reaches, but by a flood. An unmeetable
+deadline gets the quickest way there
 is.
 """
 
@@ -16,9 +17,9 @@ from itertools import pairwise
 
 from overlane.core.linkstate import MILLION, LinkStateTable
 from overlane.core.messages import LinkClaim
-from overlane.core.neighbour import NOTICE_DELAY
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER, US, Nanos
+from overlane.core.watch import NOTICE_DELAY
 from overlane.planning import flooding, paths, targeted
 
 Links = frozenset[tuple[str, str]]
@@ -49,6 +50,8 @@ class Plan:
 
 
 def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
+    if qos.routing is Routing.FLOOD:
+        return _solve(table, table.network(suspects=True, label=qos.label), me, qos, destinations)
     clean, whole = table.network(suspects=False, label=qos.label), table.network(suspects=True, label=qos.label)
     first = _solve(table, clean, me, qos, destinations)
     rest = [name for name in destinations if name not in first.latency_ns]

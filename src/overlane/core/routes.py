@@ -96,7 +96,9 @@ class RoutePlanner:
         """Compute a route; False when it stays what it was."""
         found = plan(self._table, self._me, route.qos, route.destinations)
         route.planned_ns = now
-        route.best_ns = self._best_latency(route.qos.label)
+        # The quickest way may have been in trouble, and avoided: then its recovery is news.
+        best = self._best_latency(route.qos.label)
+        route.best_ns = {name: max(best.get(name, ns), ns) for name, ns in found.latency_ns.items()}
         before = route.plan
         same = found.links == before.links and found.latency_ns.keys() == before.latency_ns.keys()
         if route.version and (same or self._hardly_better(route, found)):
@@ -122,7 +124,7 @@ class RoutePlanner:
             if self._table.claim(one, other) is None:
                 return f"link {one}-{other} failed"
             since = self._silent_since.get((one, other))
-            if since is None:
+            if since is None or route.qos.routing is Routing.FLOOD:
                 continue
             bearable_until = since + min(max(route.slack_ns // 2, 0), SILENCE_MAX)
             if now < bearable_until:
@@ -155,7 +157,7 @@ class RoutePlanner:
         """Whether there is a quicker way worth moving to. A deadline that is met is no reason to flee a slow link."""
         if route.qos.deadline_ns >= NEVER:
             return best_ns * BETTER[1] < ns * BETTER[0] and best_ns + MS < ns
-        improved = best_ns + MS < route.best_ns.get(destination, 0)
+        improved = best_ns + MS < route.best_ns.get(destination, NEVER)
         return improved and best_ns + max(MS, ns // 20) < ns
 
     def _reason_by_trouble(self, route: Route, now: Nanos) -> str | None:

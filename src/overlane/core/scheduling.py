@@ -50,50 +50,48 @@ class Waiting:
 
 
 class Wire:
-    """What the queue believes of the wire: how fast it is, and until when what was given to it keeps it busy.
+    """How fast the wire behind the queue is, and how much of what was pulled has still to leave.
 
-    The driver pulls ahead into a send buffer, several items at one moment, so an item that is pulled now leaves only
-    behind those. By an inexact rate alone that belief would drift away while the link is never idle; so it is held
-    within what the largest of the recent bursts takes.
+    The driver may pull ahead into a send buffer, several items at one moment. It tells how much lies in the buffer when
+    it comes again; what is missing since has left meanwhile, and if the buffer was never empty, that tells the rate.
+    Nor was it empty for long if something had been left waiting.
     """
 
-    __slots__ = ("_burst_at", "_burst_bytes", "_burst_max", "_bytes", "_free_at", "_ns", "ns_per_kib")
+    __slots__ = ("_ahead", "_bytes", "_moment", "_ns", "_some_wait", "ns_per_kib")
 
     def __init__(self) -> None:
         self._bytes = 0
         self._ns = 0
-        self._free_at: Nanos = 0
-        self._burst_at: Nanos = -1
-        self._burst_bytes = 0
-        self._burst_max = 0
         self.ns_per_kib = 0
-        """0 as long as nothing was observed."""
-
-    def observe(self, bytes_sent: int, duration_ns: Nanos) -> bool:
-        """Average over the last sixteen or so observations, each by its bytes. True if the rate is notably another."""
-        # In units of 1/16, so that the integer division does not eat small observations.
-        self._bytes += 16 * bytes_sent - self._bytes // 16
-        self._ns += 16 * duration_ns - self._ns // 16
-        measured = (self._ns << 10) // self._bytes
-        if 8 * abs(measured - self.ns_per_kib) <= self.ns_per_kib:
-            return False
-        self.ns_per_kib = measured
-        return True
+        """0 as long as nothing is known."""
+        self._moment: Nanos = 0
+        self._ahead = 0
+        """Bytes pulled that had not left at this moment."""
+        self._some_wait = False
 
     def takes(self, size: int) -> Nanos:
         return size * self.ns_per_kib >> 10
 
-    def free_at(self, now: Nanos) -> Nanos:
-        return max(now, min(self._free_at, now + self.takes(self._burst_max)))
+    def observe(self, bytes_sent: int, duration_ns: Nanos) -> None:
+        """Averages over the last sixteen or so observations, each by its bytes."""
+        # In units of 1/16, so that the integer division does not eat small observations.
+        self._bytes += 16 * bytes_sent - self._bytes // 16
+        self._ns += 16 * duration_ns - self._ns // 16
+        self.ns_per_kib = (self._ns << 10) // self._bytes
 
-    def sent(self, size: int, now: Nanos) -> Nanos:
-        """So many bytes were given to the wire now; when they will have left."""
-        self._free_at = self.free_at(now) + self.takes(size)
-        if now != self._burst_at:
-            self._burst_max = max(self._burst_bytes, self._burst_max - (self._burst_max >> 6))
-            self._burst_at, self._burst_bytes = now, 0
-        self._burst_bytes += size
-        return self._free_at
+    def free_at(self, now: Nanos, in_buffer: int) -> Nanos:
+        """When what is pulled now can begin to leave. The bytes in the buffer count once per moment."""
+        if now != self._moment:
+            left = self._ahead - in_buffer
+            if left > 0 and (in_buffer or self._some_wait):
+                self.observe(left, now - self._moment)
+            self._moment, self._ahead = now, in_buffer
+        return now + self.takes(self._ahead)
+
+    def pulled(self, size: int, *, some_wait: bool) -> None:
+        """So many bytes go to the wire at this moment, and perhaps something is left waiting."""
+        self._ahead += size
+        self._some_wait = some_wait
 
 
 @dataclass(slots=True)
@@ -111,13 +109,11 @@ class Order(Protocol):
     def remove(self, number: int) -> None:
         """The item has left the table by another way than `choose`."""
 
-    def choose(self, now: Nanos) -> Choice: ...
+    def choose(self, now: Nanos, start: Nanos) -> Choice:
+        """`start` is when what is chosen now can begin to leave."""
 
     def spare(self) -> int | None:
         """A droppable item that will be in time only if the rate was misjudged; the one least likely to."""
-
-    def rate_changed(self) -> None:
-        """The wire is notably faster or slower than it was."""
 
 
 class KeyOrder:
@@ -136,7 +132,7 @@ class KeyOrder:
             self._heap = [entry for entry in self._heap if entry[1] in self._waiting]
             heapify(self._heap)
 
-    def choose(self, now: Nanos) -> Choice:
+    def choose(self, now: Nanos, start: Nanos) -> Choice:  # noqa: ARG002
         choice = Choice(None, [], [])
         while self._heap:
             _, number = heappop(self._heap)
@@ -152,14 +148,13 @@ class KeyOrder:
     def spare(self) -> int | None:
         return None
 
-    def rate_changed(self) -> None:
-        pass
-
 
 class SheddingOrder:
     def __init__(self, waiting: Mapping[int, Waiting], wire: Wire) -> None:
         self._waiting = waiting
         self._wire = wire
+        self._ns_per_kib = 0
+        """The rate by which the agenda was made."""
         self._agenda = Agenda()
         self._by: dict[int, Nanos] = {}
         """What is on the agenda, and by when."""
@@ -175,8 +170,9 @@ class SheddingOrder:
         if by is not None:
             self._agenda.remove(number, by)
 
-    def choose(self, now: Nanos) -> Choice:
-        start = self._wire.free_at(now)
+    def choose(self, now: Nanos, start: Nanos) -> Choice:
+        if 8 * abs(self._wire.ns_per_kib - self._ns_per_kib) > self._ns_per_kib:
+            self._plan_anew()
         while shed := self._agenda.shed(start):
             for each in shed:
                 self._give_way(each, start)
@@ -194,8 +190,9 @@ class SheddingOrder:
     def spare(self) -> int | None:
         return self._pop(self._reserve)
 
-    def rate_changed(self) -> None:
+    def _plan_anew(self) -> None:
         """All works have changed, and with them what can be in time, those in reserve included."""
+        self._ns_per_kib = self._wire.ns_per_kib
         reserve = [number for _, number in self._reserve + self._reserve_reliable if number in self._waiting]
         numbers = sorted([*self._by, *reserve])
         self._agenda, self._by, self._reserve, self._reserve_reliable = Agenda(), {}, [], []
@@ -204,12 +201,15 @@ class SheddingOrder:
 
     def _plan(self, number: int, item: Waiting, by_ns: Nanos) -> None:
         self._by[number] = by_ns
-        self._agenda.add(number, by_ns, self._wire.takes(item.size), may_be_lost=item.droppable)
+        self._agenda.add(number, by_ns, self._work(item), may_be_lost=item.droppable)
+
+    def _work(self, item: Waiting) -> Nanos:
+        return item.size * self._ns_per_kib >> 10
 
     def _give_way(self, number: int, start: Nanos) -> None:
         by = self._by.pop(number)
         item = self._waiting[number]
-        if by < start + self._wire.takes(item.size) <= item.due_ns:
+        if by < start + self._work(item) <= item.due_ns:
             # Its plan was missed, though it would have been first: something long was on the wire.
             self._plan(number, item, item.due_ns)
         else:

@@ -17,13 +17,13 @@ from overlane.core.interest import RemoteInterest
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish, Receipt, Teardown
 from overlane.core.outflow import Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
-from overlane.core.parcel import BODY_BYTES_MAX, PARCEL_BYTES_MAX, pack_flow
+from overlane.core.parcel import MESSAGE_BYTES_MAX, PARCEL_BYTES_MAX, FlowPart, pack_flow
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.routeplan import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
 from overlane.core.units import NEVER, SECOND, US, Nanos
-from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag
+from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id
 from overlane.planning import paths
 
 PARCELS = "parcel"
@@ -68,7 +68,7 @@ class Source:
             flow = self._topics[topic]
         except KeyError:
             flow = self._topics[topic] = self._flow_of(topic, now)
-        if len(body) > BODY_BYTES_MAX:
+        if len(body) + 4 * len(topic) > MESSAGE_BYTES_MAX:
             return Published.TOO_LARGE
         if flow is None:
             self._keep_unsent(topic, body, flags, now)
@@ -219,9 +219,24 @@ class Source:
             header = self._header(flow, parcel, now)
             header = header._replace(flags=(header.flags | ParcelFlag.DIRECT) & ~ParcelFlag.REPAIR)
             due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
-            rest = pack_flow(flow.part(parcel)) + parcel.content
+            rest = pack_flow(self._part_owed(flow, parcel)) + parcel.content
             self.forwarding.send_on_path(way, header, rest, now, due_ns, now)
         self._wake_for(debt, debt.resend_at)
+
+    def _part_owed(self, flow: Outflow, parcel: Retained) -> FlowPart:
+        """As `part`, without predecessors that will not come any more."""
+        part = flow.part(parcel)
+        if not part.predecessors:
+            return part
+        names = {broker_id(name): name for name in flow.destinations}
+        still = []
+        for one in part.predecessors:
+            earlier = self.flows.get((one.incarnation, one.flow))
+            if earlier is not None:
+                owed = tuple(at for at in one.brokers if earlier.owes(names.get(at, ""), one.sequence))
+                if owed:
+                    still.append(one._replace(brokers=owed))
+        return part._replace(predecessors=tuple(still))
 
     def _way_to(self, destination: str) -> tuple[tuple[str, ...] | None, Nanos]:
         for suspects in (False, True):
