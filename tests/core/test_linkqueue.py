@@ -165,6 +165,48 @@ def test_a_new_rate_brings_back_what_had_given_way() -> None:
     assert send_all(waiting) == (["long", "short"], [])
 
 
+# The wire
+
+
+def test_what_is_pulled_leaves_behind_what_lies_in_the_send_buffer() -> None:
+    items = [urgent("a", 50, 1_000), urgent("b", 50, 2_000), urgent("c", 50, 3_000)]
+    waiting = queue("edf", *items, ns_per_byte=NS_PER_BYTE)
+    leaves = []
+    for now, in_buffer in [(10 * MS, 4_000), (10 * MS, 4_000), (12 * MS, 5_000)]:
+        waiting.pull(now, in_buffer)
+        leaves.append(waiting.leaves_at)
+    assert leaves == [15 * MS, 17 * MS, 20 * MS]
+
+
+def test_an_item_that_would_leave_too_late_behind_the_send_buffer_gives_way() -> None:
+    items = [urgent("soon", 3, 1_000), urgent("later", 9, 1_000)]
+    waiting = queue("edf-shed", *items, ns_per_byte=NS_PER_BYTE)
+    item, dropped = waiting.pull(0, in_buffer=4_000)
+    assert item is items[1]
+    assert dropped == []
+
+
+@pytest.mark.parametrize("pulled_ahead", [0, 20_000])
+def test_the_queue_learns_the_rate_of_a_busy_link(pulled_ahead: int) -> None:
+    waiting = LinkQueue("edf-shed", 10**9)
+    rng = Random(1)
+    now, in_buffer = 0, 0
+    for _ in range(200):
+        while waiting.bytes < 50_000:
+            waiting.push(Waiting("x", rng.randrange(100, 2_000), now, now + SECOND, True), now)
+        pulled = 0
+        while not pulled or in_buffer + pulled < pulled_ahead:
+            item, _ = waiting.pull(now, in_buffer)
+            assert item is not None
+            pulled += item.size
+        in_buffer += pulled
+        left = in_buffer - pulled_ahead // 2
+        now, in_buffer = now + left * NS_PER_BYTE, in_buffer - left
+    waiting.pull(now, in_buffer)
+    took = waiting.leaves_at - now - in_buffer * NS_PER_BYTE
+    assert 90 * NS_PER_BYTE < took < 2_010 * NS_PER_BYTE
+
+
 sizes = st.integers(1, 12).map(lambda units: 1_000 * units)
 jobs = st.lists(st.tuples(st.integers(0, 60), sizes), max_size=8)
 

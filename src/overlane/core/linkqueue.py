@@ -82,7 +82,7 @@ class LinkQueue:
     def pull(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
         """The next item to send, and those that are not worth sending any more.
 
-        `in_buffer` is how many bytes, pulled before this moment, lie in the driver's send buffer and have still to leave.
+        `in_buffer`: how many bytes, pulled before this moment, lie in the driver's send buffer and have still to leave.
         """
         start = self._wire.free_at(now, in_buffer)
         for lane in (self._late, self._open):

@@ -64,7 +64,7 @@ class Wire:
         self._ns = 0
         self.ns_per_kib = 0
         """0 as long as nothing is known."""
-        self._moment: Nanos = 0
+        self._moment: Nanos = -1
         self._ahead = 0
         """Bytes pulled that had not left at this moment."""
         self._some_wait = False
