@@ -114,6 +114,10 @@ class RouteView:
     established: bool
 
 
+class _Goodbye(ProtocolViolation):
+    """No violation, but it ends a connection in the same way."""
+
+
 class Broker:
     def __init__(
         self,
@@ -224,6 +228,8 @@ class Broker:
                     self._frame(neighbour, kind, body, now)
                 elif lane is Lane.CONTROL:
                     raise ProtocolViolation("the first frame of a connection must be a greeting")
+        except _Goodbye as goodbye:
+            self._close(neighbour, goodbye.reason, now)
         except ProtocolViolation as violation:
             self._counters["violations"] += 1
             self._close(neighbour, violation.reason, now)
@@ -417,7 +423,7 @@ class Broker:
             case Receipt():
                 self._receipt(message, now)
             case Farewell(reason):
-                raise ProtocolViolation(f"closed by the neighbour: {reason}")
+                raise _Goodbye(f"closed by the neighbour: {reason}")
             case _:
                 assert_never(message)
 

@@ -222,7 +222,7 @@ class LinkHealth:
             self.state = LinkState.UP
 
     def _trouble_begins(self, now: Nanos) -> None:
-        relapse = now - self._trouble_at < RELAPSE_WITHIN
+        relapse = now - self._trouble_at < RELAPSE_WITHIN + self._hold_ns
         self._hold_ns = min(HOLD_MAX, max(HOLD_MIN, 2 * self._hold_ns)) if relapse else 0
         self._memory_ns = min(MEMORY_MAX, 2 * self._memory_ns) if relapse else MEMORY_MIN
         self._trouble_at = now

@@ -23,8 +23,10 @@ from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import broker_id
 
-WINDOW_BYTES = 128 * 1024
-WINDOW_PARCELS = 64
+WINDOW_MIN = 16 * 1024
+WINDOW_START = 64 * 1024
+WINDOW_MAX = 4 << 20
+UNSENT: Nanos = -NEVER
 RESEND_MARGIN: Nanos = 100 * MS
 RESEND_MAX: Nanos = 5 * SECOND
 RECENT: Nanos = 2 * SECOND
@@ -80,11 +82,27 @@ class StoredParcel(msgspec.Struct, array_like=True):
 
 @dataclass(slots=True)
 class Debt:
-    """What one destination of a flow has not acknowledged: sequence -> when it was last sent (NEVER: not yet)."""
+    """What one destination of a flow has not acknowledged: sequence -> when it was last sent (UNSENT: not yet).
+
+    At most a window of it is under way: it grows with what is acknowledged, doubling at first, and halves when what was
+    sent does not come, so that neither a backlog nor a fast publisher floods the far side.
+    """
 
     unacknowledged: dict[int, Nanos] = field(default_factory=dict)
     backoff: int = 0
     resend_at: Nanos = NEVER
+    window: int = WINDOW_START
+    threshold: int = WINDOW_MAX
+    under_way: int = 0
+
+    def arrived(self, size: int) -> None:
+        self.under_way = max(0, self.under_way - size)
+        grown = size if self.window < self.threshold else size * size // self.window + 1
+        self.window = min(WINDOW_MAX, self.window + grown)
+
+    def congested(self) -> None:
+        self.threshold = max(WINDOW_MIN, self.window // 2)
+        self.window = self.threshold
 
 
 class Outflow:
@@ -114,15 +132,24 @@ class Outflow:
             self.sequence, after, predecessors, pack_messages(messages), len(messages), now, set(), history
         )
         if self.qos.reliable:
-            self.retain(parcel, self.destinations, now)
+            self.retain(parcel, self.destinations, UNSENT if self.is_full() else now)
         return parcel
+
+    def is_full(self) -> bool:
+        """Whether no destination should be sent more before it has acknowledged something."""
+        return bool(self.debts) and all(
+            name in self.debts and self.debts[name].under_way >= self.debts[name].window for name in self.destinations
+        )
 
     def retain(self, parcel: Retained, destinations: Iterable[str], sent_ns: Nanos) -> None:
         parcel.missing = set(destinations)
         self.retained[parcel.sequence] = parcel
         self.retained_bytes += len(parcel.content)
         for name in destinations:
-            self.debts.setdefault(name, Debt()).unacknowledged[parcel.sequence] = sent_ns
+            debt = self.debts.setdefault(name, Debt())
+            debt.unacknowledged[parcel.sequence] = sent_ns
+            if sent_ns != UNSENT:
+                debt.under_way += len(parcel.content)
 
     def part(self, parcel: Retained) -> FlowPart:
         floor = self.floor
@@ -155,14 +182,15 @@ class Outflow:
         debt = self.debts[destination]
         done = []
         for sequence in sequences:
-            del debt.unacknowledged[sequence]
             parcel = self.retained[sequence]
+            if debt.unacknowledged.pop(sequence) != UNSENT:
+                debt.arrived(len(parcel.content))
             parcel.missing.discard(destination)
             if not parcel.missing:
                 self._release(parcel)
                 done.append(sequence)
         if not debt.unacknowledged:
-            debt.resend_at, debt.backoff = NEVER, 0
+            debt.resend_at, debt.backoff, debt.under_way = NEVER, 0, 0
         return done
 
     def _release(self, parcel: Retained) -> None:
@@ -185,7 +213,9 @@ class Outflow:
             if now - parcel.published_ns < self.qos.lifespan_ns:
                 break
             for name in parcel.missing:
-                self.debts[name].unacknowledged.pop(parcel.sequence, None)
+                debt = self.debts[name]
+                if debt.unacknowledged.pop(parcel.sequence, UNSENT) != UNSENT:
+                    debt.under_way = max(0, debt.under_way - len(parcel.content))
             self._release(parcel)
             gone.append(parcel.sequence)
         return gone
@@ -196,25 +226,35 @@ class Outflow:
         return NEVER
 
     def due_for_resend(self, destination: str, round_trip_ns: Nanos, now: Nanos, at_once: bool) -> list[Retained]:
-        """The oldest unacknowledged parcels, a window of them, that have waited long enough."""
+        """The oldest unacknowledged parcels that have waited long enough, or were never sent, as the window allows."""
         debt = self.debts[destination]
         wait = min(RESEND_MAX, (round_trip_ns + RESEND_MARGIN) << min(debt.backoff, 8))
         chosen: list[Retained] = []
-        size = 0
+        room = debt.window
         earliest = NEVER
+        lost = False
         for sequence, sent_ns in debt.unacknowledged.items():
             parcel = self.retained[sequence]
-            size += len(parcel.content)
-            if len(chosen) >= WINDOW_PARCELS or (size > WINDOW_BYTES and chosen):
-                break
-            if at_once or now >= sent_ns + wait:
+            size = len(parcel.content)
+            overdue = sent_ns != UNSENT and now >= sent_ns + wait
+            if sent_ns == UNSENT or at_once or overdue:
+                if size > room and room < debt.window:
+                    break
                 chosen.append(parcel)
+                lost |= overdue and not at_once
             else:
                 earliest = min(earliest, sent_ns + wait)
+            room -= size
+            if room <= 0:
+                break
+        if lost:
+            debt.congested()
+            debt.backoff += 1
         for parcel in chosen:
+            if debt.unacknowledged[parcel.sequence] == UNSENT:
+                debt.under_way += len(parcel.content)
             debt.unacknowledged[parcel.sequence] = now
         if chosen:
-            debt.backoff += 1
             earliest = min(earliest, now + min(RESEND_MAX, (round_trip_ns + RESEND_MARGIN) << min(debt.backoff, 8)))
         debt.resend_at = earliest
         return chosen

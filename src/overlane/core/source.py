@@ -16,7 +16,7 @@ from overlane.core.history import History, Kept, wrap
 from overlane.core.interest import RemoteInterest
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish, Receipt, Teardown
-from overlane.core.outflow import Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
+from overlane.core.outflow import UNSENT, Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
 from overlane.core.parcel import MESSAGE_BYTES_MAX, PARCEL_BYTES_MAX, FlowPart, pack_flow
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.routeplan import PROMPT_SLACK
@@ -107,6 +107,7 @@ class Source:
     def _seal(self, flow: Outflow, now: Nanos, history: bool = False) -> None:
         messages = flow.draft.messages
         after, predecessors = self._places.order(flow, self.flows, now)
+        held_back = flow.qos.reliable and flow.is_full()
         parcel = flow.seal(after, predecessors, history, now)
         if flow.qos.reliable:
             self.retained_bytes += len(parcel.content)
@@ -117,7 +118,8 @@ class Source:
             for index, (topic, flags, body) in enumerate(messages):
                 name = self.identity, *flow.name, parcel.sequence, index
                 self.effects += self.history.keep(Kept(name, topic, flags, body, flow.qos, now), now)
-        self._send(flow, parcel, now)
+        if not held_back:
+            self._send(flow, parcel, now)
 
     def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> None:
         route = self.planner.route(flow.qos, flow.destinations)
@@ -361,7 +363,7 @@ class Source:
             flow.last_used = now
         flow.sequence = max(flow.sequence, sequence)
         parcel = stored.parcel(sequence)
-        flow.retain(parcel, flow.destinations, now)
+        flow.retain(parcel, flow.destinations, UNSENT)
         self.retained_bytes += len(parcel.content)
         self._places.recover(parcel, name)
         for debt in flow.debts.values():
