@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from allocation_cases import places_of, plain_risk, random_problem
 
-from overlane.planning.allocation import Broker, Item, Problem
-from overlane.planning.mirrors import Mirroring, mirror_items
+from overlane.planning.allocation import Broker, Item, Problem, allocate
+from overlane.planning.mirrors import Mirroring, allocate_and_mirror, mirror_items
 from overlane.planning.problem import BadProblem, NoSolution
 
 Places = tuple[int, ...]
@@ -123,6 +123,15 @@ def test_topics_must_have_room_after_a_failure() -> None:
     problem = Problem.of(items, np.eye(2), [Broker("a", 10.0, 5), Broker("b", 10.0, 5)])
     with pytest.raises(NoSolution, match="topics have no room when a fails: b would hold 6, it may hold 5"):
         mirror_items(problem, {"i": "a", "j": "b"})
+
+
+def test_primaries_chosen_for_critical_items_leave_room_for_their_copies() -> None:
+    rng = np.random.default_rng(77)
+    problem = with_critical(random_problem(77, 10, 5, use=0.5, risk_max=0.02), rng, 0.35)
+    alone = allocate(problem).primary
+    with pytest.raises(NoSolution, match="with the copies of critical items"):
+        mirror_items(problem, alone)
+    assert max(allocate_and_mirror(problem).risk_normal.values()) < 0.02
 
 
 def test_an_unknown_primary_is_refused_by_name() -> None:

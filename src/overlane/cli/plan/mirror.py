@@ -9,8 +9,7 @@ from rich.table import Table
 
 from overlane.cli.plan.command import AsJson, ProblemFile, answer
 from overlane.cli.plan.workload import MirrorProblem, checked, stopwatch
-from overlane.planning.allocation.solve import best_places
-from overlane.planning.mirrors import mirror_items
+from overlane.planning.mirrors import allocate_and_mirror, mirror_items
 
 
 class MirrorAnswer(msgspec.Struct):
@@ -33,10 +32,10 @@ def mirror(problem: ProblemFile, as_json: AsJson = False) -> None:
 
 def _solve(given: MirrorProblem) -> MirrorAnswer:
     problem, spent = checked(given), stopwatch(given.time_limit_s)
-    primary = given.primary
-    if primary is None:
-        primary = problem.named(best_places(problem, spent))
-    found = mirror_items(problem, primary, lambda: spent() >= 1)
+    if given.primary is None:
+        found = allocate_and_mirror(problem, spent)
+    else:
+        found = mirror_items(problem, given.primary, lambda: spent() >= 1)
     return MirrorAnswer(
         found.status,
         found.primary,

@@ -27,8 +27,9 @@ Status: TypeAlias = Literal["optimal", "feasible"]
 
 SHAKES = 200
 FEW_SHAKES = 15  # before branch and bound, which wants a good start but finds the rest itself
+ITEMS_UNSHAKEN_MAX = 10  # so few that branch and bound is quicker than shaking
 # Shares of the time limit after which the search and the climbing of prices end.
-SEARCH_SHARE = 0.4
+SEARCH_SHARE = 0.35
 CLIMB_SHARE = 0.85
 # A gap below this is rounding: the answer is optimal.
 NO_GAP = 1e-12
@@ -112,7 +113,8 @@ def well_placed(task: Placement, seed: int = 0, shakes: int = SHAKES, stop: Stop
 
 
 def _few_items(problem: Problem, task: Placement, spent: Spent, seed: int) -> tuple[IntArray, float]:
-    start = well_placed(task, seed, FEW_SHAKES, lambda: spent() >= SEARCH_SHARE)
+    shakes = FEW_SHAKES if task.item_count > ITEMS_UNSHAKEN_MAX else 0
+    start = well_placed(task, seed, shakes, lambda: spent() >= SEARCH_SHARE)
     proof = solve_exactly(task, start, lambda: spent() >= 1)
     if proof.places is None:
         raise _nothing(problem, task, start, lambda: spent() >= 1)

@@ -15,7 +15,8 @@ e'Be for the vector e of ones.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
+from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg.lapack import dtrtri
 
 from overlane.planning.allocation.model import FloatArray
 
@@ -48,29 +49,30 @@ def _own_part(covariance: FloatArray) -> FloatArray:
     """What of each item's variance the others leave unexplained, scaled down; nothing when the matrix is singular."""
     nothing = np.zeros(len(covariance))
     try:
-        inverse = cho_solve(cho_factor(covariance, lower=True), np.eye(len(covariance)), overwrite_b=True)
-        unexplained = np.diag(inverse)
-        if not (unexplained > 0).all():
-            return nothing
-        scale = np.sqrt(unexplained)
-        scaled = covariance * np.outer(scale, scale)
-        share = _least_eigenvalue(scaled)
+        factor = cholesky(covariance, lower=True)
     except LinAlgError:
         return nothing
+    inverse_factor, failed = dtrtri(factor, lower=1)
+    explained = (inverse_factor**2).sum(axis=0)  # the diagonal of the inverse
+    if failed or not np.isfinite(explained).all():
+        return nothing
+    scale = np.sqrt(explained)
+    scaled = covariance * np.outer(scale, scale)
+    share = _least_eigenvalue(scaled, factor * scale[:, None])
     for _ in range(TRIALS):
         share *= 1 - ROUNDING
         if _is_positive(scaled, share):
-            return share / unexplained
+            own: FloatArray = share / explained
+            return own
         share *= 0.95
     return nothing
 
 
-def _least_eigenvalue(matrix: FloatArray) -> float:
+def _least_eigenvalue(matrix: FloatArray, factor: FloatArray) -> float:
     """Close to the least eigenvalue, from above: inverse iteration on the factored matrix."""
-    factor = cho_factor(matrix, lower=True)
     vector = np.cos(np.arange(len(matrix)))  # any start that is not orthogonal to what is looked for
     for _ in range(INVERSE_ITERATIONS):
-        vector = cho_solve(factor, vector)
+        vector = cho_solve((factor, True), vector, check_finite=False)
         vector /= np.linalg.norm(vector)
     return float(vector @ (matrix @ vector))
 

@@ -12,8 +12,8 @@ from itertools import combinations
 import numpy as np
 
 from overlane.planning.allocation.model import IntArray, Problem
-from overlane.planning.allocation.solve import Spent, best_places, untimed
-from overlane.planning.mirrors.solve import mirror_items
+from overlane.planning.allocation.solve import Spent, untimed
+from overlane.planning.mirrors.solve import allocate_and_mirror, mirror_items
 from overlane.planning.problem import BadProblem
 
 
@@ -42,9 +42,10 @@ class NormalPlan:
 def normal_plan(problem: Problem, primary: dict[str, str] | None, spent: Spent = untimed, seed: int = 0) -> NormalPlan:
     """Primaries, unless given, and their mirrors; or NoSolution."""
     if primary is None:
-        primary = problem.named(best_places(problem, spent, seed))
-    mirrors = mirror_items(problem, primary, lambda: spent() >= 1)
-    return NormalPlan(problem, problem.places(primary, "primary"), problem.places(mirrors.mirror, "mirror"))
+        found = allocate_and_mirror(problem, spent, seed)
+    else:
+        found = mirror_items(problem, primary, lambda: spent() >= 1)
+    return NormalPlan(problem, problem.places(found.primary, "primary"), problem.places(found.mirror, "mirror"))
 
 
 def failure_cases(plan: NormalPlan) -> list[Case]:

@@ -3,6 +3,6 @@
 `states` knows what every broker carries in every single failure; `solve` chooses.
 """
 
-from overlane.planning.mirrors.solve import Mirroring, mirror_items
+from overlane.planning.mirrors.solve import Mirroring, allocate_and_mirror, mirror_items
 
-__all__ = ["Mirroring", "mirror_items"]
+__all__ = ["Mirroring", "allocate_and_mirror", "mirror_items"]

@@ -15,7 +15,7 @@ after a failure is what is minimised through the loss; it is told, not limited.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -25,7 +25,7 @@ from overlane.planning.allocation.greedy import spread
 from overlane.planning.allocation.model import IntArray, Problem
 from overlane.planning.allocation.placement import Placement
 from overlane.planning.allocation.search import Search, Stop, never
-from overlane.planning.allocation.solve import Status
+from overlane.planning.allocation.solve import Spent, Status, best_places, untimed
 from overlane.planning.allocation.subsets import fits_tables
 from overlane.planning.mirrors.states import NOWHERE, FailureStates
 from overlane.planning.problem import NoSolution
@@ -59,6 +59,29 @@ class Mirroring:
     risk: dict[str, dict[str, float]]  # {failed broker: {broker: Pr}}
     risk_normal: dict[str, float]
     spread: dict[str, dict[str, int]]  # {broker: {broker: how many of its items are mirrored there}}
+
+
+def allocate_and_mirror(problem: Problem, spent: Spent = untimed, seed: int = 0) -> Mirroring:
+    """The best allocation and its mirrors; if critical copies do not fit beside it, one that leaves them room."""
+    places = best_places(problem, spent, seed)
+    try:
+        return mirror_items(problem, problem.named(places), lambda: spent() >= 1)
+    except NoSolution:
+        if not problem.critical.any():
+            raise
+        roomy = _with_copies(problem)
+    try:
+        places = best_places(roomy, spent, seed)
+    except NoSolution as refused:
+        places = roomy.places(refused.nearest["primary"], "primary")  # type: ignore[arg-type]
+    return mirror_items(problem, problem.named(places), lambda: spent() >= 1)
+
+
+def _with_copies(problem: Problem) -> Problem:
+    """As if every critical item came twice to its broker: a stand-in for as large copies from elsewhere."""
+    times = np.where(problem.critical, 2.0, 1.0)
+    items = tuple(replace(item, mean=item.mean * by) for item, by in zip(problem.items, times.tolist(), strict=True))
+    return Problem(items, problem.covariance * np.outer(times, times), problem.brokers, problem.risk_max)
 
 
 def mirror_items(problem: Problem, primary: Mapping[str, str], stop: Stop = never) -> Mirroring:
