@@ -8,7 +8,7 @@ anyway.
 
 The jobs lie in sorted blocks of limited length. A block knows its work and the latest start for which all its jobs
 are in time, so that one comparison passes a block. Adding and removing cost a search and a block; a look at all of
-n jobs costs n / BLOCK comparisons, and is needed only when the bound `_safe_until`, corrected with every change,
+n jobs costs n / BLOCK comparisons, and is needed only when the bound `safe_until`, corrected with every change,
 says that some job may be late. Jobs are named by numbers that the caller never uses twice.
 """
 
@@ -62,14 +62,15 @@ class Agenda:
         self._blocks: list[_Block] = []
         self._lasts: list[tuple[Nanos, int]] = []
         self._work: Nanos = 0
-        self._safe_until: Nanos = NEVER
+        self.safe_until: Nanos = NEVER
+        """All jobs are in time if the first starts by then, and perhaps if it starts later."""
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
     def add(self, number: int, by_ns: Nanos, work_ns: Nanos, *, may_be_lost: bool) -> None:
         self._work += work_ns
-        self._safe_until = min(self._safe_until - work_ns, by_ns - self._work)
+        self.safe_until = min(self.safe_until - work_ns, by_ns - self._work)
         if not self._blocks:
             self._blocks.append(_Block([]))
             self._lasts.append((by_ns, number))
@@ -96,12 +97,12 @@ class Agenda:
             return None
         _, number, work, _ = self._remove_at(0, 0)
         if self._blocks:
-            self._safe_until += work
+            self.safe_until += work
         return number
 
     def shed(self, now: Nanos) -> list[int]:
         """Take out what the rule takes out, so that all others are in time if the first starts now."""
-        if now <= self._safe_until:
+        if now <= self.safe_until:
             return []
         shed = self._shed_hopeless(now)
         start, index, slack_min = now, 0, NEVER
@@ -127,7 +128,7 @@ class Agenda:
                     index -= 1
                 else:
                     self._blocks[at].refresh()
-        self._safe_until = now + slack_min if self._blocks else NEVER
+        self.safe_until = now + slack_min if self._blocks else NEVER
         return shed
 
     def _shed_hopeless(self, now: Nanos) -> list[int]:
@@ -151,7 +152,7 @@ class Agenda:
             del self._blocks[index]
             del self._lasts[index]
             if not self._blocks:
-                self._safe_until = NEVER
+                self.safe_until = NEVER
         elif at == len(block.jobs):
             self._lasts[index] = block.jobs[-1][:2]
         return job

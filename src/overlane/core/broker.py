@@ -23,14 +23,12 @@ import msgspec
 from overlane.core import wire
 from overlane.core.budgets import BudgetTable, Demand
 from overlane.core.events import (
-    Close,
     Deliver,
     Delivery,
     Effect,
     Event,
     Lane,
     Leave,
-    LinkChanged,
     LinkDown,
     LinkUp,
     Published,
@@ -43,12 +41,11 @@ from overlane.core.forwarding import Forwarding
 from overlane.core.gossip import Gossip, News
 from overlane.core.history import TABLE as HISTORY
 from overlane.core.history import History
-from overlane.core.inflow import Arrival, bits_to_bytes
 from overlane.core.interest import TABLE as INTEREST
 from overlane.core.interest import LocalInterest, RemoteInterest
-from overlane.core.linkhealth import LinkState
 from overlane.core.linkqueue import Policy
-from overlane.core.linkstate import MILLION, LinkStateTable, differs, processing_differs
+from overlane.core.links import Links
+from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import (
     Advert,
     Establish,
@@ -56,35 +53,26 @@ from overlane.core.messages import (
     Farewell,
     Interest,
     InterestWanted,
-    LinkClaim,
     Message,
     Receipt,
     Summary,
     Teardown,
     decode,
 )
-from overlane.core.neighbour import Chunk, Neighbour, Outgoing
-from overlane.core.parcel import BadContent, unpack_flow, unpack_messages
+from overlane.core.neighbour import Chunk, Neighbour
+from overlane.core.parcel import BadContent
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.routes import RoutePlanner
-from overlane.core.signalling import Entry, RouteTable
+from overlane.core.signalling import RouteTable
 from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
 from overlane.core.source import PARCELS, Source
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, FrameType, Header, ParcelFlag
 from overlane.errors import ProtocolViolation
 
-RECEIPT_HOPS_MAX = 32
-RISK_REMEMBERED = 60_000
-"""Millionths: how likely a link that was in trouble lately is taken to fail a message."""
-PROCESSING_US_MIN = 500
-"""Processing latency below this is not worth a word."""
 SLOW_SWEEP: Nanos = 5 * SECOND
 
 _WATCHED = int(ParcelFlag.WATCHED)
-_REPAIR = int(ParcelFlag.REPAIR)
-_RELIABLE = int(ParcelFlag.RELIABLE)
-_HISTORY = int(ParcelFlag.HISTORY)
 _DIRECT = int(ParcelFlag.DIRECT)
 
 
@@ -140,6 +128,19 @@ class Broker:
         self._routes = RouteTable(self.name)
         self._planner = RoutePlanner(self.name, incarnation, self._table)
         self._forwarding = Forwarding(self.name, self._neighbours, self._table)
+        self._links = Links(
+            self.name,
+            incarnation,
+            config.scheduling,
+            config.ping_interval_ns,
+            config.queue_bytes_max,
+            config.failure,
+            config.link_failure,
+            self._neighbours,
+            self._gossip,
+            self._routes,
+            self._forwarding,
+        )
         self._source = Source(
             self.name,
             self.identity,
@@ -155,24 +156,13 @@ class Broker:
         )
         self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history)
         self._published: list[Delivery] = []
-        self._effects: list[Effect] = []
-        self._processing_us: dict[str, int] = {}
-        self._processing_said: dict[str, int] = {}
-        self._processing_news = False
-        self._left = False
         self._next_sweep: Nanos = now + SLOW_SWEEP
         self._seen_changes = 0
         if config.scheduling == Policy.LAXITY:
             self._forwarding.budget = self._budget
         self._budgets: BudgetTable[tuple[int, int]] = BudgetTable()
         self._budgets_of = -1
-        self._counters = {
-            "parcel_bytes_sent": 0,
-            "control_bytes_sent": 0,
-            "parcels_sent": 0,
-            "messages_sent": 0,
-            "violations": 0,
-        }
+        self._violations = 0
         self._recover(recovered, now)
 
     def _recover(self, records: Iterable[tuple[str, bytes, bytes]], now: Nanos) -> None:
@@ -194,9 +184,9 @@ class Broker:
     def handle(self, event: Event, now: Nanos) -> list[Effect]:
         match event:
             case LinkUp(peer):
-                self._link_up(peer, now)
+                self._names[self._links.up(peer, now).identity] = peer
             case LinkDown(peer):
-                self._link_down(peer, now)
+                self._links.down(peer, now)
             case Subscribe(subscriber, topic_filter, durable):
                 self._sink.subscribe(subscriber, topic_filter, durable, now)
             case Unsubscribe(subscriber, topic_filter):
@@ -204,8 +194,7 @@ class Broker:
             case Tick():
                 pass  # whatever is due is done at the end of every turn
             case Leave():
-                self._left = True
-                self._advertise(now)
+                self._links.leave(now)
             case _:
                 assert_never(event)
         return self._collect()
@@ -229,62 +218,44 @@ class Broker:
                 elif lane is Lane.CONTROL:
                     raise ProtocolViolation("the first frame of a connection must be a greeting")
         except _Goodbye as goodbye:
-            self._close(neighbour, goodbye.reason, now)
+            self._links.close(neighbour, goodbye.reason, now)
         except ProtocolViolation as violation:
-            self._counters["violations"] += 1
-            self._close(neighbour, violation.reason, now)
+            self._violations += 1
+            self._links.close(neighbour, violation.reason, now)
         return self._collect()
 
     def flush(self, now: Nanos) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
         self._source.flush(now)
         if self._published:
-            self._effects.append(Deliver(self._published, self.name, 0, NEVER))
+            self._sink.effects.append(Deliver(self._published, self.name, 0, NEVER))
             self._published = []
         self._do_what_is_due(now)
         return self._collect()
 
     def _collect(self) -> list[Effect]:
-        effects = [*self._remote.effects, *self._source.effects, *self._sink.effects, *self._effects]
-        self._remote.effects.clear()
-        self._source.effects.clear()
-        self._sink.effects.clear()
-        self._effects.clear()
+        effects: list[Effect] = []
+        for part in (self._remote.effects, self._source.effects, self._sink.effects, self._links.effects):
+            effects += part
+            part.clear()
         return effects
 
     def ready(self) -> list[str]:
-        return sorted(name for name, one in self._neighbours.items() if one.has_something_to_send())
+        return self._links.ready()
 
     def pull(self, peer: str, bytes_max: int, now: Nanos) -> list[Chunk]:
         """What to send to a neighbour next, up to about so many bytes."""
-        neighbour = self._neighbours[peer]
-        chunks: list[Chunk] = []
-        room = bytes_max
-        while room > 0 and neighbour.connected:
-            chunk = neighbour.pull_control()
-            if chunk is not None:
-                self._counters["control_bytes_sent"] += len(chunk[1])
-            else:
-                out, data, dropped = neighbour.pull_parcel(now)
-                self._forwarding.counters.expired_dropped += len(dropped)
-                if out is None:
-                    break
-                self._count(out, data, now)
-                chunk = Lane.DATA, data
-            chunks.append(chunk)
-            room -= len(chunk[1])
-        return chunks
+        return self._links.pull(peer, bytes_max, now)
 
     def next_deadline(self) -> Nanos:
-        when = min(
-            self._source.next_deadline(),
-            self._gossip.next_deadline(),
-            self._sink.inflows.wake_at,
-            self._next_sweep,
+        return self._links.next_deadline(
+            min(
+                self._source.next_deadline(),
+                self._gossip.next_deadline(),
+                self._sink.inflows.wake_at,
+                self._next_sweep,
+            )
         )
-        for neighbour in self._neighbours.values():
-            when = min(when, neighbour.next_deadline())
-        return when
 
     # For people and tests
 
@@ -312,9 +283,13 @@ class Broker:
 
     @property
     def counters(self) -> dict[str, int]:
-        counters = self._forwarding.counters
+        sent, counters = self._links.sent, self._forwarding.counters
         return {
-            **self._counters,
+            "parcel_bytes_sent": sent.parcel_bytes,
+            "control_bytes_sent": sent.control_bytes,
+            "parcels_sent": sent.parcels,
+            "messages_sent": sent.messages,
+            "violations": self._violations,
             "duplicates_dropped": counters.duplicates_dropped,
             "expired_dropped": counters.expired_dropped,
             "queue_full_dropped": counters.queue_full_dropped,
@@ -332,34 +307,6 @@ class Broker:
         needs[self.name] = self._local.everything().added
         known = sorted((name, sorted(filters)) for name, filters in needs.items() if filters)
         return sha256(msgspec.json.encode((links, known))).hexdigest()
-
-    # Links
-
-    def _link_up(self, peer: str, now: Nanos) -> None:
-        neighbour = self._neighbours.get(peer)
-        if neighbour is None:
-            config = self.config
-            neighbour = Neighbour(peer, config.scheduling, config.queue_bytes_max, config.ping_interval_ns)
-            self._neighbours[peer] = neighbour
-        elif neighbour.connected:
-            self._strand(neighbour, now)
-        self._names[neighbour.identity] = peer
-        neighbour.connect(self.name, self.incarnation, now)
-
-    def _link_down(self, peer: str, now: Nanos) -> None:
-        neighbour = self._neighbours.get(peer)
-        if neighbour is not None and neighbour.connected:
-            self._strand(neighbour, now)
-
-    def _close(self, neighbour: Neighbour, reason: str, now: Nanos) -> None:
-        self._effects.append(Close(neighbour.name, reason))
-        self._strand(neighbour, now)
-
-    def _strand(self, neighbour: Neighbour, now: Nanos) -> None:
-        """The link is gone: what waited for it goes around, where it may."""
-        for out in neighbour.disconnect(now):
-            if out.header.flags & _REPAIR and not out.hops:
-                self._forwarding.go_around(out, neighbour.name, self._entry(out.header), now)
 
     # Frames
 
@@ -415,7 +362,7 @@ class Broker:
                 letters, ours = self._routes.acknowledged(sender, message)
                 self._source.letters += letters
                 if ours and self._source.established(message.route, message.version):
-                    self._effects.append(RouteEstablished(message.route, message.version))
+                    self._source.effects.append(RouteEstablished(message.route, message.version))
             case Teardown():
                 if message.origin == self.name:
                     raise ProtocolViolation("a route of our own torn down by another")
@@ -482,45 +429,17 @@ class Broker:
             self._forwarding.counters.duplicates_dropped += 1
         elif header.flags & _DIRECT:
             self._arrive(header, rest, now)
-        elif (entry := self._entry(header)) is not None:
+        elif (entry := self._routes.entry_of(header)) is not None:
             self._forwarding.forward(entry, header, rest, now, None, now)
             if entry.deliver:
                 self._arrive(header, rest, now)
 
     def _arrive(self, header: Header, rest: memoryview, now: Nanos) -> None:
-        content = bytes(rest)
         try:
-            part, position = unpack_flow(content)
-            messages = unpack_messages(content, position, header.messages)
-            if header.flags & _HISTORY and any(len(body) < 16 for _, _, body in messages):
-                raise BadContent("replayed messages without names")
+            self._sink.arrive(header, bytes(rest), self._names.get(header.origin, "?"), now)
         except BadContent:
             # Its origin's fault, not the neighbour's that passed it on untouched.
-            self._counters["violations"] += 1
-            return
-        arrival = Arrival(
-            part,
-            messages,
-            reliable=bool(header.flags & _RELIABLE),
-            history=bool(header.flags & _HISTORY),
-            deadline_ns=header.deadline_us * US if header.deadline_us else NEVER,
-            age_ns=header.age_us * US,
-            arrived_ns=now,
-        )
-        self._sink.arrive(header.origin, self._names.get(header.origin, "?"), arrival, now)
-
-    def _count(self, out: Outgoing, data: bytes, now: Nanos) -> None:
-        counters = self._counters
-        counters["parcels_sent"] += 1
-        counters["parcel_bytes_sent"] += len(data)
-        counters["messages_sent"] += out.header.messages
-        if out.header.deadline_us:
-            label = str(out.header.deadline_us)
-            spent_us = (now - out.entered_ns) // US
-            known = self._processing_us.get(label, 0)
-            self._processing_us[label] = average = known + ((spent_us - known) >> 3)
-            if processing_differs(self._processing_said.get(label, 0), average):
-                self._processing_news = True
+            self._violations += 1
 
     def _budget(self, route: tuple[int, int]) -> Nanos:
         """The latency budget of a route's messages here, by the routes that pass now (H8)."""
@@ -533,42 +452,23 @@ class Broker:
                 self._budgets.put(key, Demand(deadline_ns, described.latency_us * US, described.hops))
         return self._budgets.budget(route)
 
-    def _entry(self, header: Header) -> Entry | None:
-        return self._routes.entry(header.origin, header.route, header.version)
-
     # Time
 
     def _do_what_is_due(self, now: Nanos) -> None:
-        for name in sorted(self._neighbours):
-            self._tend(self._neighbours[name], now)
+        self._links.tend(now)
         if now >= self._sink.inflows.wake_at:
             self._sink.release_due(self._names, now)
-            for (origin, incarnation, flow), following, beyond in self._sink.inflows.due_receipts(now):
-                if origin in self._names:
-                    self._post_receipt(
-                        Receipt(
-                            self._names[origin],
-                            self.name,
-                            RECEIPT_HOPS_MAX,
-                            incarnation,
-                            flow,
-                            following,
-                            bits_to_bytes(beyond),
-                        )
-                    )
+            for receipt in self._sink.due_receipts(self._names, now):
+                self._post_receipt(receipt)
             self._sink.inflows.set_wake()
         if now >= self._next_sweep:
             self._next_sweep = now + SLOW_SWEEP
             self._table.forget_silent(now)
             self._sink.forget_idle(now)
             self._routes.sweep(now)
-            # A class that no longer passes here waits here no longer.
-            self._processing_us = {label: us >> 1 for label, us in self._processing_us.items() if us > 1}
-            self._processing_news = bool(self._processing_said)
+            self._links.forget_processing()
         self._gossip.tell_interest()
-        if self._links_differ(now) or self._processing_news or now >= self._gossip.next_deadline():
-            self._processing_news = False
-            self._advertise(now)
+        self._links.advertise(now)
         if self._seen_changes != self._table.changes:
             self._seen_changes = self._table.changes
             self._source.reachable_again(now)
@@ -578,59 +478,3 @@ class Broker:
             if (neighbour := self._neighbours.get(name)) is not None:
                 neighbour.send(message)
         self._source.letters.clear()
-
-    def _tend(self, neighbour: Neighbour, now: Nanos) -> None:
-        if not neighbour.connected or now < neighbour.next_deadline():
-            return
-        state = neighbour.health.state
-        for out in neighbour.tick(now):
-            self._forwarding.repair(out, neighbour.name, self._entry(out.header), now)
-        if neighbour.is_mute(now):
-            self._close(neighbour, "no greeting came", now)
-        elif neighbour.health.dead:
-            self._close(neighbour, "nothing passes: three pings in a row were not answered", now)
-        elif neighbour.choked:
-            self._close(neighbour, "blocked: it takes nothing more", now)
-        elif state is LinkState.UP and neighbour.health.state is LinkState.SUSPECT:
-            for out in neighbour.take_watched():
-                self._forwarding.repair(out, neighbour.name, self._entry(out.header), now)
-
-    def _links_differ(self, now: Nanos) -> bool:
-        """Whether something was learned of a link that the others should know."""
-        news = False
-        for neighbour in self._neighbours.values():
-            if not neighbour.touched:
-                continue
-            neighbour.touched = False
-            state = neighbour.health.state
-            if state is not neighbour.reported_state:
-                neighbour.reported_state = state
-                self._effects.append(LinkChanged(neighbour.name, state.name.lower()))
-            claim = self._claim(neighbour, now)
-            said = neighbour.claimed
-            news |= claim != said if claim is None or said is None else differs(said, claim)
-        return news
-
-    def _claim(self, neighbour: Neighbour, now: Nanos) -> LinkClaim | None:
-        if not neighbour.greeted or self._left:
-            return None
-        health = neighbour.health
-        remembered = RISK_REMEMBERED if now < health.risky_until else 0
-        return LinkClaim(
-            neighbour.name,
-            health.latency_ns // US,
-            health.jitter_ns // US,
-            max(health.loss_millionths, remembered),
-            int(self.config.link_failure.get(neighbour.name, 0.0) * MILLION),
-            int(health.state),
-        )
-
-    def _advertise(self, now: Nanos) -> None:
-        claims = {name: self._claim(self._neighbours[name], now) for name in sorted(self._neighbours)}
-        links = [claim for claim in claims.values() if claim is not None]
-        failure = int(self.config.failure * MILLION)
-        processing_us = {label: us for label, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
-        if self._gossip.announce(links, processing_us, failure, self._left, now):
-            self._processing_said = processing_us
-            for name, claim in claims.items():
-                self._neighbours[name].claimed = claim

@@ -176,15 +176,15 @@ class SheddingOrder:
         while shed := self._agenda.shed(start):
             for each in shed:
                 self._give_way(each, start)
-        number = self._agenda.pop()
         hopeless = self._pop_all(self._reserve, now)
         late = self._pop_all(self._reserve_reliable, now)
-        if number is not None:
-            del self._by[number]
-        else:
-            number = self._pop(self._reserve_reliable)
-            if number is None:
-                number = self._pop(self._reserve)
+        number = self._from_reserve(self._reserve_reliable, start)
+        if number is None:
+            number = self._from_reserve(self._reserve, start)
+        if number is None:
+            number = self._agenda.pop()
+            if number is not None:
+                del self._by[number]
         return Choice(number, hopeless, late)
 
     def spare(self) -> int | None:
@@ -220,6 +220,17 @@ class SheddingOrder:
             _, number = heappop(reserve)
             if number in self._waiting:
                 return number
+        return None
+
+    def _from_reserve(self, reserve: list[tuple[Nanos, int]], start: Nanos) -> int | None:
+        """The most urgent, if it makes none of those late that should be in time."""
+        number = self._pop(reserve)
+        if number is None:
+            return None
+        item = self._waiting[number]
+        if start + self._work(item) <= self._agenda.safe_until:
+            return number
+        heappush(reserve, (item.due_ns, number))
         return None
 
     def _pop_all(self, reserve: list[tuple[Nanos, int]], before: Nanos) -> list[int]:

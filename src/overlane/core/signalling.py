@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from overlane.core.messages import Establish, Established, Teardown
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire import broker_id
+from overlane.core.wire import Header, broker_id
 
 REFRESH_EVERY: Nanos = 30 * SECOND
 EXPIRE_AFTER: Nanos = 95 * SECOND
@@ -71,6 +71,9 @@ class RouteTable:
     def entry(self, origin: int, route: int, version: int) -> Entry | None:
         state = self._routes.get((origin, route))
         return None if state is None else state.versions.get(version)
+
+    def entry_of(self, header: Header) -> Entry | None:
+        return self.entry(header.origin, header.route, header.version)
 
     def newest(self) -> Iterator[tuple[tuple[int, int], Entry]]:
         """The newest version of every route, by (origin, route)."""

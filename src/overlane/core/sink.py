@@ -8,15 +8,19 @@ history now, from the other brokers' as it arrives.
 from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver, Delivery, Effect, Erase, Save
-from overlane.core.history import AWAITED_FOR, History, Kept, unwrap
-from overlane.core.inflow import Arrival, InflowName, Inflows, decode_name, encode_name
+from overlane.core.history import AWAITED_FOR, NAME_BYTES, History, Kept, unwrap
+from overlane.core.inflow import Arrival, InflowName, Inflows, bits_to_bytes, decode_name, encode_name
 from overlane.core.interest import LocalInterest
+from overlane.core.messages import Receipt
+from overlane.core.parcel import BadContent, unpack_flow, unpack_messages
 from overlane.core.qos import QosTable
 from overlane.core.topics import matches
-from overlane.core.units import NEVER, Nanos
+from overlane.core.units import NEVER, US, Nanos
+from overlane.core.wire import Header, ParcelFlag
 
 SUBSCRIPTIONS = "subscription"
 INFLOWS = "inflow"
+RECEIPT_HOPS_MAX = 32
 
 
 @dataclass(slots=True)
@@ -66,9 +70,32 @@ class Sink:
 
     # Messages
 
-    def arrive(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
-        for ready in self.inflows.accept(origin, arrival, now):
-            self._hand_on(origin, origin_name, ready, now)
+    def arrive(self, header: Header, content: bytes, origin_name: str, now: Nanos) -> None:
+        """A parcel came for us; BadContent if its inside is not one."""
+        part, position = unpack_flow(content)
+        messages = unpack_messages(content, position, header.messages)
+        is_history = bool(header.flags & ParcelFlag.HISTORY)
+        if is_history and any(len(body) < NAME_BYTES for _, _, body in messages):
+            raise BadContent("replayed messages without names")
+        arrival = Arrival(
+            part,
+            messages,
+            reliable=bool(header.flags & ParcelFlag.RELIABLE),
+            history=is_history,
+            deadline_ns=header.deadline_us * US if header.deadline_us else NEVER,
+            age_ns=header.age_us * US,
+            arrived_ns=now,
+        )
+        for ready in self.inflows.accept(header.origin, arrival, now):
+            self._hand_on(header.origin, origin_name, ready, now)
+
+    def due_receipts(self, name_of: dict[int, str], now: Nanos) -> list[Receipt]:
+        """What the sources are to be told of what has come."""
+        return [
+            Receipt(name_of[origin], self.name, RECEIPT_HOPS_MAX, incarnation, flow, following, bits_to_bytes(beyond))
+            for (origin, incarnation, flow), following, beyond in self.inflows.due_receipts(now)
+            if origin in name_of
+        ]
 
     def release_due(self, name_of: dict[int, str], now: Nanos) -> None:
         for origin, ready in self.inflows.release_due(now):

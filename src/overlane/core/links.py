@@ -1,0 +1,202 @@
+"""The links of this broker: their lives, what is sent on them, and what is said of them.
+
+A link that falls silent, dies, blocks or never greets is closed; the parcels it held go around where they may. What is
+learned of a link is advertised when it has really changed, together with how long each QoS class waits in this broker.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlane.core.events import Close, Effect, Lane, LinkChanged
+from overlane.core.forwarding import Forwarding
+from overlane.core.gossip import Gossip
+from overlane.core.linkhealth import LinkState
+from overlane.core.linkstate import MILLION, differs, processing_differs
+from overlane.core.messages import LinkClaim
+from overlane.core.neighbour import Chunk, Neighbour, Outgoing
+from overlane.core.signalling import RouteTable
+from overlane.core.units import US, Nanos
+from overlane.core.wire import ParcelFlag
+
+RISK_REMEMBERED = 60_000
+"""Millionths: how likely a link that was in trouble lately is taken to fail a message."""
+PROCESSING_US_MIN = 500
+"""Processing latency below this is not worth a word."""
+
+_REPAIR = int(ParcelFlag.REPAIR)
+
+
+@dataclass(slots=True)
+class Sent:
+    parcel_bytes: int = 0
+    control_bytes: int = 0
+    parcels: int = 0
+    messages: int = 0
+
+
+@dataclass(slots=True)
+class Links:
+    me: str
+    incarnation: int
+    scheduling: str
+    ping_interval_ns: Nanos
+    queue_bytes_max: int
+    failure: float
+    link_failure: Mapping[str, float]
+    neighbours: dict[str, Neighbour]
+    gossip: Gossip
+    routes: RouteTable
+    forwarding: Forwarding
+    effects: list[Effect] = field(default_factory=list)
+    sent: Sent = field(default_factory=Sent)
+    leaving: bool = False
+    _processing_us: dict[str, int] = field(default_factory=dict)
+    _processing_said: dict[str, int] = field(default_factory=dict)
+    _processing_news: bool = False
+
+    # Their lives
+
+    def up(self, peer: str, now: Nanos) -> Neighbour:
+        neighbour = self.neighbours.get(peer)
+        if neighbour is None:
+            neighbour = Neighbour(peer, self.scheduling, self.queue_bytes_max, self.ping_interval_ns)
+            self.neighbours[peer] = neighbour
+        elif neighbour.connected:
+            self._strand(neighbour, now)
+        neighbour.connect(self.me, self.incarnation, now)
+        return neighbour
+
+    def down(self, peer: str, now: Nanos) -> None:
+        neighbour = self.neighbours.get(peer)
+        if neighbour is not None and neighbour.connected:
+            self._strand(neighbour, now)
+
+    def close(self, neighbour: Neighbour, reason: str, now: Nanos) -> None:
+        self.effects.append(Close(neighbour.name, reason))
+        self._strand(neighbour, now)
+
+    def tend(self, now: Nanos) -> None:
+        """Pings, notices and repairs that are due; links that are beyond hope are closed."""
+        for name in sorted(self.neighbours):
+            neighbour = self.neighbours[name]
+            if neighbour.connected and now >= neighbour.next_deadline():
+                self._tend(neighbour, now)
+
+    def next_deadline(self, when: Nanos) -> Nanos:
+        for neighbour in self.neighbours.values():
+            when = min(when, neighbour.next_deadline())
+        return when
+
+    def _tend(self, neighbour: Neighbour, now: Nanos) -> None:
+        before = neighbour.health.state
+        for out in neighbour.tick(now):
+            self._repair(neighbour, out, now)
+        if neighbour.is_mute(now):
+            self.close(neighbour, "no greeting came", now)
+        elif neighbour.health.dead:
+            self.close(neighbour, "nothing passes: three pings in a row were not answered", now)
+        elif neighbour.choked:
+            self.close(neighbour, "blocked: it takes nothing more", now)
+        elif before is LinkState.UP and neighbour.health.state is LinkState.SUSPECT:
+            for out in neighbour.take_watched():
+                self._repair(neighbour, out, now)
+
+    def _repair(self, neighbour: Neighbour, out: Outgoing, now: Nanos) -> None:
+        self.forwarding.repair(out, neighbour.name, self.routes.entry_of(out.header), now)
+
+    def _strand(self, neighbour: Neighbour, now: Nanos) -> None:
+        """The link is gone: what waited for it goes around, where it may."""
+        for out in neighbour.disconnect(now):
+            if out.header.flags & _REPAIR and not out.hops:
+                self.forwarding.go_around(out, neighbour.name, self.routes.entry_of(out.header), now)
+
+    # What is sent on them
+
+    def ready(self) -> list[str]:
+        return sorted(name for name, one in self.neighbours.items() if one.has_something_to_send())
+
+    def pull(self, peer: str, bytes_max: int, now: Nanos) -> list[Chunk]:
+        neighbour = self.neighbours[peer]
+        chunks: list[Chunk] = []
+        room = bytes_max
+        while room > 0 and neighbour.connected:
+            chunk = neighbour.pull_control()
+            if chunk is not None:
+                self.sent.control_bytes += len(chunk[1])
+            else:
+                out, data, dropped = neighbour.pull_parcel(now)
+                self.forwarding.counters.expired_dropped += len(dropped)
+                if out is None:
+                    break
+                self._count(out, data, now)
+                chunk = Lane.DATA, data
+            chunks.append(chunk)
+            room -= len(chunk[1])
+        return chunks
+
+    def _count(self, out: Outgoing, data: bytes, now: Nanos) -> None:
+        sent = self.sent
+        sent.parcels += 1
+        sent.parcel_bytes += len(data)
+        sent.messages += out.header.messages
+        if out.header.deadline_us:
+            label = str(out.header.deadline_us)
+            known = self._processing_us.get(label, 0)
+            average = known + (((now - out.entered_ns) // US - known) >> 3)
+            self._processing_us[label] = average
+            if processing_differs(self._processing_said.get(label, 0), average):
+                self._processing_news = True
+
+    def forget_processing(self) -> None:
+        """A class that no longer passes here waits here no longer."""
+        self._processing_us = {label: us >> 1 for label, us in self._processing_us.items() if us > 1}
+        self._processing_news = bool(self._processing_said)
+
+    # What is said of them
+
+    def advertise(self, now: Nanos) -> None:
+        """Tell the others what they should know of our links, if there is something."""
+        news = self._links_differ(now) or self._processing_news
+        if not news and now < self.gossip.next_deadline():
+            return
+        self._processing_news = False
+        claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}
+        links = [claim for claim in claims.values() if claim is not None]
+        processing_us = {label: us for label, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
+        if self.gossip.announce(links, processing_us, int(self.failure * MILLION), self.leaving, now):
+            self._processing_said = processing_us
+            for name, claim in claims.items():
+                self.neighbours[name].claimed = claim
+
+    def leave(self, now: Nanos) -> None:
+        self.leaving = True
+        self._processing_news = True
+        self.advertise(now)
+
+    def _links_differ(self, now: Nanos) -> bool:
+        news = False
+        for neighbour in self.neighbours.values():
+            if not neighbour.touched:
+                continue
+            neighbour.touched = False
+            state = neighbour.health.state
+            if state is not neighbour.reported_state:
+                neighbour.reported_state = state
+                self.effects.append(LinkChanged(neighbour.name, state.name.lower()))
+            claim, said = self._claim(neighbour, now), neighbour.claimed
+            news |= claim != said if claim is None or said is None else differs(said, claim)
+        return news
+
+    def _claim(self, neighbour: Neighbour, now: Nanos) -> LinkClaim | None:
+        if not neighbour.greeted or self.leaving:
+            return None
+        health = neighbour.health
+        remembered = RISK_REMEMBERED if now < health.risky_until else 0
+        return LinkClaim(
+            neighbour.name,
+            health.latency_ns // US,
+            health.jitter_ns // US,
+            max(health.loss_millionths, remembered),
+            int(self.link_failure.get(neighbour.name, 0.0) * MILLION),
+            int(health.state),
+        )
