@@ -179,7 +179,7 @@ def test_what_is_pulled_leaves_behind_what_lies_in_the_send_buffer() -> None:
 
 
 def test_an_item_that_would_leave_too_late_behind_the_send_buffer_gives_way() -> None:
-    items = [urgent("soon", 3, 1_000), urgent("later", 9, 1_000)]
+    items = [urgent("soon", 3, 1_000), urgent("later", 5.5, 1_000)]
     waiting = queue("edf-shed", *items, ns_per_byte=NS_PER_BYTE)
     item, dropped = waiting.pull(0, in_buffer=4_000)
     assert item is items[1]

@@ -1,14 +1,14 @@
 """In which order the items of a link queue go, among those that have a deadline and may still meet it.
 
-Two orders stand behind one face. `KeyOrder` sorts by one number that never changes: the due time (`edf`), or the
-time of arrival plus the latency budget of the class at this broker (`laxity`: at any moment the smallest sum is the
-least laxity).
+Two orders stand behind one face. `KeyOrder` sorts by one number that never changes: the due time (`edf`), or the time
+of arrival plus the latency budget of the class at this broker (`laxity`: at any moment the smallest sum is the least
+laxity).
 
 `SheddingOrder` (`edf-shed`) serves by due time what can be in time all together, as the agenda says, judging by the
-measured rate of the link. An item that has more hops to go should leave earlier than it must, or it would be in
-time here and late at the next queue: so it is planned for its `plan_ns`, and for its due time only when that plan
-fails without the fault of others. What the agenda takes out is kept in reserve until its due time has passed, and
-served when nothing else is urgent: an estimate that was too pessimistic costs nothing. Then the droppable ones are
+measured rate of the link. An item that has more hops to go should leave earlier than it must, or it would be in time
+here and late at the next queue: so it is planned for its `plan_ns`, and for its due time only when that plan fails
+without the fault of others. What the agenda takes out is kept in reserve until its due time has passed, and served as
+soon as that makes no other late: an estimate that was too pessimistic costs nothing. After that the droppable ones are
 hopeless, and the reliable ones late.
 
 An order holds numbers of items that wait in the queue's own table; what is no longer in the table is skipped.
