@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from overlane.core.events import (
     Deliver,
-    Delivery,
     Effect,
     Event,
     Lane,
@@ -76,7 +75,7 @@ class FakeBroker:
         self.counters["messages_sent"] += len(fresh) * len(self._queues)
         if not fresh or not self.subscribers:
             return []
-        return [Deliver([Delivery("t", body, 0, tuple(self.subscribers)) for body in fresh], "", 0, SECOND)]
+        return [Deliver([("t", 0, body) for body in fresh], {"t": tuple(self.subscribers)}, "", 0, SECOND)]
 
     def ready(self) -> list[str]:
         return sorted(peer for peer, queue in self._queues.items() if queue)

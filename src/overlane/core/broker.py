@@ -24,7 +24,6 @@ from overlane.core import wire
 from overlane.core.budgets import BudgetTable, Demand
 from overlane.core.events import (
     Deliver,
-    Delivery,
     Effect,
     Event,
     Lane,
@@ -53,15 +52,18 @@ from overlane.core.messages import (
     Farewell,
     Interest,
     InterestWanted,
-    Message,
     Receipt,
     Summary,
     Teardown,
     decode,
 )
+from overlane.core.messages import (
+    Message as ControlMessage,
+)
 from overlane.core.neighbour import Chunk, Neighbour
-from overlane.core.parcel import BadContent
-from overlane.core.qos import QosClass, QosTable
+from overlane.core.outflow import Outflow
+from overlane.core.parcel import MESSAGE_BYTES_MAX, BadContent, Message
+from overlane.core.qos import TOPICS_REMEMBERED, QosClass, QosTable
 from overlane.core.routes import RoutePlanner
 from overlane.core.signalling import RouteTable
 from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
@@ -71,6 +73,9 @@ from overlane.core.wire import AGE_US_MAX, FrameType, Header, ParcelFlag
 from overlane.errors import ProtocolViolation
 
 SLOW_SWEEP: Nanos = 5 * SECOND
+
+TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
+"""Of a topic: the flow that its messages join, its local subscribers, and the longest body."""
 
 _WATCHED = int(ParcelFlag.WATCHED)
 _DIRECT = int(ParcelFlag.DIRECT)
@@ -118,11 +123,14 @@ class Broker:
         self.name = config.name
         self.identity = wire.broker_id(config.name)
         self.incarnation = incarnation
+        self._topics: dict[str, TopicEntry] = {}
+        self._open: list[Outflow] = []
+        self._published: list[Message] = []
         self._neighbours: dict[str, Neighbour] = {}
         self._names: dict[int, str] = {self.identity: self.name}
         self._table = LinkStateTable(self.name)
-        self._local = LocalInterest(self.name, incarnation)
-        self._remote = RemoteInterest()
+        self._local = LocalInterest(self.name, incarnation, self._interest_changed)
+        self._remote = RemoteInterest(self._interest_changed)
         self._history = History(self.identity)
         self._gossip = Gossip(self.name, incarnation, self._neighbours, self._table, self._local, self._remote)
         self._routes = RouteTable(self.name)
@@ -153,9 +161,9 @@ class Broker:
             self._forwarding,
             self._history,
             config.retention_bytes_max,
+            self._topics.clear,
         )
         self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history)
-        self._published: list[Delivery] = []
         self._next_sweep: Nanos = now + SLOW_SWEEP
         self._seen_changes = 0
         if config.scheduling == Policy.LAXITY:
@@ -201,10 +209,39 @@ class Broker:
 
     def publish(self, topic: str, body: bytes, now: Nanos, flags: int = 0) -> Published:
         """A local publisher's message. Nothing leaves before `flush`."""
-        answer = self._source.publish(topic, body, flags, now)
-        if answer is Published.ACCEPTED and (subscribers := self._sink.subscribers(topic)):
-            self._published.append(Delivery(topic, body, flags, subscribers))
-        return answer
+        entry = self._topics.get(topic)
+        if entry is None:
+            entry = self._enter(topic, now)
+        flow, subscribers, body_max = entry
+        size = len(body)
+        if size > body_max:
+            return Published.TOO_LARGE
+        if flow is None:
+            self._source.keep_unsent(topic, body, flags, now)
+        else:
+            if flow.qos.reliable:
+                if self._source.is_full(size):
+                    return Published.BUSY
+                self._source.drafted_bytes += size
+            draft = flow.draft
+            if not draft:
+                self._open.append(flow)
+            draft.append((topic, flags, body))
+        if subscribers:
+            self._published.append((topic, flags, body))
+        return Published.ACCEPTED
+
+    def _enter(self, topic: str, now: Nanos) -> TopicEntry:
+        if len(self._topics) >= TOPICS_REMEMBERED:
+            self._topics.clear()
+        flow, subscribers = self._source.flow_of(topic, now), self._sink.subscribers(topic)
+        entry = self._topics[topic] = flow, subscribers, MESSAGE_BYTES_MAX - 4 * len(topic)
+        return entry
+
+    def _interest_changed(self) -> None:
+        """Who gets which topic must be found out anew."""
+        self._topics.clear()
+        self._sink.forget_matches()
 
     def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane = Lane.CONTROL) -> list[Effect]:
         """Bytes from a neighbour. Whatever is wrong with them closes that link and changes nothing else."""
@@ -226,10 +263,13 @@ class Broker:
 
     def flush(self, now: Nanos) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
-        self._source.flush(now)
+        if self._open:
+            self._source.flush(self._open, now)
+            self._open.clear()
         if self._published:
-            self._sink.effects.append(Deliver(self._published, self.name, 0, NEVER))
-            self._published = []
+            messages, self._published = self._published, []
+            found = {topic: self._sink.subscribers(topic) for topic in dict.fromkeys(one[0] for one in messages)}
+            self._sink.effects.append(Deliver(messages, found, self.name, 0, NEVER))
         self._do_what_is_due(now)
         return self._collect()
 
@@ -346,7 +386,7 @@ class Broker:
         self._routes.origin_restarted(hello.name, hello.incarnation)
         self._gossip.greet(neighbour)
 
-    def _control(self, neighbour: Neighbour, message: Message, now: Nanos) -> None:
+    def _control(self, neighbour: Neighbour, message: ControlMessage, now: Nanos) -> None:
         sender = neighbour.name
         match message:
             case Advert() | Interest() | InterestWanted() | Summary():

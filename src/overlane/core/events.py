@@ -8,8 +8,10 @@ Two lanes lead to each neighbour. What is sent on the CONTROL lane arrives, in o
 sent on the DATA lane may be lost or overtaken. A stream transport may carry both on one connection.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from overlane.core.qos import QosClass
 from overlane.core.units import Nanos
@@ -83,8 +85,7 @@ class Erase:
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One message for local subscribers, each named once."""
 
     topic: str
@@ -95,12 +96,22 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Messages that came in one parcel, with the age the broker believes they have."""
+    """Messages (topic, flags, body) that came together, with the age the broker believes they have.
 
-    deliveries: list[Delivery]
+    `subscribers` tells per topic who gets them; a topic that is not in it has no subscriber here.
+    """
+
+    messages: list[tuple[str, int, bytes]]
+    subscribers: Mapping[str, tuple[str, ...]]
     origin: str
     age_ns: Nanos
     deadline_ns: Nanos
+
+    @property
+    def deliveries(self) -> Iterator[Delivery]:
+        for topic, flags, body in self.messages:
+            if subscribers := self.subscribers.get(topic):
+                yield Delivery(topic, body, flags, subscribers)
 
 
 @dataclass(frozen=True, slots=True)

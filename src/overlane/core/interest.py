@@ -5,6 +5,7 @@ other only changes, numbered; who misses one asks for all. A broker's needs outl
 are kept for it while it is away, so only `forget` (it left for good) or a new set of its own ends them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -28,20 +29,20 @@ class Needs:
 class LocalInterest:
     """The local subscription table, and what of it has been told to the others."""
 
-    def __init__(self, me: str, incarnation: int) -> None:
+    def __init__(self, me: str, incarnation: int, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self._me = me
         self._incarnation = incarnation
         self._trie: FilterTrie[str] = FilterTrie()
         self._holders: dict[str, int] = {}
         self._told: set[str] = set()
         self.sequence = 0
-        self.changes = 0
 
     def add(self, subscriber: str, topic_filter: str) -> bool:
         if not self._trie.add(topic_filter, subscriber):
             return False
         self._holders[topic_filter] = self._holders.get(topic_filter, 0) + 1
-        self.changes += 1
+        self._on_change()
         return True
 
     def remove(self, subscriber: str, topic_filter: str) -> bool:
@@ -50,7 +51,7 @@ class LocalInterest:
         self._holders[topic_filter] -= 1
         if not self._holders[topic_filter]:
             del self._holders[topic_filter]
-        self.changes += 1
+        self._on_change()
         return True
 
     def subscribers(self, topic: str) -> tuple[str, ...]:
@@ -76,11 +77,11 @@ class LocalInterest:
 class RemoteInterest:
     """The remote subscription table. It is durable: a source that restarts still owes what it owed."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self.effects: list[Effect] = []
         self._needs: dict[str, Needs] = {}
         self._trie: FilterTrie[str] = FilterTrie()
-        self.changes = 0
 
     def version_of(self, broker: str) -> tuple[int, int]:
         needs = self._needs.get(broker)
@@ -118,7 +119,7 @@ class RemoteInterest:
             self.effects.append(Erase(TABLE, _key(news.broker, topic_filter)))
         needs.version, needs.filters = (news.incarnation, news.sequence), wanted
         if fresh or gone:
-            self.changes += 1
+            self._on_change()
         return True, False, sorted(fresh)
 
     def forget(self, broker: str) -> None:
@@ -129,14 +130,14 @@ class RemoteInterest:
                 self._trie.remove(topic_filter, broker)
                 self.effects.append(Erase(TABLE, _key(broker, topic_filter)))
             needs.filters = set()
-            self.changes += 1
+            self._on_change()
 
     def restore(self, key: bytes) -> None:
         """What a broker needed in an earlier life of ours, until it is heard what it needs now."""
         broker, _, topic_filter = key.decode().partition("\0")
         self._needs.setdefault(broker, Needs()).filters.add(topic_filter)
         self._trie.add(topic_filter, broker)
-        self.changes += 1
+        self._on_change()
 
 
 def in_parts(message: Interest) -> list[Interest]:

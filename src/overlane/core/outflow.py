@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from overlane.core.parcel import PREDECESSORS_MAX, Draft, FlowPart, Predecessor, pack_messages, unpack_messages
+from overlane.core.parcel import PREDECESSORS_MAX, FlowPart, Message, Predecessor, pack_messages, unpack_messages
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import broker_id
@@ -110,7 +110,8 @@ class Outflow:
         self.name = name
         self.qos = qos
         self.destinations = destinations
-        self.draft = Draft()
+        self.draft: list[Message] = []
+        """What was published in this turn."""
         self.sequence = 0
         self.retained: dict[int, Retained] = {}
         self.retained_bytes = 0
@@ -122,10 +123,15 @@ class Outflow:
         """The oldest sequence that may still come: what lies below is delivered everywhere, or given up."""
         return next(iter(self.retained), self.sequence + 1) if self.qos.reliable else 0
 
-    def seal(self, after: int, predecessors: tuple[Predecessor, ...], history: bool, now: Nanos) -> Retained:
-        """Close the draft into the next parcel of the flow."""
-        messages = self.draft.messages
-        self.draft = Draft()
+    def seal(
+        self,
+        messages: list[Message],
+        after: int,
+        predecessors: tuple[Predecessor, ...],
+        history: bool,
+        now: Nanos,
+    ) -> Retained:
+        """Messages become the next parcel of the flow."""
         self.sequence += 1
         self.last_used = now
         parcel = Retained(
@@ -295,12 +301,14 @@ class TopicPlaces:
     def __init__(self) -> None:
         self._places: dict[str, dict[FlowName, tuple[int, Nanos]]] = {}
 
-    def order(self, flow: Outflow, flows: dict[FlowName, Outflow], now: Nanos) -> tuple[int, tuple[Predecessor, ...]]:
+    def order(
+        self, flow: Outflow, messages: list[Message], flows: dict[FlowName, Outflow], now: Nanos
+    ) -> tuple[int, tuple[Predecessor, ...]]:
         """What the parcel about to be sealed must come after; its topics' places become that parcel."""
         after = 0
         elsewhere: dict[FlowName, int] = {}
         here, place = flow.name, (flow.sequence + 1, now)
-        for topic in dict.fromkeys(message[0] for message in flow.draft.messages):
+        for topic in dict.fromkeys(message[0] for message in messages):
             places = self._places.get(topic)
             if places is None:
                 self._places[topic] = {here: place}

@@ -3,7 +3,7 @@
     flow incarnation u32 | flow u32 | flow sequence u32 | floor u32 | after u32 | predecessors u8
     per predecessor: incarnation u32 | flow u32 | sequence u32 | brokers u16 | ids u64 ...
     topics u16 | per topic: length u16, UTF-8
-    per message, column by column: topic index u16 ... | length u32 ... | flags u8 ... | bodies
+    per message, column by column: topic index u16 ... (not for one topic) | length u32 ... | flags u8 ... | bodies
 
 A *flow* is what one source sends to one set of destinations in one QoS class. Its sequence numbers have no gaps, so
 that every destination sees what is missing. `floor` is the oldest sequence the source still cares for; what lies
@@ -15,14 +15,13 @@ Columns instead of records: the lengths of all messages are unpacked by one call
 """
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
 MESSAGES_MAX = 4096
 PARCEL_BYTES_MAX = 64 * 1024
-"""A draft is sealed when it has grown to this; a single larger message makes a parcel of its own."""
+"""What is published in one turn is cut into parcels of this size; a single larger message makes one of its own."""
 
 MESSAGE_BYTES_MAX = (1 << 20) - 8192
 """Topic and body together."""
@@ -60,32 +59,41 @@ Message = tuple[str, int, bytes]
 """Topic, flags and body. A plain tuple: making an object of a class per message costs more than all the rest."""
 
 
-@dataclass(slots=True)
-class Draft:
-    """The parcel that a source is filling in this turn, for one flow."""
+def cut(messages: list[Message]) -> Iterator[list[Message]]:
+    """The messages of a turn in as many parcels as they need."""
+    if len(messages) <= MESSAGES_MAX and sum(map(_size, messages)) <= PARCEL_BYTES_MAX:
+        yield messages
+        return
+    piece: list[Message] = []
+    size = 0
+    for message in messages:
+        more = _size(message)
+        if piece and (size + more > PARCEL_BYTES_MAX or len(piece) >= MESSAGES_MAX):
+            yield piece
+            piece, size = [], 0
+        piece.append(message)
+        size += more
+    yield piece
 
-    messages: list[Message] = field(default_factory=list)
-    size: int = 0
 
-    def add(self, message: Message) -> None:
-        self.messages.append(message)
-        self.size += len(message[0]) + len(message[2]) + 9
-
-    @property
-    def full(self) -> bool:
-        return self.size >= PARCEL_BYTES_MAX or len(self.messages) >= MESSAGES_MAX
+def _size(message: Message) -> int:
+    return len(message[2]) + 4 * len(message[0])
 
 
 def pack_messages(messages: Sequence[Message]) -> bytes:
     topics, flags, bodies = zip(*messages, strict=True)
+    count = len(bodies)
+    lengths = struct.pack(f"!{count}I", *map(len, bodies))
+    if topics.count(topics[0]) == count:
+        encoded = topics[0].encode()
+        return b"".join((b"\0\1", _U16.pack(len(encoded)), encoded, lengths, bytes(flags), *bodies))
     indices = {topic: index for index, topic in enumerate(dict.fromkeys(topics))}
     names = [_U16.pack(len(indices))]
     for topic in indices:
         encoded = topic.encode()
         names += (_U16.pack(len(encoded)), encoded)
-    count = len(messages)
-    columns = struct.pack(f"!{count}H{count}I{count}B", *map(indices.__getitem__, topics), *map(len, bodies), *flags)
-    return b"".join((*names, columns, *bodies))
+    order = struct.pack(f"!{count}H", *map(indices.__getitem__, topics))
+    return b"".join((*names, order, lengths, bytes(flags), *bodies))
 
 
 def pack_flow(part: FlowPart) -> bytes:
@@ -125,12 +133,16 @@ def unpack_messages(content: bytes, position: int, count: int) -> list[Message]:
             (size,) = _U16.unpack_from(content, position)
             position += 2 + size
             topics.append(content[position - size : position].decode())
-        columns = struct.unpack_from(f"!{count}H{count}I{count}B", content, position)
+        order: tuple[int, ...] = ()
+        if topic_count != 1:
+            order = struct.unpack_from(f"!{count}H", content, position)
+            position += 2 * count
+        lengths = struct.unpack_from(f"!{count}I", content, position)
     except (struct.error, UnicodeDecodeError) as wrong:
         raise BadContent(f"messages that cannot be read: {wrong}") from None
-    start = position + 7 * count
-    ends = list(accumulate(columns[count : 2 * count], initial=start))
-    if ends[-1] != len(content) or max(columns[:count]) >= topic_count:
+    position += 4 * count
+    ends = list(accumulate(lengths, initial=position + count))
+    if ends[-1] != len(content) or (order and max(order) >= topic_count):
         raise BadContent("messages that do not fill their parcel")
-    bodies = [content[begin:end] for begin, end in pairwise(ends)]
-    return list(zip(map(topics.__getitem__, columns[:count]), columns[2 * count :], bodies, strict=True))
+    named: Iterable[str] = map(topics.__getitem__, order) if order else repeat(topics[0], count)
+    return list(zip(named, content[position:], [content[a:b] for a, b in pairwise(ends)], strict=False))

@@ -7,13 +7,13 @@ history now, from the other brokers' as it arrives.
 
 from dataclasses import dataclass, field
 
-from overlane.core.events import Deliver, Delivery, Effect, Erase, Save
+from overlane.core.events import Deliver, Effect, Erase, Save
 from overlane.core.history import AWAITED_FOR, NAME_BYTES, History, Kept, unwrap
 from overlane.core.inflow import Arrival, InflowName, Inflows, bits_to_bytes, decode_name, encode_name
 from overlane.core.interest import LocalInterest
 from overlane.core.messages import Receipt
-from overlane.core.parcel import BadContent, unpack_flow, unpack_messages
-from overlane.core.qos import QosTable
+from overlane.core.parcel import BadContent, Message, unpack_flow, unpack_messages
+from overlane.core.qos import TOPICS_REMEMBERED, QosTable
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
 from overlane.core.wire import Header, ParcelFlag
@@ -34,7 +34,6 @@ class Sink:
     _awaiting: list[tuple[str, str, Nanos]] = field(default_factory=list)
     """Late subscribers: (subscriber, filter, until when the past may still come)."""
     _matches: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _matches_of: int = -1
     inflows: Inflows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,11 +47,11 @@ class Sink:
         if durable:
             self.effects.append(Save(SUBSCRIPTIONS, _subscription(subscriber, topic_filter), b""))
         past = [
-            Delivery(kept.topic, kept.body, kept.flags, (subscriber,))
-            for kept in self.history.matching(topic_filter, own_only=False, now=now)
+            (kept.topic, kept.flags, kept.body) for kept in self.history.matching(topic_filter, own_only=False, now=now)
         ]
         if past:
-            self.effects.append(Deliver(past, self.name, 0, NEVER))
+            late = {topic: (subscriber,) for topic, _, _ in past}
+            self.effects.append(Deliver(past, late, self.name, 0, NEVER))
         self._awaiting = [entry for entry in self._awaiting if entry[2] > now]
         self._awaiting.append((subscriber, topic_filter, now + AWAITED_FOR))
 
@@ -61,12 +60,16 @@ class Sink:
             self.effects.append(Erase(SUBSCRIPTIONS, _subscription(subscriber, topic_filter)))
 
     def subscribers(self, topic: str) -> tuple[str, ...]:
-        if self._matches_of != self.local.changes or len(self._matches) > 100_000:
-            self._matches_of, self._matches = self.local.changes, {}
         found = self._matches.get(topic)
         if found is None:
+            if len(self._matches) >= TOPICS_REMEMBERED:
+                self._matches.clear()
             found = self._matches[topic] = self.local.subscribers(topic)
         return found
+
+    def forget_matches(self) -> None:
+        """The local subscriptions have changed."""
+        self._matches.clear()
 
     # Messages
 
@@ -102,18 +105,16 @@ class Sink:
             self._hand_on(origin, name_of.get(origin, "?"), ready, now)
 
     def _hand_on(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
+        messages = arrival.messages
         if arrival.history:
-            deliveries = self._replayed(origin, arrival, now)
+            messages, found = self._replayed(origin, arrival, now)
         else:
-            deliveries = [
-                Delivery(topic, body, flags, found)
-                for topic, flags, body in arrival.messages
-                if (found := self.subscribers(topic))
-            ]
+            topics = dict.fromkeys([topic for topic, _, _ in messages])
+            found = {topic: names for topic in topics if (names := self.subscribers(topic))}
             self._remember(origin, arrival, now)
-        if deliveries:
+        if found:
             age_ns = arrival.age_ns + now - arrival.arrived_ns
-            self.effects.append(Deliver(deliveries, origin_name, age_ns, arrival.deadline_ns))
+            self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns))
 
     def _remember(self, origin: int, arrival: Arrival, now: Nanos) -> None:
         if not self.qos.keeps_history:
@@ -125,8 +126,9 @@ class Sink:
                 name = origin, part.incarnation, part.flow, part.sequence, index
                 self.effects += self.history.keep(Kept(name, topic, flags, body, qos, now - arrival.age_ns), now)
 
-    def _replayed(self, origin: int, arrival: Arrival, now: Nanos) -> list[Delivery]:
-        deliveries = []
+    def _replayed(self, origin: int, arrival: Arrival, now: Nanos) -> tuple[list[Message], dict[str, tuple[str, ...]]]:
+        messages: list[Message] = []
+        found: dict[str, tuple[str, ...]] = {}
         for topic, flags, wrapped in arrival.messages:
             name, body = unwrap(origin, wrapped)
             if self.history.knows(name):
@@ -134,8 +136,9 @@ class Sink:
             self.effects += self.history.keep(Kept(name, topic, flags, body, self.qos.of(topic), now), now)
             late = [who for who, wanted, until in self._awaiting if until > now and matches(wanted, topic)]
             if late:
-                deliveries.append(Delivery(topic, body, flags, tuple(dict.fromkeys(late))))
-        return deliveries
+                messages.append((topic, flags, body))
+                found[topic] = tuple(dict.fromkeys(late))
+        return messages, found
 
     # The store
 

@@ -5,19 +5,20 @@ At the end of the turn each draft is sealed into a parcel, retained if it is rel
 route. What is not acknowledged is sent again, straight to the destination that misses it.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import structs
 
-from overlane.core.events import DeadlineUnmeetable, Effect, Erase, Published, RouteChanged, Save
+from overlane.core.events import DeadlineUnmeetable, Effect, Erase, RouteChanged, Save
 from overlane.core.forwarding import Forwarding
 from overlane.core.history import History, Kept, wrap
 from overlane.core.interest import RemoteInterest
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish, Receipt, Teardown
 from overlane.core.outflow import UNSENT, Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
-from overlane.core.parcel import MESSAGE_BYTES_MAX, PARCEL_BYTES_MAX, FlowPart, pack_flow
+from overlane.core.parcel import FlowPart, Message, cut, pack_flow
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.routeplan import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
@@ -44,15 +45,16 @@ class Source:
     forwarding: Forwarding
     history: History
     retention_bytes_max: int
+    on_drop: Callable[[], None]
+    """Called when a flow is no more, so that nobody publishes into it."""
     effects: list[Effect] = field(default_factory=list)
     letters: Letters = field(default_factory=list)
     flows: dict[FlowName, Outflow] = field(default_factory=dict)
     retained_bytes: int = 0
+    drafted_bytes: int = 0
+    """Of reliable messages published in this turn."""
     wake_at: Nanos = NEVER
     _by_place: dict[tuple[QosClass, tuple[str, ...]], Outflow] = field(default_factory=dict)
-    _topics: dict[str, Outflow | None] = field(default_factory=dict)
-    _topics_of: int = -1
-    _open: dict[FlowName, Outflow] = field(default_factory=dict)
     _places: TopicPlaces = field(default_factory=TopicPlaces)
     _next_flow: int = 1
     _sequence: int = 0
@@ -61,39 +63,22 @@ class Source:
 
     # Publishing
 
-    def publish(self, topic: str, body: bytes, flags: int, now: Nanos) -> Published:
-        if self._topics_of != self.remote.changes:
-            self._topics_of, self._topics = self.remote.changes, {}
-        try:
-            flow = self._topics[topic]
-        except KeyError:
-            flow = self._topics[topic] = self._flow_of(topic, now)
-        if len(body) + 4 * len(topic) > MESSAGE_BYTES_MAX:
-            return Published.TOO_LARGE
-        if flow is None:
-            self._keep_unsent(topic, body, flags, now)
-            return Published.ACCEPTED
-        if flow.qos.reliable and self.retained_bytes + flow.draft.size + len(body) > self.retention_bytes_max:
-            return Published.BUSY
-        draft = flow.draft
-        if draft.full or (draft.messages and draft.size + len(body) > PARCEL_BYTES_MAX):
-            self._seal(flow, now)
-            draft = flow.draft
-        draft.add((topic, flags, body))
-        self._open[flow.name] = flow
-        return Published.ACCEPTED
-
-    def flush(self, now: Nanos) -> None:
-        """End of a turn: every draft becomes a parcel."""
-        if self._open:
-            for flow in list(self._open.values()):
-                if flow.draft.messages:
-                    self._seal(flow, now)
-            self._open.clear()
-
-    def _flow_of(self, topic: str, now: Nanos) -> Outflow | None:
+    def flow_of(self, topic: str, now: Nanos) -> Outflow | None:
+        """The flow a topic's messages join; None if no other broker needs it."""
         destinations = tuple(name for name in self.remote.needing(topic) if name != self.me)
         return self._flow_to(self.qos.of(topic), destinations, now) if destinations else None
+
+    def is_full(self, more: int) -> bool:
+        """Whether so many more bytes of reliable messages find no room."""
+        return self.retained_bytes + self.drafted_bytes + more > self.retention_bytes_max
+
+    def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> None:
+        """End of a turn: every draft becomes a parcel, or several."""
+        for flow in open_flows:
+            messages, flow.draft = flow.draft, []
+            for piece in cut(messages):
+                self._seal(flow, piece, now)
+        self.drafted_bytes = 0
 
     def _flow_to(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
         flow = self._by_place.get((qos, destinations))
@@ -104,11 +89,10 @@ class Source:
             self.flows[flow.name] = self._by_place[qos, destinations] = flow
         return flow
 
-    def _seal(self, flow: Outflow, now: Nanos, history: bool = False) -> None:
-        messages = flow.draft.messages
-        after, predecessors = self._places.order(flow, self.flows, now)
+    def _seal(self, flow: Outflow, messages: list[Message], now: Nanos, history: bool = False) -> None:
+        after, predecessors = self._places.order(flow, messages, self.flows, now)
         held_back = flow.qos.reliable and flow.is_full()
-        parcel = flow.seal(after, predecessors, history, now)
+        parcel = flow.seal(messages, after, predecessors, history, now)
         if flow.qos.reliable:
             self.retained_bytes += len(parcel.content)
             self.effects.append(Save(PARCELS, flow.key(parcel.sequence), flow.stored(parcel)))
@@ -154,7 +138,7 @@ class Source:
             int(flags), 0, self.identity, self.incarnation, self._sequence, 0, age_us, deadline_us, parcel.messages, 0
         )
 
-    def _keep_unsent(self, topic: str, body: bytes, flags: int, now: Nanos) -> None:
+    def keep_unsent(self, topic: str, body: bytes, flags: int, now: Nanos) -> None:
         """Nobody elsewhere needs it yet; a late subscriber may."""
         qos = self.qos.of(topic)
         if qos.history:
@@ -177,20 +161,14 @@ class Source:
             flow = self._flow_to(kept.qos, (broker,), now)
             flows.setdefault(flow.name, (flow, []))[1].append(kept)
         for flow, past in flows.values():
-            if flow.draft.messages:
-                self._seal(flow, now)
-            for kept in past:
-                if flow.draft.messages and flow.draft.size + len(kept.body) > PARCEL_BYTES_MAX:
-                    self._replay(flow, now)
-                flow.draft.add((kept.topic, kept.flags, wrap(kept)))
-            self._replay(flow, now)
+            for piece in cut([(kept.topic, kept.flags, wrap(kept)) for kept in past]):
+                self._replay(flow, piece, now)
 
-    def _replay(self, flow: Outflow, now: Nanos) -> None:
-        topics = list(dict.fromkeys(message[0] for message in flow.draft.messages))
-        before = {topic: self._places.of(topic) for topic in topics}
-        self._seal(flow, now, history=True)
-        for topic in topics:
-            for name, (sequence, at) in before[topic].items():
+    def _replay(self, flow: Outflow, messages: list[Message], now: Nanos) -> None:
+        before = {topic: self._places.of(topic) for topic, _, _ in messages}
+        self._seal(flow, messages, now, history=True)
+        for topic, places in before.items():
+            for name, (sequence, at) in places.items():
                 if name != flow.name:
                     self._places.also_at(topic, name, sequence, at)
 
@@ -337,7 +315,7 @@ class Source:
                 route.description = structs.replace(route.description, refresh=route.description.refresh + 1)
                 self._describe(route, route.description, now)
         for flow in list(self.flows.values()):
-            if now - flow.last_used > IDLE_MAX and not flow.retained and not flow.draft.messages:
+            if now - flow.last_used > IDLE_MAX and not flow.retained and not flow.draft:
                 self._drop(flow)
 
     def _drop(self, flow: Outflow) -> None:
@@ -345,7 +323,7 @@ class Source:
         del self.flows[flow.name]
         if self._by_place.get((flow.qos, flow.destinations)) is flow:
             del self._by_place[flow.qos, flow.destinations]
-            self._topics = {topic: one for topic, one in self._topics.items() if one is not flow}
+            self.on_drop()
             route = self.planner.routes.get((flow.qos, flow.destinations))
             if route is not None:
                 self.planner.drop(route)
