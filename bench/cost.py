@@ -28,8 +28,8 @@ from _cost_measures import CLASSES, measure, typical
 OUT = Path(__file__).parent / "out" / "cost.json"
 PACKING_MAX = 3.0
 TRANSIT_MIN = 20.0
-HEADINGS = ("read", "publish", "pack", "pull", "unpack", "receive", "transit", "alone")
-RATIOS = ("publish+unpack", "pack+unpack", "end to end", "transit")
+HEADINGS = ("read", "publish", "flush", "pack", "pull", "unpack", "receive", "transit", "alone")
+RATIOS = ("in and out", "pack+unpack", "end to end", "transit")
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
         packing, gain = figures["packing"], figures["transit_gain"]
         _say(
             console,
-            f"{name}: publish + unpack {packing:.2f} x mqtt5.read, at most {PACKING_MAX:g}",
+            f"{name}: publish, pack and unpack {packing:.2f} x mqtt5.read, at most {PACKING_MAX:g}",
             packing <= PACKING_MAX,
         )
         _say(

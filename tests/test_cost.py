@@ -29,7 +29,6 @@ def test_making_a_parcels_bytes_and_reading_them_takes_no_more_than_three_times_
     assert typical("codec") <= 3.0
 
 
-@pytest.mark.xfail(reason="publishing looks up and counts each message in several calls", strict=False)
 def test_publishing_into_a_parcel_and_reading_it_takes_no_more_than_three_times_reading_mqtt(
     typical: Callable[[str], float],
 ) -> None:

@@ -10,10 +10,10 @@ from overlane.core.parcel import (
     MESSAGES_MAX,
     PARCEL_BYTES_MAX,
     BadContent,
-    Draft,
     FlowPart,
     Message,
     Predecessor,
+    cut,
     pack_flow,
     pack_messages,
     unpack_flow,
@@ -35,17 +35,17 @@ def test_the_place_in_a_flow_is_unpacked_as_packed(part: FlowPart, content: byte
 
 @given(MESSAGES, st.binary(max_size=8))
 def test_messages_are_unpacked_as_packed_wherever_they_begin(messages: list[Message], ahead: bytes) -> None:
-    assert unpack_messages(ahead + pack_messages(messages), len(ahead), len(messages)) == messages
+    assert unpack_messages(ahead + packed(messages), len(ahead), len(messages)) == messages
 
 
 def test_topics_are_written_once_for_all_their_messages() -> None:
-    alone, many = (len(pack_messages([("a/long/topic", 0, b"body")] * count)) for count in (1, 101))
-    assert many - alone == 100 * (2 + 4 + 1 + 4)
+    alone, many = (len(packed([("a/long/topic", 0, b"body")] * count)) for count in (1, 101))
+    assert many - alone == 100 * (4 + 1 + 4)  # length, flags and body; one topic needs no index
 
 
 @given(PARTS, MESSAGES, st.data())
 def test_truncated_content_is_bad_content(part: FlowPart, messages: list[Message], data: st.DataObject) -> None:
-    head, tail = pack_flow(part), pack_messages(messages)
+    head, tail = pack_flow(part), packed(messages)
     cut = data.draw(st.integers(0, len(head + tail) - 1))
     with pytest.raises(BadContent):
         read((head + tail)[:cut], len(messages))
@@ -55,7 +55,7 @@ def test_truncated_content_is_bad_content(part: FlowPart, messages: list[Message
 def test_corrupted_content_reads_as_something_or_is_bad_content(
     part: FlowPart, messages: list[Message], data: st.DataObject
 ) -> None:
-    content = bytearray(pack_flow(part) + pack_messages(messages))
+    content = bytearray(pack_flow(part) + packed(messages))
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     try:
@@ -74,7 +74,7 @@ def test_any_bytes_read_as_something_or_are_bad_content(content: bytes, count: i
 @given(MESSAGES, st.integers(1, 1 << 32))
 def test_another_number_of_messages_than_there_are_is_bad_content(messages: list[Message], more: int) -> None:
     with pytest.raises(BadContent):
-        unpack_messages(pack_messages(messages), 0, len(messages) + more)
+        unpack_messages(packed(messages), 0, len(messages) + more)
 
 
 def read(content: bytes, count: int) -> tuple[FlowPart, list[Message]]:
@@ -82,16 +82,19 @@ def read(content: bytes, count: int) -> tuple[FlowPart, list[Message]]:
     return part, unpack_messages(content, position, count)
 
 
-def test_a_draft_is_full_by_its_bytes_or_by_its_messages() -> None:
-    assert filled(bytes(PARCEL_BYTES_MAX - 32), bytes(32)) == [False, True]
-    assert filled(*[b""] * MESSAGES_MAX) == [False] * (MESSAGES_MAX - 1) + [True]
+def test_a_turn_is_cut_into_parcels_by_bytes_and_by_messages() -> None:
+    assert sizes(bytes(PARCEL_BYTES_MAX - 40), bytes(32)) == [2]
+    assert sizes(bytes(PARCEL_BYTES_MAX - 32), bytes(32)) == [1, 1]
+    assert sizes(*[b""] * (MESSAGES_MAX + 1)) == [MESSAGES_MAX, 1]
+    assert sizes(bytes(2 * PARCEL_BYTES_MAX), b"") == [1, 1]
 
 
-def filled(*bodies: bytes) -> list[bool]:
-    """Whether the draft is full after each of them."""
-    draft = Draft()
-    full = []
-    for body in bodies:
-        draft.add(("t", 0, body))
-        full.append(draft.full)
-    return full
+def packed(messages: list[Message]) -> bytes:
+    """A single parcel's worth."""
+    (columns,) = cut(messages)
+    return pack_messages(columns)
+
+
+def sizes(*bodies: bytes) -> list[int]:
+    """How many messages go into each parcel."""
+    return [len(bodies) for _, _, bodies in cut([("t", 0, body) for body in bodies])]

@@ -75,7 +75,7 @@ def header(**fields: int) -> Header:
 ROUTE = Establish("far", 1, 1, 1, ["bad", "far", "me"], [], [1, 0, 0, 2], [], [2], [0, 0, 0], 0, 0, 2)
 OURS = msgspec.structs.replace(ROUTE, origin="me", added=[2, 0], destinations=[0])
 HELLO = wire.hello(BAD, 1)
-REST = pack_flow(FlowPart(1, 1, 1, 1, 0)) + pack_messages([("u", 0, b"x")])
+REST = pack_flow(FlowPart(1, 1, 1, 1, 0)) + pack_messages((("u",), (0,), (b"x",)))
 WRONG: dict[str, tuple[bytes, str]] = {
     "an unknown frame": (struct.pack("!IB", 1, 99), "a frame of unknown type 99"),
     "an oversized frame": (struct.pack("!IB", 1 << 24, FrameType.CONTROL), "a frame of 16777216 bytes"),
@@ -149,7 +149,7 @@ def test_bad_content_is_its_origins_fault_and_not_that_of_the_link_it_came_by() 
     assert victim.closed_by(wire.parcel(header(), b"nonsense"), Lane.DATA) == []
     assert victim.broker.counters["violations"] == 1
     effects = victim.broker.receive(BAD, wire.parcel(header(sequence=2), REST), NOW, Lane.DATA)
-    assert [one.deliveries[0].body for one in effects if isinstance(one, Deliver)] == [b"x"]
+    assert [next(one.deliveries).body for one in effects if isinstance(one, Deliver)] == [b"x"]
 
 
 def test_a_leap_in_the_numbers_of_parcels_takes_no_memory() -> None:

@@ -219,10 +219,11 @@ class Broker:
         if flow is None:
             self._source.keep_unsent(topic, body, flags, now)
         else:
-            if flow.qos.reliable:
-                if self._source.is_full(size):
+            if flow.reliable:
+                source = self._source
+                if size > source.room:
                     return Published.BUSY
-                self._source.drafted_bytes += size
+                source.room -= size
             draft = flow.draft
             if not draft:
                 self._open.append(flow)

@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from overlane.core.parcel import PREDECESSORS_MAX, FlowPart, Message, Predecessor, pack_messages, unpack_messages
+from overlane.core.parcel import (
+    PREDECESSORS_MAX,
+    Columns,
+    FlowPart,
+    Message,
+    Predecessor,
+    pack_messages,
+    unpack_messages,
+)
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import broker_id
@@ -109,6 +117,7 @@ class Outflow:
     def __init__(self, name: FlowName, qos: QosClass, destinations: tuple[str, ...]) -> None:
         self.name = name
         self.qos = qos
+        self.reliable = qos.reliable
         self.destinations = destinations
         self.draft: list[Message] = []
         """What was published in this turn."""
@@ -125,7 +134,7 @@ class Outflow:
 
     def seal(
         self,
-        messages: list[Message],
+        messages: Columns,
         after: int,
         predecessors: tuple[Predecessor, ...],
         history: bool,
@@ -135,7 +144,7 @@ class Outflow:
         self.sequence += 1
         self.last_used = now
         parcel = Retained(
-            self.sequence, after, predecessors, pack_messages(messages), len(messages), now, set(), history
+            self.sequence, after, predecessors, pack_messages(messages), len(messages[0]), now, set(), history
         )
         if self.qos.reliable:
             self.retain(parcel, self.destinations, UNSENT if self.is_full() else now)
@@ -302,13 +311,13 @@ class TopicPlaces:
         self._places: dict[str, dict[FlowName, tuple[int, Nanos]]] = {}
 
     def order(
-        self, flow: Outflow, messages: list[Message], flows: dict[FlowName, Outflow], now: Nanos
+        self, flow: Outflow, topics: Iterable[str], flows: dict[FlowName, Outflow], now: Nanos
     ) -> tuple[int, tuple[Predecessor, ...]]:
         """What the parcel about to be sealed must come after; its topics' places become that parcel."""
         after = 0
         elsewhere: dict[FlowName, int] = {}
         here, place = flow.name, (flow.sequence + 1, now)
-        for topic in dict.fromkeys(message[0] for message in messages):
+        for topic in dict.fromkeys(topics):
             places = self._places.get(topic)
             if places is None:
                 self._places[topic] = {here: place}

@@ -59,29 +59,31 @@ Message = tuple[str, int, bytes]
 """Topic, flags and body. A plain tuple: making an object of a class per message costs more than all the rest."""
 
 
-def cut(messages: list[Message]) -> Iterator[list[Message]]:
-    """The messages of a turn in as many parcels as they need."""
-    if len(messages) <= MESSAGES_MAX and sum(map(_size, messages)) <= PARCEL_BYTES_MAX:
-        yield messages
+Columns = tuple[tuple[str, ...], tuple[int, ...], tuple[bytes, ...]]
+"""The topics, flags and bodies of messages."""
+
+
+def cut(messages: Sequence[Message]) -> Iterator[Columns]:
+    """The messages of a turn, in as many parcels as they need."""
+    columns: Columns = tuple(zip(*messages, strict=True))  # type: ignore[assignment]
+    topics, _, bodies = columns
+    if len(bodies) <= MESSAGES_MAX and sum(map(len, bodies)) + 4 * sum(map(len, topics)) <= PARCEL_BYTES_MAX:
+        yield columns
         return
     piece: list[Message] = []
     size = 0
     for message in messages:
-        more = _size(message)
+        more = len(message[2]) + 4 * len(message[0])
         if piece and (size + more > PARCEL_BYTES_MAX or len(piece) >= MESSAGES_MAX):
-            yield piece
+            yield tuple(zip(*piece, strict=True))  # type: ignore[misc]
             piece, size = [], 0
         piece.append(message)
         size += more
-    yield piece
+    yield tuple(zip(*piece, strict=True))  # type: ignore[misc]
 
 
-def _size(message: Message) -> int:
-    return len(message[2]) + 4 * len(message[0])
-
-
-def pack_messages(messages: Sequence[Message]) -> bytes:
-    topics, flags, bodies = zip(*messages, strict=True)
+def pack_messages(columns: Columns) -> bytes:
+    topics, flags, bodies = columns
     count = len(bodies)
     lengths = struct.pack(f"!{count}I", *map(len, bodies))
     if topics.count(topics[0]) == count:

@@ -18,7 +18,7 @@ from overlane.core.interest import RemoteInterest
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish, Receipt, Teardown
 from overlane.core.outflow import UNSENT, Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
-from overlane.core.parcel import FlowPart, Message, cut, pack_flow
+from overlane.core.parcel import Columns, FlowPart, cut, pack_flow
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.routeplan import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
@@ -51,8 +51,8 @@ class Source:
     letters: Letters = field(default_factory=list)
     flows: dict[FlowName, Outflow] = field(default_factory=dict)
     retained_bytes: int = 0
-    drafted_bytes: int = 0
-    """Of reliable messages published in this turn."""
+    room: int = field(init=False)
+    """For bodies of reliable messages."""
     wake_at: Nanos = NEVER
     _by_place: dict[tuple[QosClass, tuple[str, ...]], Outflow] = field(default_factory=dict)
     _places: TopicPlaces = field(default_factory=TopicPlaces)
@@ -61,6 +61,9 @@ class Source:
     _local_count: int = 0
     _next_sweep: Nanos = -NEVER
 
+    def __post_init__(self) -> None:
+        self.room = self.retention_bytes_max
+
     # Publishing
 
     def flow_of(self, topic: str, now: Nanos) -> Outflow | None:
@@ -68,17 +71,13 @@ class Source:
         destinations = tuple(name for name in self.remote.needing(topic) if name != self.me)
         return self._flow_to(self.qos.of(topic), destinations, now) if destinations else None
 
-    def is_full(self, more: int) -> bool:
-        """Whether so many more bytes of reliable messages find no room."""
-        return self.retained_bytes + self.drafted_bytes + more > self.retention_bytes_max
-
     def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> None:
         """End of a turn: every draft becomes a parcel, or several."""
         for flow in open_flows:
             messages, flow.draft = flow.draft, []
             for piece in cut(messages):
                 self._seal(flow, piece, now)
-        self.drafted_bytes = 0
+        self.room = self.retention_bytes_max - self.retained_bytes
 
     def _flow_to(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
         flow = self._by_place.get((qos, destinations))
@@ -89,8 +88,8 @@ class Source:
             self.flows[flow.name] = self._by_place[qos, destinations] = flow
         return flow
 
-    def _seal(self, flow: Outflow, messages: list[Message], now: Nanos, history: bool = False) -> None:
-        after, predecessors = self._places.order(flow, messages, self.flows, now)
+    def _seal(self, flow: Outflow, messages: Columns, now: Nanos, history: bool = False) -> None:
+        after, predecessors = self._places.order(flow, messages[0], self.flows, now)
         held_back = flow.qos.reliable and flow.is_full()
         parcel = flow.seal(messages, after, predecessors, history, now)
         if flow.qos.reliable:
@@ -99,7 +98,7 @@ class Source:
             for debt in flow.debts.values():
                 self._wake_for(debt, now + SECOND)
         if flow.qos.history and not history:
-            for index, (topic, flags, body) in enumerate(messages):
+            for index, (topic, flags, body) in enumerate(zip(*messages, strict=True)):
                 name = self.identity, *flow.name, parcel.sequence, index
                 self.effects += self.history.keep(Kept(name, topic, flags, body, flow.qos, now), now)
         if not held_back:
@@ -164,8 +163,8 @@ class Source:
             for piece in cut([(kept.topic, kept.flags, wrap(kept)) for kept in past]):
                 self._replay(flow, piece, now)
 
-    def _replay(self, flow: Outflow, messages: list[Message], now: Nanos) -> None:
-        before = {topic: self._places.of(topic) for topic, _, _ in messages}
+    def _replay(self, flow: Outflow, messages: Columns, now: Nanos) -> None:
+        before = {topic: self._places.of(topic) for topic in messages[0]}
         self._seal(flow, messages, now, history=True)
         for topic, places in before.items():
             for name, (sequence, at) in places.items():
@@ -232,6 +231,7 @@ class Source:
             self.effects.append(Erase(PARCELS, flow.key(sequence)))
         if sequences:
             self.retained_bytes = sum(one.retained_bytes for one in self.flows.values())
+            self.room = self.retention_bytes_max - self.retained_bytes
 
     def _wake_for(self, debt: Debt, at: Nanos) -> None:
         if debt.resend_at == NEVER:
