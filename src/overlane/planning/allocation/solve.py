@@ -105,9 +105,10 @@ def well_placed(task: Placement, seed: int = 0, shakes: int = SHAKES, stop: Stop
     """The cheapest places a search finds, from the better of several starts; they may break limits if it must."""
     starts = sorted((start(task) for start in (pooled, spread, best_fit, round_robin)), key=task.cost)
     searches = [Search(task, start) for start in starts[:2]]
-    for search in searches:
-        search.descend(stop=stop)
+    for search in searches:  # one pass shows which start leads further down
+        search.descend(stop=stop, passes=1)
     best = min(searches, key=lambda search: search.total)
+    best.descend(stop=stop)
     best.shake(shakes, seed, stop)
     return min((best.places, starts[0]), key=task.cost)
 
