@@ -1,0 +1,273 @@
+"""Signalling: how a route is set up, changed, refreshed and taken down, broker by broker."""
+
+from collections import deque
+
+from msgspec import structs
+
+from overlane.core.messages import Establish, Established, Teardown
+from overlane.core.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, Entry, RouteTable
+from overlane.core.units import MS, SECOND, US, Nanos
+from overlane.core.wire import broker_id
+
+NOW = 50 * SECOND
+Links = set[tuple[str, str]]
+
+
+def describe(
+    links: Links, destinations: str, version: int = 1, before: Links | None = None, incarnation: int = 1
+) -> Establish:
+    """A version of the route 1 of broker a; brokers have names of one letter."""
+    old = before or set()
+    names = sorted({"a", *destinations, *(name for link in links | old for name in link)})
+
+    def flat(some: Links) -> list[int]:
+        return [names.index(name) for link in sorted(some) for name in link]
+
+    return Establish(
+        "a",
+        incarnation,
+        1,
+        version,
+        names,
+        flat(links & old),
+        flat(links - old),
+        flat(old - links),
+        [names.index(name) for name in destinations],
+        list(range(len(names))),
+        0,
+        0,
+        1,
+    )
+
+
+class Signals:
+    """Route tables joined by letters that arrive in order."""
+
+    def __init__(self, brokers: str) -> None:
+        self.tables = {name: RouteTable(name) for name in brokers}
+        self.log: list[str] = []
+        self.established: list[int] = []
+        self._letters: deque[tuple[str, str, Establish | Established | Teardown]] = deque()
+
+    def establish(self, message: Establish, now: Nanos = NOW) -> None:
+        letters, whole = self.tables["a"].establish(None, message, now)
+        if whole:
+            self.established.append(message.version)
+        self._post("a", letters)
+        self._deliver(now)
+
+    def tear_down(self) -> None:
+        message = Teardown("a", 1, 1)
+        self._post("a", self.tables["a"].tear_down(None, message))
+        self._deliver(NOW)
+
+    def entry(self, broker: str, version: int = 1) -> Entry | None:
+        return self.tables[broker].entry(broker_id("a"), 1, version)
+
+    def hops(self, version: int = 1) -> dict[str, tuple[str, ...]]:
+        return {name: entry.next_hops for name in self.tables if (entry := self.entry(name, version)) is not None}
+
+    def delivering(self, version: int = 1) -> str:
+        return "".join(name for name in self.tables if (entry := self.entry(name, version)) and entry.deliver)
+
+    def _post(self, sender: str, letters: list[tuple[str, Establish | Established | Teardown]]) -> None:
+        self._letters += [(sender, receiver, message) for receiver, message in letters]
+
+    def _deliver(self, now: Nanos) -> None:
+        for _ in range(1_000):
+            if not self._letters:
+                return
+            sender, receiver, message = self._letters.popleft()
+            table = self.tables[receiver]
+            match message:
+                case Establish():
+                    self.log.append(f"{sender}>{receiver}")
+                    self._post(receiver, table.establish(sender, message, now)[0])
+                case Established():
+                    self.log.append(f"{sender}ok{receiver}")
+                    letters, ours = table.acknowledged(sender, message)
+                    if ours:
+                        self.established.append(message.version)
+                    self._post(receiver, letters)
+                case Teardown():
+                    self.log.append(f"{sender}x{receiver}")
+                    self._post(receiver, table.tear_down(sender, message))
+        raise AssertionError("the letters do not end")
+
+
+LINE: Links = {("a", "b"), ("b", "c")}
+DIAMOND: Links = {("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")}
+
+
+def test_acknowledgements_come_from_the_leaves_back() -> None:
+    net = Signals("abc")
+    net.establish(describe(LINE, "c"))
+    assert net.log == ["a>b", "b>c", "cokb", "boka"]
+    assert net.established == [1]
+    assert (net.hops(), net.delivering()) == ({"a": ("b",), "b": ("c",), "c": ()}, "c")
+
+
+def test_several_destinations_share_one_route_and_one_may_lie_on_the_way_to_another() -> None:
+    net = Signals("abcd")
+    net.establish(describe({*LINE, ("b", "d")}, "bcd"))
+    assert (net.hops()["b"], net.delivering(), net.established) == (("c", "d"), "bcd", [1])
+
+
+def test_each_broker_learns_the_latency_still_to_go() -> None:
+    net = Signals("abc")
+    net.establish(describe(LINE, "c"))
+    assert [entry.ahead_ns for name in "abc" if (entry := net.entry(name))] == [0, 1 * US, 2 * US]
+
+
+def test_a_source_that_waits_for_a_leaf_is_not_told_before_the_leaf_has_acknowledged() -> None:
+    table = RouteTable("b")
+    message = describe({("a", "b"), ("b", "c"), ("b", "d")}, "cd")
+    letters, whole = table.establish("a", message, NOW)
+    assert (letters, whole) == ([("c", message), ("d", message)], False)
+    acknowledgement = Established("a", 1, 1, 1)
+    assert table.acknowledged("c", acknowledgement) == ([], False)
+    assert table.acknowledged("d", acknowledgement) == ([("a", acknowledgement)], False)
+    assert table.acknowledged("d", acknowledgement) == ([], False)
+
+
+def test_two_ways_into_a_broker_are_both_acknowledged_and_described_to_it_once_each() -> None:
+    net = Signals("abcd")
+    net.establish(describe(DIAMOND, "d"))
+    assert net.established == [1]
+    assert sorted(one for one in net.log if ">" in one) == ["a>b", "a>c", "b>d", "c>d"]
+    assert (entry := net.entry("d")) is not None
+    assert entry.upstream == {"b", "c"}
+
+
+def test_where_links_form_a_cycle_the_waiting_ends() -> None:
+    both_ways = {(one, other) for one in "abcd" for other in "abcd" if one != other}
+    net = Signals("abcd")
+    net.establish(describe(both_ways, "d"))
+    assert net.established == [1]
+    assert len([one for one in net.log if ">" in one]) <= len(both_ways)
+
+
+def test_a_new_version_is_told_over_kept_and_added_links_and_the_obsolete_ones() -> None:
+    net = Signals("abcd")
+    net.establish(describe(LINE, "c"))
+    net.log.clear()
+    after: Links = {("a", "b"), ("b", "d"), ("d", "c")}
+    net.establish(describe(after, "c", 2, LINE))
+    assert net.hops(2) == {"a": ("b",), "b": ("d",), "c": (), "d": ("c",)}
+    assert net.established == [1, 2]
+    assert {"a>b", "b>d", "d>c"} <= set(net.log)
+
+
+def test_a_kept_link_that_acknowledged_before_is_not_waited_for() -> None:
+    table = RouteTable("a")
+    first = describe({("a", "b")}, "b")
+    table.establish(None, first, NOW)
+    table.acknowledged("b", Established("a", 1, 1, 1))
+    second = describe({("a", "b"), ("a", "c")}, "bc", 2, {("a", "b")})
+    assert table.establish(None, second, NOW) == ([("b", second), ("c", second)], False)
+    assert table.acknowledged("c", Established("a", 1, 1, 2)) == ([], True)
+
+
+def test_a_broker_off_the_new_version_learns_that_it_is() -> None:
+    net = Signals("abc")
+    net.establish(describe(LINE, "c"))
+    net.establish(describe({("a", "c")}, "c", 2, LINE))
+    assert net.hops(2) == {"a": ("c",), "b": (), "c": ()}
+
+
+def test_until_a_next_hop_has_acknowledged_parcels_carry_the_description_to_it() -> None:
+    table = RouteTable("a")
+    table.establish(None, describe(LINE, "c"), NOW)
+    assert (entry := table.entry(broker_id("a"), 1, 1)) is not None
+    assert entry.unconfirmed == {"b"}
+    table.acknowledged("b", Established("a", 1, 1, 1))
+    assert entry.unconfirmed == set()
+
+
+def test_an_old_version_stays_for_a_grace_time_so_that_parcels_on_it_arrive() -> None:
+    net = Signals("abc")
+    net.establish(describe(LINE, "c"))
+    net.establish(describe({("a", "c")}, "c", 2, LINE), NOW + SECOND)
+    for table in net.tables.values():
+        table.sweep(NOW + SECOND + GRACE)
+    assert net.hops(1) == {"a": ("b",), "b": ("c",), "c": ()}
+    for table in net.tables.values():
+        table.sweep(NOW + SECOND + GRACE + 1)
+    assert (net.hops(1), net.hops(2)["a"]) == ({}, ("c",))
+
+
+def test_a_version_that_comes_late_serves_its_parcels_but_is_not_the_newest() -> None:
+    table = RouteTable("b")
+    table.establish("a", describe(LINE, "c", 2), NOW)
+    table.establish("a", describe({("a", "b"), ("b", "d")}, "d", 1), NOW)
+    assert (late := table.entry(broker_id("a"), 1, 1)) is not None
+    assert late.next_hops == ("d",)
+    assert [entry.message.version for _, entry in table.newest()] == [2]
+    table.sweep(NOW + GRACE + 1)
+    assert [table.entry(broker_id("a"), 1, version) is None for version in (1, 2)] == [True, False]
+
+
+def test_a_version_from_long_ago_and_from_a_former_life_are_ignored() -> None:
+    table = RouteTable("b")
+    table.establish("a", describe(LINE, "c", 20, incarnation=2), NOW)
+    assert table.establish("a", describe(LINE, "c", 19 - VERSIONS_KEPT, incarnation=2), NOW) == ([], False)
+    assert table.establish("a", describe(LINE, "c", 21, incarnation=1), NOW) == ([], False)
+    assert table.acknowledged("c", Established("a", 1, 1, 20)) == ([], False)
+    assert table.tear_down("a", Teardown("a", 1, 1)) == []
+    assert len(table) == 1
+
+
+def test_a_refresh_is_passed_on_once_and_keeps_the_route_alive() -> None:
+    net = Signals("abcd")
+    both_ways = {(one, other) for one in "abcd" for other in "abcd" if one != other}
+    message = describe(both_ways, "d")
+    net.establish(message)
+    net.log.clear()
+    net.establish(structs.replace(message, refresh=1), NOW + EXPIRE_AFTER)
+    assert len([one for one in net.log if ">" in one]) <= len(both_ways)
+    assert {one[2] for one in net.log if ">" in one} >= set("bcd")
+    net.log.clear()
+    net.establish(structs.replace(message, refresh=1), NOW + EXPIRE_AFTER)
+    assert net.log == []
+    for table in net.tables.values():
+        table.sweep(NOW + 2 * EXPIRE_AFTER)
+        assert len(table) == 1
+
+
+def test_a_route_nobody_refreshes_expires() -> None:
+    table = RouteTable("b")
+    table.establish("a", describe(LINE, "c"), NOW)
+    table.sweep(NOW + EXPIRE_AFTER)
+    assert len(table) == 1
+    table.sweep(NOW + EXPIRE_AFTER + 1)
+    assert len(table) == 0
+
+
+def test_a_teardown_follows_every_link_of_every_version_and_ends_in_a_cycle() -> None:
+    net = Signals("abcd")
+    net.establish(describe(LINE, "c"))
+    net.establish(describe({("a", "d"), ("d", "c"), ("c", "a")}, "c", 2, LINE))
+    net.tear_down()
+    assert [len(table) for table in net.tables.values()] == [0, 0, 0, 0]
+    assert len([one for one in net.log if "x" in one]) <= 5
+
+
+def test_what_a_former_life_of_a_broker_set_up_is_gone_when_it_restarts() -> None:
+    table = RouteTable("b")
+    table.establish("a", describe(LINE, "c", incarnation=3), NOW)
+    table.origin_restarted("a", 3)
+    table.origin_restarted("z", 9)
+    assert len(table) == 1
+    table.origin_restarted("a", 4)
+    assert len(table) == 0
+    table.establish("a", describe(LINE, "c", incarnation=4), NOW)
+    assert (entry := table.entry(broker_id("a"), 1, 1)) is not None
+    assert entry.message.incarnation == 4
+
+
+def test_a_broker_the_route_does_not_name_takes_no_part_in_it() -> None:
+    table = RouteTable("z")
+    letters, _ = table.establish("a", describe(LINE, "c"), NOW + MS)
+    assert [type(message) for _, message in letters] == [Established]
+    assert (entry := table.entry(broker_id("a"), 1, 1)) is not None
+    assert (entry.next_hops, entry.deliver) == ((), False)
