@@ -9,7 +9,7 @@ late subscriber gets of a topic's history was published before it came: it is co
 
 Order is judged per subscriber and publisher (a publisher has one topic): a message that comes after a younger one must
 have missed its deadline by then, and on a topic without deadline it must not come so at all. Brokers estimate a
-message's age, so they are given a little doubt: 5 ms and a fiftieth of the deadline.
+message's age, so they are given a little doubt: 10 ms and a twentieth of the deadline.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from overlane.sim.engine import Engine
 from overlane.sim.traffic import STAMP
 
 GRACE_NS: Nanos = 1 * SECOND
-DOUBT_NS: Nanos = 5 * MS
+DOUBT_NS: Nanos = 10 * MS
 COUNT_MAX = 255
 KEPT_MAX = 100
 """How many examples are kept of each thing that must not happen."""
@@ -133,7 +133,7 @@ class _Flow:
 
 def _doubt_ns(deadline_ns: Nanos) -> Nanos:
     """How near to its deadline a message may rightly be taken for late."""
-    return DOUBT_NS + deadline_ns // 50 if deadline_ns < NEVER else 0
+    return DOUBT_NS + deadline_ns // 20 if deadline_ns < NEVER else 0
 
 
 class Judge:
@@ -231,6 +231,11 @@ class Judge:
             self.disorders.append(Disorder(self._message(publisher, number, subscriber), inbox.newest, now))
 
     # The verdict
+
+    def has(self, subscriber: str, publisher: int, number: int) -> bool:
+        """Whether this subscriber has got this message."""
+        inbox = self._flows[publisher].inboxes.get(self._by_name[subscriber].index)
+        return inbox is not None and inbox.count(number) > 0
 
     def lost(self, row: str | None = None) -> list[Message]:
         """The messages that were expected and have not arrived, of one row or all."""

@@ -1,9 +1,9 @@
 """A random overlay with traffic and faults, drawn from a seed.
 
 What is drawn is an ordinary network: it can be written to a file, read and simulated like any other. Its last events
-put everything right again: all links heal, every broker that crashed restarts. Deadlines range from what no path can
-meet to hours, which for a run of seconds is none at all; lifespans outlast the run, so nothing reliable may be given
-up.
+put everything right again: all links heal, every broker that crashed restarts. In some a visitor joins or leaves
+meanwhile. Deadlines range from what no path can meet to hours, which for a run of seconds is none at all; lifespans
+outlast the run, so nothing reliable may be given up.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,8 @@ from overlane.network import (
     Cut,
     Event,
     Heal,
+    Join,
+    Leave,
     Link,
     Lossy,
     Network,
@@ -38,6 +40,9 @@ CHAOS_NS: Nanos = 10 * SECOND
 """Faults happen from zero until here; then everything heals."""
 TRAFFIC_NS: Nanos = CHAOS_NS + 1 * SECOND
 
+VISITOR = "visitor"
+"""A broker that joins or leaves while the others stay. It stands at the edge, so nobody is cut off without it."""
+
 NO_DEADLINE_NS: Nanos = 3_600 * SECOND
 
 
@@ -48,13 +53,18 @@ def draw(seed: int) -> Network:
     names = [f"b{number:02}" for number in range(size)]
     links = tuple(_links(luck, names))
     topics = tuple(_topics(luck))
+    events = list(_events(luck, names, links))
+    if chance(luck, 0.3):
+        links += tuple(Link(ends=(name, VISITOR), latency_ns=10 * MS) for name in some_of(luck, names, 2))
+        events += _comings_and_goings(luck)
+        names.append(VISITOR)
     return Network(
         brokers=tuple(_brokers(luck, names)),
         links=links,
         topics=topics,
         publishers=tuple(_publishers(luck, names, topics)),
         subscribers=tuple(_subscribers(luck, names, topics)),
-        events=tuple(sorted(_events(luck, names, links), key=lambda event: event.at_ns)),
+        events=tuple(sorted(events, key=lambda event: event.at_ns)),
         simulation=Simulation(duration_ns=TRAFFIC_NS, seed=seed, settle_ns=SETTLE_NS),
     )
 
@@ -140,6 +150,18 @@ def _events(luck: Random, names: list[str], links: tuple[Link, ...]) -> Iterator
         else:
             yield from _trouble(luck, one_of(luck, links), at_ns, kind)
     yield Heal(CHAOS_NS, None)
+
+
+def _comings_and_goings(luck: Random) -> Iterator[Event]:
+    first, second = between(luck, 500, 4_000) * MS, between(luck, 5_500, 9_000) * MS
+    if chance(luck, 0.5):
+        yield Join(first, VISITOR)
+        if chance(luck, 0.5):
+            yield Leave(second, VISITOR)
+    else:
+        yield Leave(first, VISITOR)
+        if chance(luck, 0.5):
+            yield Join(second, VISITOR)
 
 
 def _trouble(luck: Random, link: Link, at_ns: Nanos, kind: float) -> Iterator[Event]:
