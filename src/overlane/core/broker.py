@@ -343,7 +343,7 @@ class Broker:
 
     def map_digest(self) -> str:
         """The same at all brokers that have heard the same."""
-        links = [(name, claim.peer, claim.state) for name, claim in self._table.claims()]
+        links = [(*ends, claim.state) for ends, claim in sorted(self._table.map.claims.items())]
         needs = {name: message.added for name in self._remote.brokers() if (message := self._remote.everything(name))}
         needs[self.name] = self._local.everything().added
         known = sorted((name, sorted(filters)) for name, filters in needs.items() if filters)

@@ -146,7 +146,7 @@ class Forwarding:
         way = self._way_around(target, hop)
         if way is None:
             return
-        network = self._table.network(suspects=True)
+        network = self._table.map.network(suspects=True)
         latency_ns = network.latency_ns([network.index(name) for name in way]) + ahead_ns
         if out.header.deadline_us and _left(out, now) < latency_ns and not flags & _RELIABLE:
             return
@@ -159,7 +159,7 @@ class Forwarding:
         if self._hops_of != self._table.changes:
             self._hops_of, self._hops = self._table.changes, {}
             for suspects in (True, False):
-                network = self._table.network(suspects=suspects)
+                network = self._table.map.network(suspects=suspects)
                 if self._me in network:
                     self._hops.update(_first_hops(network, self._me))
         hop = self._hops.get(target)
@@ -173,7 +173,7 @@ class Forwarding:
             return self._ways[target, hop]
         way = None
         for suspects in (False, True):
-            network = self._table.network(suspects=suspects)
+            network = self._table.map.network(suspects=suspects)
             if self._me not in network or target not in network or target == self._me:
                 continue
             source, end = network.index(self._me), network.index(target)

@@ -58,7 +58,7 @@ class LinkHealth:
         self.risky_until: Nanos = -NEVER
         self._risky_before: Nanos = -NEVER
         self._ping_interval_ns = ping_interval_ns
-        self._measured = False
+        self.measured = False
         self._step = 0
         self._phi = 0.0
         # Pings
@@ -157,10 +157,10 @@ class LinkHealth:
         if late and rtt_ns > self.rtt_ns:
             self.rtt_ns, self._step = rtt_ns, 0
             self.risky_until = self._risky_before
-        elif self._measured:
+        elif self.measured:
             self._average(rtt_ns)
         else:
-            self._measured = True
+            self.measured = True
             self.rtt_ns, self.jitter_ns = rtt_ns, rtt_ns >> 3
         if self._good_since == NEVER:
             self._good_since = now

@@ -11,9 +11,10 @@ from overlane.core.events import Close, Effect, Lane, LinkChanged
 from overlane.core.forwarding import Forwarding
 from overlane.core.gossip import Gossip
 from overlane.core.linkhealth import LinkState
-from overlane.core.linkstate import MILLION, differs, processing_differs
+from overlane.core.linkstate import differs, processing_differs
 from overlane.core.messages import LinkClaim
 from overlane.core.neighbour import Chunk, Neighbour, Outgoing
+from overlane.core.networkmap import MILLION
 from overlane.core.signalling import RouteTable
 from overlane.core.units import US, Nanos
 from overlane.core.wire import ParcelFlag
@@ -188,9 +189,9 @@ class Links:
         return news
 
     def _claim(self, neighbour: Neighbour, now: Nanos) -> LinkClaim | None:
-        if not neighbour.greeted or self.leaving:
-            return None
         health = neighbour.health
+        if not neighbour.greeted or not health.measured or self.leaving:
+            return None
         remembered = RISK_REMEMBERED if now < health.risky_until else 0
         return LinkClaim(
             neighbour.name,

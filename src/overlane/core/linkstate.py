@@ -1,7 +1,7 @@
 """Link state: what every broker knows about every link.
 
 Each broker advertises its own links under a growing (incarnation, sequence); the newest advertisement per broker
-wins and is passed on once. A link counts only while both ends claim it. Adverts of brokers from which nothing was
+wins and is passed on once. Adverts of brokers from which nothing was
 heard for long age out. The map for the path solver is made when it is asked for, once per change.
 
 A broker's own advert is sent at once on real change, but not faster than a gap that doubles while changes keep
@@ -9,12 +9,10 @@ coming, and is repeated slowly when nothing changes. Nothing here reads a clock:
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
 
-from overlane.core.linkhealth import LinkState
 from overlane.core.messages import Advert, LinkClaim
-from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.planning import paths
+from overlane.core.networkmap import NetworkMap
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 
 REFRESH_EVERY: Nanos = 60 * SECOND
 FORGET_AFTER: Nanos = 200 * SECOND
@@ -23,7 +21,6 @@ GAP_MAX: Nanos = 2 * SECOND
 CALM_AFTER: Nanos = 5 * SECOND
 
 _LOSS_STEPS = (10_000, 30_000, 80_000, 200_000, 400_000)
-MILLION = 1_000_000
 
 
 class LinkStateTable:
@@ -33,13 +30,10 @@ class LinkStateTable:
         self._me = me
         self.adverts: dict[str, Advert] = {}
         self._heard_at: dict[str, Nanos] = {}
-        self._by_peer: dict[str, dict[str, LinkClaim]] = {}
         self.changes = 0
         """Grows whenever the map changes; whoever draws conclusions from the map remembers it."""
         self._drawn = -1
-        self._maps: dict[tuple[bool, str], paths.Network] = {}
-        self._labels: set[str] = set()
-        self._suspicious = False
+        self._map = NetworkMap({})
 
     def version_of(self, broker: str) -> tuple[int, int]:
         advert = self.adverts.get(broker)
@@ -51,7 +45,6 @@ class LinkStateTable:
         if known is not None and (known.incarnation, known.sequence) >= (advert.incarnation, advert.sequence):
             return False
         self.adverts[advert.broker] = advert
-        self._by_peer.pop(advert.broker, None)
         self._heard_at[advert.broker] = now
         if known is None or _matter(known) != _matter(advert):
             self.changes += 1
@@ -62,77 +55,17 @@ class LinkStateTable:
         gone = [name for name, at in self._heard_at.items() if now - at > FORGET_AFTER and name != self._me]
         for name in gone:
             del self.adverts[name], self._heard_at[name]
-            self._by_peer.pop(name, None)
         if gone:
             self.changes += 1
         return sorted(gone)
 
-    def claim(self, one: str, other: str) -> LinkClaim | None:
-        """What `one` says of its link to `other`, if the link counts."""
-        forth, back = self._claims(one).get(other), self._claims(other).get(one)
-        if forth is None or back is None or LinkState.FAILED in (forth.state, back.state):
-            return None
-        return forth
-
-    def suspect(self, one: str, other: str) -> bool:
-        forth, back = self._claims(one).get(other), self._claims(other).get(one)
-        return LinkState.SUSPECT in (forth and forth.state, back and back.state)
-
-    def claims(self) -> Iterable[tuple[str, LinkClaim]]:
-        """Every link that counts, in each direction, by the broker it leaves."""
-        for name in sorted(self.adverts):
-            for link in self.adverts[name].links:
-                if self.claim(name, link.peer) is not None:
-                    yield name, link
-
-    def network(self, suspects: bool, label: str = "") -> paths.Network:
-        """The map as the path solver wants it, with or without the links that are suspect, as a QoS class sees it."""
+    @property
+    def map(self) -> NetworkMap:
+        """What all adverts together say; the same object until they say something else."""
         if self._drawn != self.changes:
-            self._drawn, self._maps = self.changes, {}
-            self._labels = {label for advert in self.adverts.values() for label in advert.processing_us}
-            self._suspicious = any(link.state == LinkState.SUSPECT for _, link in self.claims())
-        key = suspects or not self._suspicious, label if label in self._labels else ""
-        found = self._maps.get(key)
-        if found is None:
-            found = self._maps[key] = self._draw(*key)
-        return found
-
-    def processing_ns(self, broker: str, label: str) -> Nanos:
-        """How long a message of this class stays in a broker, by its own measurement."""
-        advert = self.adverts.get(broker)
-        return 0 if advert is None else advert.processing_us.get(label, 0) * US
-
-    def _claims(self, broker: str) -> Mapping[str, LinkClaim]:
-        claims = self._by_peer.get(broker)
-        if claims is None:
-            advert = self.adverts.get(broker)
-            claims = {} if advert is None or advert.left else {link.peer: link for link in advert.links}
-            self._by_peer[broker] = claims
-        return claims
-
-    def _draw(self, suspects: bool, label: str) -> paths.Network:
-        claims = {name: self._claims(name) for name in sorted(self.adverts)}
-        worst = LinkState.SUSPECT if suspects else LinkState.UP
-        links = []
-        for one, of_one in claims.items():
-            for other, forth in of_one.items():
-                back = claims.get(other, {}).get(one)
-                if one > other or back is None or max(forth.state, back.state) > worst:
-                    continue
-                links.append(
-                    paths.Link(
-                        (one, other),
-                        forth.latency_us * US,
-                        back.latency_us * US,
-                        max(forth.risk_millionths, back.risk_millionths) / MILLION,
-                    )
-                )
-        brokers = [
-            paths.Broker(name, self.processing_ns(name, label), advert.failure_millionths / MILLION)
-            for name, advert in sorted(self.adverts.items())
-            if not advert.left
-        ]
-        return paths.Network.build(brokers, links)
+            self._drawn = self.changes
+            self._map = NetworkMap(self.adverts)
+        return self._map
 
 
 class Announcer:

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from overlane.core.linkstate import MILLION, LinkStateTable
+from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import LinkClaim
+from overlane.core.networkmap import MILLION
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.watch import NOTICE_DELAY
@@ -51,8 +52,8 @@ class Plan:
 
 def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
     if qos.routing is Routing.FLOOD:
-        return _solve(table, table.network(suspects=True, label=qos.label), me, qos, destinations)
-    clean, whole = table.network(suspects=False, label=qos.label), table.network(suspects=True, label=qos.label)
+        return _solve(table, table.map.network(suspects=True, label=qos.label), me, qos, destinations)
+    clean, whole = table.map.network(suspects=False, label=qos.label), table.map.network(suspects=True, label=qos.label)
     first = _solve(table, clean, me, qos, destinations)
     rest = [name for name in destinations if name not in first.latency_ns]
     if not rest or clean is whole:
@@ -120,9 +121,9 @@ def _slack(network: paths.Network, source: int, wanted: Sequence[int], qos: QosC
 def _trouble(table: LinkStateTable, network: paths.Network, slack_ns: Nanos) -> dict[tuple[int, int], float]:
     """The links in trouble, and how likely a message fails on each."""
     trouble = {}
-    for name, claim in table.claims():
+    for (one, other), claim in table.map.claims.items():
         if claim.loss_millionths and (failing := failing_on(claim, slack_ns)):
-            trouble[network.index(name), network.index(claim.peer)] = failing
+            trouble[network.index(one), network.index(other)] = failing
     return trouble
 
 

@@ -12,7 +12,6 @@ from overlane.core.messages import Establish
 from overlane.core.qos import QosClass, Routing
 from overlane.core.routeplan import Links, Plan, failing_on, plan
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.planning import paths
 
 BETTER = 4, 5
 """A route is left for a quicker one when that takes at most this part of its time."""
@@ -74,9 +73,13 @@ class RoutePlanner:
     def drop(self, route: Route) -> None:
         del self.routes[route.qos, route.destinations]
 
+    def is_news(self) -> bool:
+        """Whether the map has changed since the routes were last looked at."""
+        return self._reviewed != self._table.changes
+
     def review(self, now: Nanos) -> list[Route]:
         """Look at every route if the map changed, or at those whose time has come; returns those that moved."""
-        changed = self._reviewed != self._table.changes
+        changed = self.is_news()
         if not changed and now < self.wake_at:
             return []
         if changed:
@@ -121,7 +124,7 @@ class RoutePlanner:
             return "first use"
         bearing = False
         for one, other in sorted(route.plan.links):
-            if self._table.claim(one, other) is None:
+            if self._table.map.claims.get((one, other)) is None:
                 return f"link {one}-{other} failed"
             since = self._silent_since.get((one, other))
             if since is None or route.qos.routing is Routing.FLOOD:
@@ -187,15 +190,13 @@ class RoutePlanner:
             return False
         current = self._latency_over(route)
         serves = all(
-            self._table.claim(one, other) is not None and not self._table.suspect(one, other)
-            for one, other in route.plan.links
+            link in self._table.map.claims and link not in self._table.map.suspects for link in route.plan.links
         ) and all(ns <= route.qos.deadline_ns for ns in current.values())
         quicker = sum(found.latency_ns.values()) * BETTER[1] < sum(current.values()) * BETTER[0]
         return serves and not quicker and found.resiliency <= route.plan.resiliency + 1e-9
 
     def _note_silence(self, now: Nanos) -> None:
-        silent = [(name, claim.peer) for name, claim in self._table.claims() if self._table.suspect(name, claim.peer)]
-        self._silent_since = {link: self._silent_since.get(link, now) for link in silent}
+        self._silent_since = {link: self._silent_since.get(link, now) for link in self._table.map.suspects}
 
     def _clean_way(self, route: Route) -> bool:
         """Whether the destinations can be reached without any suspect link; else there is no use in moving."""
@@ -204,14 +205,14 @@ class RoutePlanner:
 
     def _troubled_link(self, route: Route) -> str:
         for one, other in sorted(route.plan.links):
-            claim = self._table.claim(one, other)
+            claim = self._table.map.claims.get((one, other))
             if claim is None or failing_on(claim, route.slack_ns):
                 return f"link {one}-{other}"
         return ""
 
     def _slowest_link(self, route: Route) -> str:
         def latency(link: tuple[str, str]) -> int:
-            claim = self._table.claim(*link)
+            claim = self._table.map.claims.get(link)
             return claim.latency_us if claim else 0
 
         one, other = max(sorted(route.plan.links), key=latency)
@@ -221,13 +222,12 @@ class RoutePlanner:
 
     def _best_latency(self, label: str, suspects: bool | None = None) -> dict[str, Nanos]:
         """Of every broker that can be reached, by the quickest path; without suspect links where that is possible."""
-        best: dict[str, Nanos] = {}
-        for with_suspects in (True, False) if suspects is None else (suspects,):
-            network = self._table.network(suspects=with_suspects, label=label)
-            if self._me in network:
-                tree = paths.shortest_tree(network, network.index(self._me))
-                best |= {name: ns for name, ns in zip(network.names, tree.latency_ns, strict=True) if ns is not None}
-        return best
+        if suspects is not None:
+            return self._table.map.latencies(self._me, suspects, label)
+        if not self._table.map.suspects:
+            return self._table.map.latencies(self._me, suspects=True, label=label)
+        whole, clean = (self._table.map.latencies(self._me, with_them, label) for with_them in (True, False))
+        return whole | clean
 
     def _latency_over(self, route: Route) -> dict[str, Nanos]:
         """The latency to each destination over the route's own links, by the present map."""
@@ -246,10 +246,10 @@ class RoutePlanner:
     def _weights(self, route: Route, forward: bool) -> dict[str, list[tuple[str, Nanos]]]:
         weights: dict[str, list[tuple[str, Nanos]]] = {}
         for one, other in sorted(route.plan.links):
-            claim = self._table.claim(one, other)
+            claim = self._table.map.claims.get((one, other))
             if claim is not None:
                 start, end = (one, other) if forward else (other, one)
-                ns = claim.latency_us * US + self._table.processing_ns(other, route.qos.label)
+                ns = claim.latency_us * US + self._table.map.processing_ns(other, route.qos.label)
                 weights.setdefault(start, []).append((end, ns))
         return weights
 

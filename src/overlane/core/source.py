@@ -23,12 +23,14 @@ from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.routeplan import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
-from overlane.core.units import NEVER, SECOND, US, Nanos
+from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id
 from overlane.planning import paths
 
 PARCELS = "parcel"
 SWEEP_EVERY: Nanos = 5 * SECOND
+REVIEW_EVERY: Nanos = 10 * MS
+"""News of the map that come close together are looked at together."""
 IDLE_MAX: Nanos = 60 * SECOND
 
 
@@ -60,6 +62,7 @@ class Source:
     _sequence: int = 0
     _local_count: int = 0
     _next_sweep: Nanos = -NEVER
+    _reviewed_ns: Nanos = -NEVER
 
     def __post_init__(self) -> None:
         self.room = self.retention_bytes_max
@@ -219,7 +222,7 @@ class Source:
 
     def _way_to(self, destination: str) -> tuple[tuple[str, ...] | None, Nanos]:
         for suspects in (False, True):
-            network = self.table.network(suspects=suspects)
+            network = self.table.map.network(suspects=suspects)
             if self.me in network and destination in network:
                 path = paths.shortest_tree(network, network.index(self.me)).path(network.index(destination))
                 if path is not None:
@@ -242,6 +245,9 @@ class Source:
 
     def review(self, now: Nanos) -> None:
         """The map may have changed: move the routes that must move, and send again what they may have lost."""
+        if now < self._review_at():
+            return
+        self._reviewed_ns = now
         for route in self.planner.review(now):
             self._moved(route, now)
             self._make_good(route, now)
@@ -296,7 +302,11 @@ class Source:
             self._sweep(now)
 
     def next_deadline(self) -> Nanos:
-        return min(self.wake_at, self._next_sweep, self.planner.wake_at)
+        return min(self.wake_at, self._next_sweep, self._review_at())
+
+    def _review_at(self) -> Nanos:
+        when = 0 if self.planner.is_news() else self.planner.wake_at
+        return max(when, self._reviewed_ns + REVIEW_EVERY)
 
     def reachable_again(self, now: Nanos) -> None:
         """The map changed: debts to destinations that could not be reached are looked at again."""

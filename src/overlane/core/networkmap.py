@@ -1,0 +1,89 @@
+"""The network map: what follows from all adverts together, at one moment.
+
+A link counts while both ends claim it and neither says it failed. The map answers in the terms of the path solver,
+with or without the links that are suspect, and as a QoS class sees it (brokers keep some classes longer than others).
+It does not change; when an advert brings news, a new one is drawn, and of it only what is asked for.
+"""
+
+from collections.abc import Mapping
+
+from overlane.core.linkhealth import LinkState
+from overlane.core.messages import Advert, LinkClaim
+from overlane.core.units import US, Nanos
+from overlane.planning import paths
+from overlane.planning.network import HOP_BITS
+
+MILLION = 1_000_000
+
+
+class NetworkMap:
+    def __init__(self, adverts: Mapping[str, Advert]) -> None:
+        present = {name: adverts[name] for name in sorted(adverts) if not adverts[name].left}
+        claims = {(name, link.peer): link for name, advert in present.items() for link in advert.links}
+        self._adverts = present
+        self.claims: dict[tuple[str, str], LinkClaim] = {}
+        """Every link that counts, in each direction."""
+        self.suspects: set[tuple[str, str]] = set()
+        for (one, other), claim in claims.items():
+            back = claims.get((other, one))
+            worst = LinkState.FAILED if back is None else max(claim.state, back.state)
+            if worst != LinkState.FAILED:
+                self.claims[one, other] = claim
+                if worst == LinkState.SUSPECT:
+                    self.suspects.add((one, other))
+        self._labels = {label for advert in present.values() for label in advert.processing_us}
+        self._networks: dict[tuple[bool, str], paths.Network] = {}
+        self._trees: dict[tuple[str, bool, str], dict[str, Nanos]] = {}
+
+    def processing_ns(self, broker: str, label: str) -> Nanos:
+        """How long a message of this class stays in a broker, by its own measurement."""
+        advert = self._adverts.get(broker)
+        return 0 if advert is None else advert.processing_us.get(label, 0) * US
+
+    def network(self, suspects: bool, label: str = "") -> paths.Network:
+        """The map as the path solver wants it."""
+        key = suspects or not self.suspects, label if label in self._labels else ""
+        found = self._networks.get(key)
+        if found is None:
+            found = self._networks[key] = self._draw(*key)
+        return found
+
+    def latencies(self, source: str, suspects: bool, label: str = "") -> dict[str, Nanos]:
+        """From one broker to every one that it reaches, by the quickest path."""
+        key = source, suspects or not self.suspects, label if label in self._labels else ""
+        found = self._trees.get(key)
+        if found is None:
+            network = self.network(suspects, label)
+            found = {}
+            if source in network:
+                latency_ns = paths.shortest_tree(network, network.index(source)).latency_ns
+                found = {name: ns for name, ns in zip(network.names, latency_ns, strict=True) if ns is not None}
+            self._trees[key] = found
+        return found
+
+    def _draw(self, suspects: bool, label: str) -> paths.Network:
+        # The same as `Network.build`, without the checks: adverts were checked when they came.
+        names = tuple(self._adverts)
+        index = {name: at for at, name in enumerate(names)}
+        processing = tuple(self.processing_ns(name, label) for name in names)
+        forth: list[list[tuple[int, int]]] = [[] for _ in names]
+        back: list[list[tuple[int, int]]] = [[] for _ in names]
+        failure: dict[tuple[int, int], float] = {}
+        for ends, claim in self.claims.items():
+            if not suspects and ends in self.suspects:
+                continue
+            start, end = index[ends[0]], index[ends[1]]
+            cost = (claim.latency_us * US + processing[end] << HOP_BITS) + 1
+            forth[start].append((end, cost))
+            back[end].append((start, cost))
+            both = (start, end) if start < end else (end, start)
+            failure[both] = max(failure.get(both, 0.0), claim.risk_millionths / MILLION)
+        return paths.Network(
+            names,
+            processing,
+            tuple(advert.failure_millionths / MILLION for advert in self._adverts.values()),
+            failure,
+            tuple(tuple(sorted(steps)) for steps in forth),
+            tuple(tuple(sorted(steps)) for steps in back),
+            index,
+        )
