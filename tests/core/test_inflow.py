@@ -1,0 +1,311 @@
+"""Inflows: what is handed on, when, in which order, and never twice."""
+
+from collections.abc import Iterable
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlane.core.inflow import (
+    HELD_MAX,
+    IDLE_MAX,
+    IDLE_RELIABLE_MAX,
+    LATE_WAIT,
+    RECEIPT_AFTER,
+    RECEIPT_DELAY,
+    REORDER_WAIT,
+    Arrival,
+    InflowName,
+    Inflows,
+    bits_to_bytes,
+    decode_name,
+    encode_name,
+)
+from overlane.core.parcel import FlowPart, Predecessor
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+
+ME, ORIGIN = 5, 9
+NOW = 40 * SECOND
+
+
+def parcel(
+    sequence: int,
+    after: int | None = None,
+    floor: int = 0,
+    reliable: bool = True,
+    deadline: Nanos = NEVER,
+    age: Nanos = 0,
+    flow: int = 1,
+    predecessors: Iterable[Predecessor] = (),
+) -> Arrival:
+    """By default all parcels of a flow are of one topic: each comes after the one before."""
+    part = FlowPart(1, flow, sequence, floor, sequence - 1 if after is None else after, tuple(predecessors))
+    return Arrival(part, [("t", 0, b"")], reliable, False, deadline, age, NOW)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.saved: dict[InflowName, bytes] = {}
+        self.inflows = Inflows(ME, self.saved.__setitem__)
+
+    def takes(self, *arrivals: Arrival, now: Nanos = NOW) -> list[int]:
+        """The sequences that are handed on as these come."""
+        return [one.part.sequence for arrival in arrivals for one in self.inflows.accept(ORIGIN, arrival, now)]
+
+    def lets_go(self, now: Nanos) -> list[int]:
+        released = [arrival.part.sequence for _, arrival in self.inflows.release_due(now)]
+        self.inflows.set_wake()
+        return released
+
+    def receipts(self, now: Nanos) -> list[tuple[int, int]]:
+        receipts = [(following, beyond) for _, following, beyond in self.inflows.due_receipts(now)]
+        self.inflows.set_wake()
+        return receipts
+
+
+# Order
+
+
+def test_parcels_in_order_are_handed_on_as_they_come() -> None:
+    assert Sink().takes(parcel(1), parcel(2), parcel(3)) == [1, 2, 3]
+
+
+def test_a_parcel_waits_for_what_it_comes_after() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1), parcel(3), parcel(4)) == [1]
+    assert sink.takes(parcel(2)) == [2, 3, 4]
+
+
+def test_a_parcel_of_another_topic_does_not_wait() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(3, after=0), parcel(2, after=1)) == [3]
+    assert sink.takes(parcel(1)) == [1, 2]
+
+
+def test_what_came_is_never_handed_on_again() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1), parcel(1), parcel(3, after=0), parcel(3, after=0), parcel(4), parcel(4)) == [1, 3]
+    assert sink.takes(parcel(2, after=1), parcel(2, after=1), parcel(1), parcel(3), parcel(4)) == [2, 4]
+
+
+def test_a_reliable_flow_is_waited_for_from_its_first_parcel_on_another_from_what_comes_first() -> None:
+    assert Sink().takes(parcel(5)) == []
+    assert Sink().takes(parcel(5, reliable=False), parcel(6, reliable=False)) == [5, 6]
+
+
+# Waiting no longer than the deadline allows
+
+
+def test_a_reliable_parcel_without_deadline_waits_as_long_as_it_takes() -> None:
+    sink = Sink()
+    sink.takes(parcel(2))
+    assert sink.lets_go(NOW + 86_400 * SECOND) == []
+
+
+def test_a_reliable_parcel_is_let_go_shortly_before_its_deadline_and_the_missing_one_is_still_taken() -> None:
+    sink = Sink()
+    sink.takes(parcel(2, deadline=100 * MS, age=40 * MS))
+    assert (sink.lets_go(NOW + 50 * MS), sink.lets_go(NOW + 59 * MS)) == ([], [2])
+    assert sink.takes(parcel(1, deadline=100 * MS, age=300 * MS)) == [1]
+    assert sink.takes(parcel(1), parcel(2)) == []
+
+
+def test_a_reliable_parcel_that_is_late_anyway_waits_a_while_for_its_order() -> None:
+    sink = Sink()
+    sink.takes(parcel(2, deadline=100 * MS, age=200 * MS))
+    assert (sink.lets_go(NOW + LATE_WAIT - 1), sink.lets_go(NOW + LATE_WAIT)) == ([], [2])
+
+
+def test_a_best_effort_parcel_waits_only_a_moment() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1, reliable=False, after=0), parcel(3, reliable=False)) == [1]
+    assert (sink.lets_go(NOW + REORDER_WAIT - 1), sink.lets_go(NOW + REORDER_WAIT)) == ([], [3])
+
+
+def test_a_best_effort_parcel_that_was_overtaken_is_dropped() -> None:
+    sink = Sink()
+    sink.takes(parcel(1, reliable=False, after=0), parcel(3, reliable=False))
+    sink.lets_go(NOW + REORDER_WAIT)
+    assert sink.takes(parcel(2, reliable=False)) == []
+    assert sink.takes(parcel(4, reliable=False)) == [4]
+
+
+def test_letting_one_go_lets_go_all_that_it_held_back() -> None:
+    sink = Sink()
+    sink.takes(parcel(2, deadline=100 * MS), parcel(3, deadline=900 * MS), parcel(5, deadline=900 * MS))
+    assert sink.lets_go(NOW + 100 * MS) == [2, 3]
+
+
+# Given up by the source
+
+
+def test_below_the_floor_nothing_is_waited_for() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1), parcel(5, floor=5)) == [1, 5]
+    assert sink.receipts(NOW + SECOND) == [(6, 0)]
+
+
+def test_a_parcel_held_below_the_floor_is_handed_on_before_those_above_it() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1), parcel(3)) == [1]
+    assert sink.takes(parcel(4, floor=4)) == [3, 4]
+    assert sink.receipts(NOW + SECOND) == [(5, 0)]
+
+
+def test_what_was_handed_on_at_the_floor_is_not_handed_on_again() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1), parcel(3, after=0), parcel(4, after=0, floor=3)) == [1, 3, 4]
+    assert sink.takes(parcel(3, after=0)) == []
+    assert sink.receipts(NOW + SECOND) == [(5, 0)]
+
+
+# Order across flows
+
+
+def test_a_topic_that_moved_to_another_flow_keeps_its_order() -> None:
+    sink = Sink()
+    before = Predecessor(1, 1, 2, (ME,))
+    assert sink.takes(parcel(1), parcel(1, flow=2, predecessors=[before])) == [1]
+    assert sink.takes(parcel(2)) == [2, 1]
+
+
+def test_a_predecessor_binds_only_the_brokers_it_names() -> None:
+    assert Sink().takes(parcel(1, flow=2, predecessors=[Predecessor(1, 1, 7, (ME + 1,))])) == [1]
+
+
+def test_an_unknown_predecessor_is_waited_for_until_the_source_gives_it_up() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1, flow=2, predecessors=[Predecessor(1, 1, 7, (ME,))])) == []
+    assert sink.takes(parcel(1, flow=2)) == [1]
+    assert sink.takes(parcel(1, flow=2)) == []
+
+
+def test_a_predecessor_holds_no_longer_than_the_deadline_allows() -> None:
+    sink = Sink()
+    held = parcel(1, flow=2, deadline=100 * MS, predecessors=[Predecessor(1, 1, 7, (ME,))])
+    assert sink.takes(held) == []
+    assert sink.lets_go(NOW + 100 * MS) == [1]
+
+
+# Receipts and progress
+
+
+def test_a_receipt_tells_what_has_come_soon_but_for_many_together() -> None:
+    sink = Sink()
+    sink.takes(parcel(1), parcel(2))
+    assert sink.inflows.wake_at == NOW + RECEIPT_DELAY
+    assert (sink.receipts(NOW + RECEIPT_DELAY - 1), sink.receipts(NOW + RECEIPT_DELAY)) == ([], [(3, 0)])
+    assert sink.inflows.wake_at == NEVER
+
+
+def test_many_parcels_are_acknowledged_at_once() -> None:
+    sink = Sink()
+    sink.takes(*(parcel(sequence) for sequence in range(1, RECEIPT_AFTER + 1)))
+    assert sink.receipts(NOW) == [(RECEIPT_AFTER + 1, 0)]
+
+
+def test_a_gap_is_told_at_once_with_what_lies_beyond_it() -> None:
+    sink = Sink()
+    sink.takes(parcel(1), parcel(3, after=0), parcel(5, after=0))
+    assert sink.receipts(NOW) == [(2, 0b101)]
+
+
+def test_what_is_held_is_not_acknowledged() -> None:
+    sink = Sink()
+    sink.takes(parcel(1), parcel(3))
+    assert sink.receipts(NOW + SECOND) == [(2, 0)]
+
+
+def test_a_duplicate_is_acknowledged_again_since_the_receipt_may_be_lost() -> None:
+    sink = Sink()
+    sink.takes(parcel(1))
+    sink.receipts(NOW + SECOND)
+    sink.takes(parcel(1))
+    assert sink.receipts(NOW + SECOND) == [(2, 0)]
+
+
+def test_best_effort_parcels_are_not_acknowledged() -> None:
+    sink = Sink()
+    sink.takes(parcel(1, reliable=False, after=0))
+    assert (sink.receipts(NOW + SECOND), sink.saved) == ([], {})
+
+
+def test_progress_is_saved_so_that_a_restart_hands_on_nothing_twice() -> None:
+    sink, again = Sink(), Sink()
+    sink.takes(parcel(1), parcel(2), parcel(4, after=0), parcel(6))
+    for name, value in sink.saved.items():
+        again.inflows.restore(decode_name(encode_name(name)), value, NOW)
+    assert again.takes(*(parcel(sequence, after=0) for sequence in (1, 2, 4))) == []
+    assert again.takes(parcel(3), parcel(6), parcel(5)) == [3, 5, 6]
+    assert again.receipts(NOW + SECOND) == [(7, 0)]
+
+
+def test_bits_beyond_travel_as_bytes() -> None:
+    assert [bits_to_bytes(bits) for bits in (0, 1, 0x100)] == [b"", b"\x01", b"\x00\x01"]
+
+
+# Limits
+
+
+def test_the_missing_parcel_is_taken_however_many_are_held_for_it() -> None:
+    sink = Sink()
+    sink.takes(*(parcel(sequence) for sequence in range(2, HELD_MAX + 100)))
+    assert len(sink.takes(parcel(1))) >= HELD_MAX
+    following, _ = sink.receipts(NOW + SECOND)[0]
+    assert following >= HELD_MAX
+
+
+def test_a_flow_that_nobody_uses_is_forgotten_and_a_reliable_one_much_later() -> None:
+    sink = Sink()
+    sink.takes(parcel(1), parcel(1, flow=2, reliable=False, after=0))
+    assert sink.inflows.forget_idle(NOW + IDLE_MAX + 1) == []
+    assert sink.inflows.forget_idle(NOW + IDLE_RELIABLE_MAX + 1) == [(ORIGIN, 1, 1)]
+
+
+# Any loss, duplication and reordering
+
+
+def test_parcels_that_wait_for_each_other_in_turn_all_go_once_the_first_has_come() -> None:
+    sink = Sink()
+    third = parcel(2, flow=1, after=0, predecessors=[Predecessor(1, 2, 1, (ME,))])
+    second = parcel(1, flow=2, predecessors=[Predecessor(1, 1, 1, (ME,))])
+    assert sink.takes(third, second) == []
+    assert sink.takes(parcel(1)) == [1, 1, 2]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    topics=st.lists(st.integers(0, 2), min_size=1, max_size=25),
+    flows=st.lists(st.integers(1, 2), min_size=25, max_size=25),
+    seed=st.integers(0, 1 << 32),
+)
+def test_every_reliable_message_is_handed_on_exactly_once_and_in_order(
+    topics: list[int], flows: list[int], seed: int
+) -> None:
+    luck = Random(seed)
+    last: dict[int, tuple[int, int]] = {}  # where each topic's latest message went: flow, sequence
+    counts = {1: 0, 2: 0}
+    parcels: dict[tuple[int, int], tuple[int, Arrival]] = {}
+    for topic, flow in zip(topics, flows, strict=False):
+        counts[flow] += 1
+        where, sequence = last.get(topic, (flow, 0))
+        after, before = (sequence, []) if where == flow else (0, [Predecessor(1, where, sequence, (ME,))])
+        last[topic] = flow, counts[flow]
+        parcels[flow, counts[flow]] = topic, parcel(counts[flow], after, 1, flow=flow, predecessors=before)
+    sink, handed = Sink(), list[tuple[int, int]]()
+    missing = set(parcels)
+    for _ in range(100):
+        # What is unacknowledged is sent again, until everything is; half of it is lost, the rest comes in any order.
+        sent = [name for name in sorted(missing) * 2 if luck.random() < 0.5]
+        luck.shuffle(sent)
+        for name in sent:
+            arrival = Arrival(*(getattr(parcels[name][1], slot) for slot in Arrival.__slots__))
+            handed += [(one.part.flow, one.part.sequence) for one in sink.inflows.accept(ORIGIN, arrival, NOW)]
+        for (_, _, flow), following, beyond in sink.inflows.due_receipts(NOW + SECOND):
+            if luck.random() < 0.7:
+                missing -= {(flow, at) for at in range(1, following)}
+                missing -= {(flow, following + 1 + bit) for bit in range(64) if beyond >> bit & 1}
+    assert (missing, sorted(handed)) == (set(), sorted(parcels))
+    for topic in set(topics):
+        order = [name for name in parcels if parcels[name][0] == topic]
+        assert [name for name in handed if parcels[name][0] == topic] == order
