@@ -32,7 +32,7 @@ START: Nanos = 1_000_000 * MS
 
 Frame = tuple[str, str, Lane, bytes]
 """Sender, receiver, lane and bytes."""
-EffectType = TypeVar("EffectType", Close, Deliver, Effect)
+EffectType = TypeVar("EffectType", bound=Effect)
 
 
 def link(one: str, other: str) -> tuple[str, str]:
