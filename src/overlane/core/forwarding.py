@@ -51,7 +51,7 @@ class Forwarding:
         self.budget: Callable[[tuple[int, int]], Nanos] = lambda _route: 0
         self._ways: dict[tuple[str, str], tuple[str, ...] | None] = {}
         self._ways_of = -1
-        self._hops: dict[str, str] = {}
+        self._hops: dict[str, str | None] = {}
         self._hops_of = -1
 
     # Along a route
@@ -158,12 +158,12 @@ class Forwarding:
         """The neighbour on the quickest path to a broker, for control messages."""
         if self._hops_of != self._table.changes:
             self._hops_of, self._hops = self._table.changes, {}
-            for suspects in (True, False):
-                network = self._table.map.network(suspects=suspects)
-                if self._me in network:
-                    self._hops.update(_first_hops(network, self._me))
+        if target not in self._hops:
+            found = self._table.map.way(self._me, target)
+            self._hops[target] = found[0][1] if found is not None and len(found[0]) > 1 else None
         hop = self._hops.get(target)
-        return hop if hop is not None and self._neighbours[hop].connected else None
+        neighbour = None if hop is None else self._neighbours.get(hop)
+        return hop if neighbour is not None and neighbour.connected else None
 
     def _way_around(self, target: str, hop: str) -> tuple[str, ...] | None:
         """The quickest path to the target that does not begin with the link to `hop`."""
@@ -212,13 +212,3 @@ def _due(header: Header, ahead_ns: Nanos, entered_ns: Nanos) -> Nanos:
 def _left(out: Outgoing, now: Nanos) -> Nanos:
     """Until its deadline."""
     return (out.header.deadline_us - out.header.age_us) * US - (now - out.entered_ns)
-
-
-def _first_hops(network: paths.Network, me: str) -> dict[str, str]:
-    tree = paths.shortest_tree(network, network.index(me))
-    hops = {}
-    for at, name in enumerate(network.names):
-        path = tree.path(at)
-        if path is not None and len(path.brokers) > 1:
-            hops[name] = network.names[path.brokers[1]]
-    return hops

@@ -11,11 +11,13 @@ coming, and is repeated slowly when nothing changes. Nothing here reads a clock:
 from bisect import bisect_right
 
 from overlane.core.messages import Advert, LinkClaim
-from overlane.core.networkmap import NetworkMap
+from overlane.core.networkmap import NetworkMap, draw, matter_of
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 
 REFRESH_EVERY: Nanos = 60 * SECOND
 FORGET_AFTER: Nanos = 200 * SECOND
+REMEMBER_LEFT: Nanos = 7 * 86_400 * SECOND
+"""That a broker left for good is remembered, so that one that was away in the meantime hears of it."""
 GAP_MIN: Nanos = 20 * MS
 GAP_MAX: Nanos = 2 * SECOND
 CALM_AFTER: Nanos = 5 * SECOND
@@ -30,10 +32,11 @@ class LinkStateTable:
         self._me = me
         self.adverts: dict[str, Advert] = {}
         self._heard_at: dict[str, Nanos] = {}
+        self._matter: dict[str, bytes] = {}
         self.changes = 0
         """Grows whenever the map changes; whoever draws conclusions from the map remembers it."""
         self._drawn = -1
-        self._map = NetworkMap({})
+        self._map = draw(())
 
     def version_of(self, broker: str) -> tuple[int, int]:
         advert = self.adverts.get(broker)
@@ -46,15 +49,21 @@ class LinkStateTable:
             return False
         self.adverts[advert.broker] = advert
         self._heard_at[advert.broker] = now
-        if known is None or _matter(known) != _matter(advert):
+        matter = matter_of(advert)
+        if self._matter.get(advert.broker) != matter:
+            self._matter[advert.broker] = matter
             self.changes += 1
         return True
 
     def forget_silent(self, now: Nanos) -> list[str]:
         """Brokers that have not been heard of for too long are no longer part of the map."""
-        gone = [name for name, at in self._heard_at.items() if now - at > FORGET_AFTER and name != self._me]
+        gone = [
+            name
+            for name, at in self._heard_at.items()
+            if name != self._me and now - at > (REMEMBER_LEFT if self.adverts[name].left else FORGET_AFTER)
+        ]
         for name in gone:
-            del self.adverts[name], self._heard_at[name]
+            del self.adverts[name], self._heard_at[name], self._matter[name]
         if gone:
             self.changes += 1
         return sorted(gone)
@@ -64,7 +73,7 @@ class LinkStateTable:
         """What all adverts together say; the same object until they say something else."""
         if self._drawn != self.changes:
             self._drawn = self.changes
-            self._map = NetworkMap(self.adverts)
+            self._map = draw(tuple(self._matter[name] for name in sorted(self._matter)))
         return self._map
 
 
@@ -97,11 +106,6 @@ class Announcer:
         calm = now - self._said_at > CALM_AFTER
         self._gap = GAP_MIN if calm else min(GAP_MAX, 2 * self._gap)
         self._said, self._said_at, self._pending_at = advert, now, NEVER
-
-
-def _matter(advert: Advert) -> tuple[object, ...]:
-    """What of an advert the map depends on."""
-    return advert.links, advert.processing_us, advert.failure_millionths, advert.left
 
 
 def _is_real_change(before: Advert, after: Advert) -> bool:

@@ -5,20 +5,36 @@ with or without the links that are suspect, and as a QoS class sees it (brokers 
 It does not change; when an advert brings news, a new one is drawn, and of it only what is asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from functools import lru_cache
+
+from msgspec import structs
 
 from overlane.core.linkhealth import LinkState
-from overlane.core.messages import Advert, LinkClaim
+from overlane.core.messages import Advert, LinkClaim, decode, encode
 from overlane.core.units import US, Nanos
 from overlane.planning import paths
 from overlane.planning.network import HOP_BITS
 
 MILLION = 1_000_000
+MAPS_KEPT = 64
+
+
+def matter_of(advert: Advert) -> bytes:
+    """What of an advert the map depends on: all but its number."""
+    return encode(structs.replace(advert, incarnation=0, sequence=0))
+
+
+@lru_cache(MAPS_KEPT)
+def draw(matters: tuple[bytes, ...]) -> "NetworkMap":
+    """The map of these adverts, in the order of their brokers. A pure function: who knows the same has the same map."""
+    adverts = [decode(memoryview(matter)) for matter in matters]
+    return NetworkMap(advert for advert in adverts if isinstance(advert, Advert))
 
 
 class NetworkMap:
-    def __init__(self, adverts: Mapping[str, Advert]) -> None:
-        present = {name: adverts[name] for name in sorted(adverts) if not adverts[name].left}
+    def __init__(self, adverts: Iterable[Advert]) -> None:
+        present = {advert.broker: advert for advert in adverts if not advert.left}
         claims = {(name, link.peer): link for name, advert in present.items() for link in advert.links}
         self._adverts = present
         self.claims: dict[tuple[str, str], LinkClaim] = {}
@@ -33,7 +49,7 @@ class NetworkMap:
                     self.suspects.add((one, other))
         self._labels = {label for advert in present.values() for label in advert.processing_us}
         self._networks: dict[tuple[bool, str], paths.Network] = {}
-        self._trees: dict[tuple[str, bool, str], dict[str, Nanos]] = {}
+        self._trees: dict[tuple[str, bool, str], paths.Tree | None] = {}
 
     def processing_ns(self, broker: str, label: str) -> Nanos:
         """How long a message of this class stays in a broker, by its own measurement."""
@@ -48,18 +64,31 @@ class NetworkMap:
             found = self._networks[key] = self._draw(*key)
         return found
 
+    def tree(self, source: str, suspects: bool, label: str = "") -> paths.Tree | None:
+        """The quickest paths from one broker to all; None if it is not on the map."""
+        key = source, suspects or not self.suspects, label if label in self._labels else ""
+        if key not in self._trees:
+            network = self.network(suspects, label)
+            self._trees[key] = paths.shortest_tree(network, network.index(source)) if source in network else None
+        return self._trees[key]
+
     def latencies(self, source: str, suspects: bool, label: str = "") -> dict[str, Nanos]:
         """From one broker to every one that it reaches, by the quickest path."""
-        key = source, suspects or not self.suspects, label if label in self._labels else ""
-        found = self._trees.get(key)
-        if found is None:
-            network = self.network(suspects, label)
-            found = {}
-            if source in network:
-                latency_ns = paths.shortest_tree(network, network.index(source)).latency_ns
-                found = {name: ns for name, ns in zip(network.names, latency_ns, strict=True) if ns is not None}
-            self._trees[key] = found
-        return found
+        tree = self.tree(source, suspects, label)
+        if tree is None:
+            return {}
+        names = self.network(suspects, label).names
+        return {name: ns for name, ns in zip(names, tree.latency_ns, strict=True) if ns is not None}
+
+    def way(self, source: str, destination: str) -> tuple[tuple[str, ...], Nanos] | None:
+        """The quickest path between two brokers and its latency, without suspect links if there is one."""
+        for suspects in (False, True):
+            network, tree = self.network(suspects), self.tree(source, suspects)
+            if tree is not None and destination in network:
+                path = tree.path(network.index(destination))
+                if path is not None:
+                    return tuple(network.named(path.brokers)), path.latency_ns
+        return None
 
     def _draw(self, suspects: bool, label: str) -> paths.Network:
         # The same as `Network.build`, without the checks: adverts were checked when they came.

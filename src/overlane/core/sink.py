@@ -5,6 +5,7 @@ published here is matched at once. A subscriber that comes late gets what is kep
 history now, from the other brokers' as it arrives.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver, Effect, Erase, Save
@@ -31,7 +32,7 @@ class Sink:
     local: LocalInterest
     history: History
     effects: list[Effect] = field(default_factory=list)
-    _awaiting: list[tuple[str, str, Nanos]] = field(default_factory=list)
+    _awaiting: deque[tuple[str, str, Nanos]] = field(default_factory=deque)
     """Late subscribers: (subscriber, filter, until when the past may still come)."""
     _matches: dict[str, tuple[str, ...]] = field(default_factory=dict)
     inflows: Inflows = field(init=False)
@@ -52,7 +53,8 @@ class Sink:
         if past:
             late = {topic: (subscriber,) for topic, _, _ in past}
             self.effects.append(Deliver(past, late, self.name, 0, NEVER))
-        self._awaiting = [entry for entry in self._awaiting if entry[2] > now]
+        while self._awaiting and self._awaiting[0][2] <= now:
+            self._awaiting.popleft()
         self._awaiting.append((subscriber, topic_filter, now + AWAITED_FOR))
 
     def unsubscribe(self, subscriber: str, topic_filter: str) -> None:

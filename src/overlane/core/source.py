@@ -25,7 +25,6 @@ from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id
-from overlane.planning import paths
 
 PARCELS = "parcel"
 SWEEP_EVERY: Nanos = 5 * SECOND
@@ -192,11 +191,12 @@ class Source:
             self._resend(flow, message.sender, now, at_once=False)
 
     def _resend(self, flow: Outflow, destination: str, now: Nanos, at_once: bool) -> None:
-        way, latency_ns = self._way_to(destination)
         debt = flow.debts[destination]
-        if way is None:
+        found = self.table.map.way(self.me, destination)
+        if found is None:
             debt.resend_at = NEVER  # until it can be reached again
             return
+        way, latency_ns = found
         for parcel in flow.due_for_resend(destination, 2 * latency_ns, now, at_once):
             header = self._header(flow, parcel, now)
             header = header._replace(flags=(header.flags | ParcelFlag.DIRECT) & ~ParcelFlag.REPAIR)
@@ -219,15 +219,6 @@ class Source:
                 if owed:
                     still.append(one._replace(brokers=owed))
         return part._replace(predecessors=tuple(still))
-
-    def _way_to(self, destination: str) -> tuple[tuple[str, ...] | None, Nanos]:
-        for suspects in (False, True):
-            network = self.table.map.network(suspects=suspects)
-            if self.me in network and destination in network:
-                path = paths.shortest_tree(network, network.index(self.me)).path(network.index(destination))
-                if path is not None:
-                    return tuple(network.named(path.brokers)), path.latency_ns
-        return None, 0
 
     def _free(self, flow: Outflow, sequences: list[int]) -> None:
         for sequence in sequences:
