@@ -83,7 +83,10 @@ class Inflow:
     @property
     def waits_beyond(self) -> int:
         """Nothing up to here is waited for."""
-        return max(self.next - 1, self.horizon)
+        at = max(self.next - 1, self.horizon)
+        while at + 1 in self.done:
+            at += 1
+        return at
 
     def beyond_bits(self) -> int:
         """Bit i: sequence next+1+i is done."""
@@ -235,11 +238,16 @@ class Inflows:
         return released
 
     def _release_followers(self, name: InflowName) -> list[Arrival]:
-        """Parcels of other flows of the same origin that waited for this one."""
+        """Parcels of flows of the same origin that waited for what was handed on, and those that waited for them."""
         released: list[Arrival] = []
-        for other in sorted(self._holding):
-            if other != name and other[0] == name[0]:
-                released += self._release_ready(other, self._flows[other])
+        moved = bool(self._holding)
+        while moved:
+            more: list[Arrival] = []
+            for other in sorted(self._holding):
+                if other[0] == name[0]:
+                    more += self._release_ready(other, self._flows[other])
+            released += more
+            moved = bool(more)
         return released
 
     # Receipts

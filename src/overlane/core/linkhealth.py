@@ -32,6 +32,7 @@ HOLD_MIN: Nanos = 500 * MS
 HOLD_MAX: Nanos = 60 * SECOND
 MEMORY_MIN: Nanos = 10 * SECOND
 MEMORY_MAX: Nanos = 160 * SECOND
+SWING_REMEMBERED: Nanos = 60 * SECOND
 RELAPSE_WITHIN: Nanos = 60 * SECOND
 
 INITIAL_ROUND_TRIP: Nanos = 100 * MS
@@ -56,7 +57,10 @@ class LinkHealth:
         self.jitter_ns: Nanos = INITIAL_ROUND_TRIP // 2
         self.loss_millionths = 0
         self.risky_until: Nanos = -NEVER
-        self._risky_before: Nanos = -NEVER
+        self.swing_ns: Nanos = 0
+        """By how much the latency rose at once, until when that is remembered."""
+        self.swings_until: Nanos = -NEVER
+        self._before: tuple[Nanos, Nanos, Nanos, Nanos] | None = None
         self._ping_interval_ns = ping_interval_ns
         self.measured = False
         self._step = 0
@@ -117,6 +121,7 @@ class LinkHealth:
     def broken(self, now: Nanos) -> None:
         if self.state is not LinkState.FAILED:
             self._trouble_begins(now)
+            self._before = None
             self._hold_ns = max(self._hold_ns, HOLD_MIN)
             self.state = LinkState.FAILED
         self._waiting.clear()
@@ -145,7 +150,7 @@ class LinkHealth:
         """A probe stayed away for good."""
         self.loss_millionths += (1_000_000 - self.loss_millionths) >> 4
         if self.loss_millionths >= TROUBLE_LOSS:
-            self.risky_until = self._risky_before = max(self.risky_until, now + self._memory_ns)
+            self.risky_until = max(self.risky_until, now + self._memory_ns)
 
     def observed(self, rtt_ns: Nanos, now: Nanos, late: bool = False) -> None:
         """A probe came back after this long. What was overdue and came all the same was no loss: the link is slower."""
@@ -155,10 +160,10 @@ class LinkHealth:
         self._missed_cycles = 0
         self._answers += 1
         if late and rtt_ns > self.rtt_ns:
-            self.rtt_ns, self._step = rtt_ns, 0
-            self.risky_until = self._risky_before
+            self._jump(rtt_ns, now)
+            self._undo_suspicion()
         elif self.measured:
-            self._average(rtt_ns)
+            self._average(rtt_ns, now)
         else:
             self.measured = True
             self.rtt_ns, self.jitter_ns = rtt_ns, rtt_ns >> 3
@@ -222,21 +227,35 @@ class LinkHealth:
             self.state = LinkState.UP
 
     def _trouble_begins(self, now: Nanos) -> None:
+        self._before = self._hold_ns, self._memory_ns, self._trouble_at, self.risky_until
         relapse = now - self._trouble_at < RELAPSE_WITHIN + self._hold_ns
         self._hold_ns = min(HOLD_MAX, max(HOLD_MIN, 2 * self._hold_ns)) if relapse else 0
         self._memory_ns = min(MEMORY_MAX, 2 * self._memory_ns) if relapse else MEMORY_MIN
         self._trouble_at = now
         self._good_since = NEVER
-        self._risky_before = self.risky_until
         self.risky_until = now + self._memory_ns
 
-    def _average(self, rtt_ns: Nanos) -> None:
+    def _undo_suspicion(self) -> None:
+        """It was slow, not silent: that is no relapse, and nothing to be remembered."""
+        if self.state is LinkState.SUSPECT and self._before is not None:
+            self._hold_ns, self._memory_ns, self._trouble_at, self.risky_until = self._before
+            self._before = None
+            self.state = LinkState.UP
+
+    def _jump(self, rtt_ns: Nanos, now: Nanos) -> None:
+        """The round trip has changed at once."""
+        rise_ns = (rtt_ns - self.rtt_ns) >> 1
+        if rise_ns > 0:
+            self.swing_ns = max(rise_ns, self.swing_ns if now < self.swings_until else 0)
+            self.swings_until = now + SWING_REMEMBERED
+        self.rtt_ns, self._step = rtt_ns, 0
+
+    def _average(self, rtt_ns: Nanos, now: Nanos) -> None:
         away = rtt_ns - self.rtt_ns
         if abs(away) > max(4 * self.jitter_ns, MARGIN_MIN):
             self._step = max(self._step, 0) + 1 if away > 0 else min(self._step, 0) - 1
             if abs(self._step) >= 2:
-                self._step = 0
-                self.rtt_ns = rtt_ns
+                self._jump(rtt_ns, now)
             return
         self._step = 0
         self.rtt_ns += away >> 3

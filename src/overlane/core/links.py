@@ -200,4 +200,5 @@ class Links:
             max(health.loss_millionths, remembered),
             int(self.link_failure.get(neighbour.name, 0.0) * MILLION),
             int(health.state),
+            health.swing_ns // US if now < health.swings_until else 0,
         )

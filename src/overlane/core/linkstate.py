@@ -19,7 +19,7 @@ FORGET_AFTER: Nanos = 200 * SECOND
 REMEMBER_LEFT: Nanos = 7 * 86_400 * SECOND
 """That a broker left for good is remembered, so that one that was away in the meantime hears of it."""
 GAP_MIN: Nanos = 20 * MS
-GAP_MAX: Nanos = 2 * SECOND
+GAP_MAX: Nanos = 500 * MS
 CALM_AFTER: Nanos = 5 * SECOND
 
 _LOSS_STEPS = (10_000, 30_000, 80_000, 200_000, 400_000)
@@ -129,6 +129,7 @@ def differs(old: LinkClaim, new: LinkClaim) -> bool:
         or abs(new.latency_us - old.latency_us) > max(1000, old.latency_us // 5)
         or _step(old.loss_millionths) != _step(new.loss_millionths)
         or _step(old.risk_millionths) != _step(new.risk_millionths)
+        or abs(new.swing_us - old.swing_us) > max(2000, old.swing_us // 4)
     )
 
 

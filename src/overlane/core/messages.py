@@ -32,6 +32,8 @@ class LinkClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     risk_millionths: Millionths
     """How likely the link is in trouble at any time, from its recent past and from what was configured."""
     state: Annotated[int, Meta(ge=0, le=3)]
+    swing_us: Annotated[int, Meta(ge=0, lt=1 << 40)] = 0
+    """By how much its latency rose at once, lately."""
 
 
 class Advert(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):

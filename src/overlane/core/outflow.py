@@ -102,6 +102,26 @@ class Debt:
     window: int = WINDOW_START
     threshold: int = WINDOW_MAX
     under_way: int = 0
+    resent: set[int] = field(default_factory=set)
+    round_trip_ns: Nanos = 0
+    variation_ns: Nanos = 0
+
+    def measure(self, sequences: Iterable[int], now: Nanos) -> None:
+        """How long acknowledgements take, by the last parcel that was sent but once (Karn)."""
+        for sequence in reversed(list(sequences)):
+            sent_ns = self.unacknowledged[sequence]
+            if sent_ns != UNSENT and sequence not in self.resent:
+                sample = now - sent_ns
+                if not self.round_trip_ns:
+                    self.round_trip_ns, self.variation_ns = sample, sample >> 1
+                self.variation_ns += (abs(sample - self.round_trip_ns) - self.variation_ns) >> 2
+                self.round_trip_ns += (sample - self.round_trip_ns) >> 3
+                return
+
+    def patience_ns(self, path_ns: Nanos) -> Nanos:
+        """When to send again, given the round trip of the path: that, or what acknowledgements really take."""
+        measured = self.round_trip_ns + 4 * self.variation_ns
+        return min(RESEND_MAX, max(path_ns, measured) + RESEND_MARGIN << min(self.backoff, 8))
 
     def arrived(self, size: int) -> None:
         self.under_way = max(0, self.under_way - size)
@@ -179,7 +199,7 @@ class Outflow:
         debt = self.debts.get(destination)
         return debt is not None and any(unacknowledged <= sequence for unacknowledged in debt.unacknowledged)
 
-    def acknowledge(self, destination: str, next_sequence: int, beyond: int) -> tuple[list[int], bool]:
+    def acknowledge(self, destination: str, next_sequence: int, beyond: int, now: Nanos) -> tuple[list[int], bool]:
         """A receipt came: which parcels need not be kept any more, and whether the destination made progress."""
         debt = self.debts.get(destination)
         if debt is None:
@@ -191,6 +211,7 @@ class Outflow:
         ]
         if come:
             debt.backoff = 0
+            debt.measure(come, now)
         return self._settle(destination, come), bool(come)
 
     def _settle(self, destination: str, sequences: Iterable[int]) -> list[int]:
@@ -198,6 +219,7 @@ class Outflow:
         done = []
         for sequence in sequences:
             parcel = self.retained[sequence]
+            debt.resent.discard(sequence)
             if debt.unacknowledged.pop(sequence) != UNSENT:
                 debt.arrived(len(parcel.content))
             parcel.missing.discard(destination)
@@ -243,7 +265,7 @@ class Outflow:
     def due_for_resend(self, destination: str, round_trip_ns: Nanos, now: Nanos, at_once: bool) -> list[Retained]:
         """The oldest unacknowledged parcels that have waited long enough, or were never sent, as the window allows."""
         debt = self.debts[destination]
-        wait = min(RESEND_MAX, (round_trip_ns + RESEND_MARGIN) << min(debt.backoff, 8))
+        wait = debt.patience_ns(round_trip_ns)
         chosen: list[Retained] = []
         room = debt.window
         earliest = NEVER
@@ -268,9 +290,11 @@ class Outflow:
         for parcel in chosen:
             if debt.unacknowledged[parcel.sequence] == UNSENT:
                 debt.under_way += len(parcel.content)
+            else:
+                debt.resent.add(parcel.sequence)
             debt.unacknowledged[parcel.sequence] = now
         if chosen:
-            earliest = min(earliest, now + min(RESEND_MAX, (round_trip_ns + RESEND_MARGIN) << min(debt.backoff, 8)))
+            earliest = min(earliest, now + debt.patience_ns(round_trip_ns))
         debt.resend_at = earliest
         return chosen
 

@@ -6,7 +6,7 @@
   adaptive    the quickest path while all is well, redundancy where links are in trouble (planning/targeted.py)
   thrifty     as adaptive, but it only avoids trouble and leaves the rest to hop-by-hop repair
 
-Suspect links are used only to reach what nothing else reaches, but by a flood. An unmeetable
+Suspect links are used only to reach what nothing else reaches in time, but by a flood. An unmeetable
 deadline gets the quickest way there
 is.
 """
@@ -31,6 +31,8 @@ TARGET = 0.9995
 LOSS_MIN = 0.01
 """Less loss than this is left to hop-by-hop repair."""
 TROUBLE_MIN = 0.0005
+SWING_RISK = 0.02
+"""How likely a message fails on a link whose latency lately rose by more than the slack, all at once."""
 RETRIES_MAX = 3
 PROMPT_SLACK: Nanos = 150 * MS
 """With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
@@ -55,13 +57,21 @@ def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[s
         return _solve(table, table.map.network(suspects=True, label=qos.label), me, qos, destinations)
     clean, whole = table.map.network(suspects=False, label=qos.label), table.map.network(suspects=True, label=qos.label)
     first = _solve(table, clean, me, qos, destinations)
-    rest = [name for name in destinations if name not in first.latency_ns]
-    if not rest or clean is whole:
+    late = [
+        name
+        for name in destinations
+        if first.latency_ns.get(name, NEVER) > qos.deadline_ns or name not in first.latency_ns
+    ]
+    if not late or clean is whole:
         return first
-    second = _solve(table, whole, me, qos, rest)
-    return Plan(
-        first.links | second.links, first.latency_ns | second.latency_ns, min(first.resiliency, second.resiliency)
-    )
+    # A suspect link may only be slow: where nothing else is in time it is the better bet, and both the best.
+    plans = [_solve(table, whole, me, qos, late)]
+    if len(late) < len(destinations):
+        plans.append(_solve(table, clean, me, qos, [name for name in destinations if name not in late]))
+    latency_ns = {name: ns for one in plans for name, ns in one.latency_ns.items()}
+    if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
+        plans.append(first)
+    return Plan(frozenset().union(*(one.links for one in plans)), latency_ns, min(one.resiliency for one in plans))
 
 
 def _solve(table: LinkStateTable, network: paths.Network, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
@@ -122,7 +132,7 @@ def _trouble(table: LinkStateTable, network: paths.Network, slack_ns: Nanos) -> 
     """The links in trouble, and how likely a message fails on each."""
     trouble = {}
     for (one, other), claim in table.map.claims.items():
-        if claim.loss_millionths and (failing := failing_on(claim, slack_ns)):
+        if (claim.loss_millionths or claim.swing_us) and (failing := failing_on(claim, slack_ns)):
             trouble[network.index(one), network.index(other)] = failing
     return trouble
 
@@ -130,12 +140,14 @@ def _trouble(table: LinkStateTable, network: paths.Network, slack_ns: Nanos) -> 
 def failing_on(claim: LinkClaim, slack_ns: Nanos) -> float:
     """How likely a message fails on a link, given that hops repair what they have time for; 0 if hardly ever."""
     loss = claim.loss_millionths / MILLION
+    swings = claim.swing_us * US > max(0, slack_ns)
     if loss < LOSS_MIN:
-        return 0.0
+        return SWING_RISK if swings else 0.0
     retry_ns = 2 * claim.latency_us * US + 4 * claim.jitter_us * US + 5 * MS
     if slack_ns >= PROMPT_SLACK:
         retry_ns += NOTICE_DELAY
     failing = loss
     for _ in range(max(0, min(RETRIES_MAX, slack_ns // retry_ns))):
         failing *= loss
+    failing = max(failing, SWING_RISK) if swings else failing
     return failing if failing >= TROUBLE_MIN else 0.0

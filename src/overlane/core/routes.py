@@ -199,9 +199,10 @@ class RoutePlanner:
         self._silent_since = {link: self._silent_since.get(link, now) for link in self._table.map.suspects}
 
     def _clean_way(self, route: Route) -> bool:
-        """Whether the destinations can be reached without any suspect link; else there is no use in moving."""
-        best = self._best_latency("", suspects=False)
-        return any(name in best for name in route.plan.latency_ns)
+        """Whether a destination can be reached in time without any suspect link; else there is no use in fleeing."""
+        best = self._best_latency(route.qos.label, suspects=False)
+        limit = NEVER if route.qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY) else route.qos.deadline_ns
+        return any(name in best and best[name] <= limit for name in route.plan.latency_ns)
 
     def _troubled_link(self, route: Route) -> str:
         for one, other in sorted(route.plan.links):

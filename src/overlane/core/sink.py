@@ -60,6 +60,7 @@ class Sink:
     def unsubscribe(self, subscriber: str, topic_filter: str) -> None:
         if self.local.remove(subscriber, topic_filter):
             self.effects.append(Erase(SUBSCRIPTIONS, _subscription(subscriber, topic_filter)))
+            self._awaiting = deque(entry for entry in self._awaiting if entry[:2] != (subscriber, topic_filter))
 
     def subscribers(self, topic: str) -> tuple[str, ...]:
         found = self._matches.get(topic)

@@ -133,7 +133,7 @@ class Source:
             flags |= ParcelFlag.WATCHED
             if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
                 flags |= ParcelFlag.REPAIR
-        age_us = min(AGE_US_MAX, (now - parcel.published_ns) // US)
+        age_us = max(0, min(AGE_US_MAX, (now - parcel.published_ns) // US))  # a clock may have gone back over a restart
         self._sequence += 1
         return Header(
             int(flags), 0, self.identity, self.incarnation, self._sequence, 0, age_us, deadline_us, parcel.messages, 0
@@ -185,7 +185,7 @@ class Source:
         if flow is None:
             return
         beyond = int.from_bytes(message.beyond, "little")
-        done, progress = flow.acknowledge(message.sender, message.next, beyond)
+        done, progress = flow.acknowledge(message.sender, message.next, beyond, now)
         self._free(flow, done)
         if progress and flow.debts[message.sender].unacknowledged:
             self._resend(flow, message.sender, now, at_once=False)
