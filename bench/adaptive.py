@@ -7,8 +7,8 @@ bursts, the same luck. Messages are judged by the simulator in true time.
 
     cover   the part of what flooding brings in time and a single path does not: (mode - single) / (flood - single).
             Modes that repair losses hop by hop can do better than flooding, which does not.
-    cost    link transmissions per message, repairs included; also against two paths (multipath) and one (single), and in
-            a run of the same flows without trouble
+    cost    link transmissions per message, repairs included; also against two paths (multipath) and one (single), and
+            in a run of the same flows without trouble
 
 The aim: adaptive covers 99 % at no more than 1.02 x the cost of two paths, and costs far less while all is well;
 thrifty costs less than 1.3 x a single path. Prints tables, writes bench/out/adaptive.json and .png. `--misses` shows
