@@ -244,7 +244,8 @@ def test_whatever_is_accepted_fits_a_frame(topic: str) -> None:
 
 
 def test_many_long_topics_in_one_turn_fit_their_frames() -> None:
-    net = overlay(**{"#": RELIABLE})
+    net = Overlay(LINE, {"#": RELIABLE})
+    net.run(3_000)
     net.subscribe("c", "#")
     net.run(500)
     for number in range(2_000):

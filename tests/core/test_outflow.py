@@ -47,10 +47,10 @@ def test_a_reliable_parcel_is_kept_until_every_destination_has_it() -> None:
     one = flow()
     seal(one)
     seal(one)
-    assert one.acknowledge("b", 3, 0) == ([], True)
-    assert one.acknowledge("c", 2, 0) == ([1], True)
+    assert one.acknowledge("b", 3, 0, NOW) == ([], True)
+    assert one.acknowledge("c", 2, 0, NOW) == ([1], True)
     assert (list(one.retained), one.floor) == ([2], 2)
-    assert one.acknowledge("c", 3, 0) == ([2], True)
+    assert one.acknowledge("c", 3, 0, NOW) == ([2], True)
     assert (one.retained, one.retained_bytes, one.floor) == ({}, 0, 3)
 
 
@@ -58,14 +58,14 @@ def test_a_receipt_also_tells_what_has_come_beyond_a_gap() -> None:
     one = flow("b")
     for _ in range(5):
         seal(one)
-    assert one.acknowledge("b", 2, 0b101) == ([1, 3, 5], True)
+    assert one.acknowledge("b", 2, 0b101, NOW) == ([1, 3, 5], True)
     assert list(one.retained) == [2, 4]
 
 
 def test_a_receipt_that_tells_nothing_new_or_comes_from_a_stranger_changes_nothing() -> None:
     one = flow("b")
     seal(one)
-    assert [one.acknowledge("b", 1, 0), one.acknowledge("z", 9, 0)] == [([], False), ([], False)]
+    assert [one.acknowledge("b", 1, 0, NOW), one.acknowledge("z", 9, 0, NOW)] == [([], False), ([], False)]
     assert list(one.retained) == [1]
 
 
@@ -79,7 +79,7 @@ def test_the_floor_is_the_oldest_that_may_still_come_and_never_above_the_parcel_
     one = flow("b")
     first, second = seal(one), seal(one, after=1)
     assert one.part(second) == FlowPart(7, 1, 2, 1, 1)
-    one.acknowledge("b", 2, 0)
+    one.acknowledge("b", 2, 0, NOW)
     assert one.part(second) == FlowPart(7, 1, 2, 2, 1)
     assert one.part(first).floor == 1
 
@@ -99,7 +99,7 @@ def test_nothing_is_kept_for_a_destination_that_left() -> None:
     one = flow()
     seal(one)
     seal(one)
-    one.acknowledge("b", 2, 0)
+    one.acknowledge("b", 2, 0, NOW)
     assert one.give_up("c") == [1]
     assert (list(one.retained), one.owes("c", 9), one.give_up("c")) == ([2], False, [])
 
@@ -134,7 +134,7 @@ def test_progress_ends_the_backoff() -> None:
     for _ in range(4):
         now += RESEND_MAX
         due(one, "b", now)
-    one.acknowledge("b", 2, 0)
+    one.acknowledge("b", 2, 0, NOW)
     assert due(one, "b", now + 20 * MS + RESEND_MARGIN) == [2]
 
 
@@ -148,7 +148,7 @@ def test_only_what_the_destination_misses_is_sent_to_it() -> None:
     one = flow("bc")
     for _ in range(3):
         seal(one)
-    one.acknowledge("b", 2, 0b1)
+    one.acknowledge("b", 2, 0b1, NOW)
     assert (due(one, "b", NOW + SECOND), due(one, "c", NOW + SECOND)) == ([2], [1, 2, 3])
 
 
@@ -173,7 +173,7 @@ def test_a_full_window_holds_new_parcels_back_until_something_is_acknowledged() 
     under_way = one.sequence
     held = seal(one, size=10_000)
     assert one.debts["b"].unacknowledged[held.sequence] == UNSENT
-    one.acknowledge("b", under_way, 0)
+    one.acknowledge("b", under_way, 0, NOW)
     assert (one.is_full(), due(one, "b", NOW + MS)) == (False, [held.sequence])
 
 
@@ -182,7 +182,7 @@ def test_the_window_grows_with_what_is_acknowledged_but_not_without_end() -> Non
     windows = []
     for _ in range(2_000):
         parcel = seal(one, size=50_000)
-        one.acknowledge("b", parcel.sequence + 1, 0)
+        one.acknowledge("b", parcel.sequence + 1, 0, NOW)
         windows.append(one.debts["b"].window)
     assert windows == sorted(windows)
     assert windows[-1] <= WINDOW_MAX
@@ -239,7 +239,7 @@ def test_a_topic_that_moved_names_its_place_before_to_those_that_both_flows_have
 def test_what_is_acknowledged_is_no_predecessor() -> None:
     places, old, new = TopicPlaces(), flow("bc"), flow("c", number=2)
     after(places, old, [old, new], "t")
-    old.acknowledge("c", 2, 0)
+    old.acknowledge("c", 2, 0, NOW)
     assert after(places, new, [old, new], "t") == (0, ())
 
 
