@@ -289,13 +289,12 @@ class Broker:
         return self._links.pull(peer, bytes_max, now)
 
     def next_deadline(self) -> Nanos:
-        return self._links.next_deadline(
-            min(
-                self._source.next_deadline(),
-                self._gossip.next_deadline(),
-                self._sink.inflows.wake_at,
-                self._next_sweep,
-            )
+        return min(
+            self._links.next_deadline(),
+            self._source.next_deadline(),
+            self._gossip.next_deadline(),
+            self._sink.inflows.wake_at,
+            self._next_sweep,
         )
 
     # For people and tests

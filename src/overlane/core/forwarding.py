@@ -198,7 +198,7 @@ class Forwarding:
             not header.flags & _RELIABLE,
             self.budget((header.origin, header.route)),
         )
-        for _ in neighbour.queue.push(item, now):
+        for _ in neighbour.enqueue(item, now):
             self.counters.queue_full_dropped += 1
 
 

@@ -36,12 +36,14 @@ class LocalInterest:
         self._trie: FilterTrie[str] = FilterTrie()
         self._holders: dict[str, int] = {}
         self._told: set[str] = set()
+        self._changed = False
         self.sequence = 0
 
     def add(self, subscriber: str, topic_filter: str) -> bool:
         if not self._trie.add(topic_filter, subscriber):
             return False
         self._holders[topic_filter] = self._holders.get(topic_filter, 0) + 1
+        self._changed = True
         self._on_change()
         return True
 
@@ -51,6 +53,7 @@ class LocalInterest:
         self._holders[topic_filter] -= 1
         if not self._holders[topic_filter]:
             del self._holders[topic_filter]
+        self._changed = True
         self._on_change()
         return True
 
@@ -62,6 +65,9 @@ class LocalInterest:
 
     def news(self) -> Interest | None:
         """What changed since the last time the others were told."""
+        if not self._changed:
+            return None
+        self._changed = False
         added, removed = self._holders.keys() - self._told, self._told - self._holders.keys()
         if not added and not removed:
             return None

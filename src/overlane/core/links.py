@@ -13,10 +13,10 @@ from overlane.core.gossip import Gossip
 from overlane.core.linkhealth import LinkState
 from overlane.core.linkstate import differs, processing_differs
 from overlane.core.messages import LinkClaim
-from overlane.core.neighbour import Chunk, Neighbour, Outgoing
+from overlane.core.neighbour import Chunk, Neighbour, Outgoing, Signals
 from overlane.core.networkmap import MILLION
 from overlane.core.signalling import RouteTable
-from overlane.core.units import US, Nanos
+from overlane.core.units import NEVER, US, Nanos
 from overlane.core.wire import ParcelFlag
 
 RISK_REMEMBERED = 60_000
@@ -54,13 +54,15 @@ class Links:
     _processing_us: dict[str, int] = field(default_factory=dict)
     _processing_said: dict[str, int] = field(default_factory=dict)
     _processing_news: bool = False
+    _signals: Signals = field(default_factory=Signals)
+    _wake_at: Nanos = NEVER
 
     # Their lives
 
     def up(self, peer: str, now: Nanos) -> Neighbour:
         neighbour = self.neighbours.get(peer)
         if neighbour is None:
-            neighbour = Neighbour(peer, self.scheduling, self.queue_bytes_max, self.ping_interval_ns)
+            neighbour = Neighbour(peer, self.scheduling, self.queue_bytes_max, self.ping_interval_ns, self._signals)
             self.neighbours[peer] = neighbour
         elif neighbour.connected:
             self._strand(neighbour, now)
@@ -78,15 +80,18 @@ class Links:
 
     def tend(self, now: Nanos) -> None:
         """Pings, notices and repairs that are due; links that are beyond hope are closed."""
+        if now < self.next_deadline():
+            return
         for name in sorted(self.neighbours):
             neighbour = self.neighbours[name]
             if neighbour.connected and now >= neighbour.next_deadline():
                 self._tend(neighbour, now)
 
-    def next_deadline(self, when: Nanos) -> Nanos:
-        for neighbour in self.neighbours.values():
-            when = min(when, neighbour.next_deadline())
-        return when
+    def next_deadline(self) -> Nanos:
+        if self._signals.woken:
+            self._signals.woken = False
+            self._wake_at = min((one.next_deadline() for one in self.neighbours.values()), default=NEVER)
+        return self._wake_at
 
     def _tend(self, neighbour: Neighbour, now: Nanos) -> None:
         before = neighbour.health.state
@@ -114,7 +119,10 @@ class Links:
     # What is sent on them
 
     def ready(self) -> list[str]:
-        return sorted(name for name, one in self.neighbours.items() if one.has_something_to_send())
+        waiting = self._signals.ready
+        idle = [name for name in waiting if not self.neighbours[name].has_something_to_send()]
+        waiting.difference_update(idle)
+        return sorted(waiting)
 
     def pull(self, peer: str, bytes_max: int, now: Nanos) -> list[Chunk]:
         neighbour = self.neighbours[peer]
@@ -176,6 +184,9 @@ class Links:
 
     def _links_differ(self, now: Nanos) -> bool:
         news = False
+        if not self._signals.touched:
+            return news
+        self._signals.touched = False
         for neighbour in self.neighbours.values():
             if not neighbour.touched:
                 continue

@@ -6,7 +6,7 @@ Watched parcels of which no notice came in time are handed back, to be repaired;
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from overlane.core import wire
@@ -47,9 +47,24 @@ class Outgoing:
     """How often it may still be repaired on this link."""
 
 
+@dataclass(slots=True)
+class Signals:
+    """What a broker's neighbours tell it, so that it need not ask each of them at every turn."""
+
+    woken: bool = True
+    """The next deadline of one of them may have changed."""
+    touched: bool = True
+    """Something was learned of one of the links."""
+    ready: set[str] = field(default_factory=set)
+    """Who has something to send."""
+
+
 class Neighbour:
-    def __init__(self, name: str, scheduling: str, queue_bytes_max: int, ping_interval_ns: Nanos) -> None:
+    def __init__(
+        self, name: str, scheduling: str, queue_bytes_max: int, ping_interval_ns: Nanos, signals: Signals | None = None
+    ) -> None:
         self.name = name
+        self._signals = signals or Signals()
         self.identity = wire.broker_id(name)
         self.health = LinkHealth(ping_interval_ns)
         self.queue = LinkQueue(scheduling, queue_bytes_max)
@@ -61,7 +76,7 @@ class Neighbour:
 
     def _reset(self) -> None:
         self._wake_at: Nanos | None = None
-        self.touched = True
+        self.touch()
         self.connected = False
         self.greeted = False
         self._greeting_due: Nanos = NEVER
@@ -109,6 +124,12 @@ class Neighbour:
 
     def send_urgent(self, frame: bytes) -> None:
         self._urgent.append(frame)
+        self._signals.ready.add(self.name)
+
+    def enqueue(self, item: Waiting, now: Nanos) -> list[Waiting]:
+        """A parcel for this neighbour; returns what had to go for lack of room."""
+        self._signals.ready.add(self.name)
+        return self.queue.push(item, now)
 
     def is_mute(self, now: Nanos) -> bool:
         """The connection stands, but no greeting came."""
@@ -156,7 +177,7 @@ class Neighbour:
         number = 0
         if header.flags & _WATCHED:
             number = self._watch.add(out, bool(header.flags & _PROMPT), now)
-            self._wake_at = None
+            self._wake()
         header = header._replace(age_us=age_us, hop_sequence=number)
         if out.hops:
             return wire.detour(out.hops, out.position, header, out.rest)
@@ -187,7 +208,7 @@ class Neighbour:
         """A watched parcel came in: remember to say so."""
         if header.hop_sequence:
             self._noticing.came(header.hop_sequence, bool(header.flags & _PROMPT), now)
-            self._wake_at = None
+            self._wake()
 
     def noticed(self, notice: Notice, now: Nanos) -> None:
         """The neighbour tells what it has got."""
@@ -216,8 +237,13 @@ class Neighbour:
 
     def touch(self) -> None:
         """Something was learned of the link: its next deadline and its claim may be others now."""
-        self._wake_at = None
         self.touched = True
+        self._signals.touched = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._wake_at = None
+        self._signals.woken = True
 
     def tick(self, now: Nanos) -> list[Outgoing]:
         """Pings and notices that are due go out; watched parcels that are overdue are handed back."""
@@ -228,16 +254,17 @@ class Neighbour:
         for _ in overdue:
             self.health.silent(now)
         if (token := self.health.tick(now)) is not None:
-            self._urgent.append(wire.ping(token))
+            self.send_urgent(wire.ping(token))
         if now >= self._noticing.due_ns:
-            self._urgent.append(wire.notice(*self._noticing.take(now)))
+            self.send_urgent(wire.notice(*self._noticing.take(now)))
         return overdue
 
     def take_watched(self) -> list[Outgoing]:
         """All parcels without notice, when there is no more reason to expect one."""
-        self._wake_at = None
+        self._wake()
         return self._watch.take_all()
 
     def _push_control(self, frame: bytes) -> None:
         self._control_out.append(frame)
         self._control_bytes += len(frame)
+        self._signals.ready.add(self.name)
