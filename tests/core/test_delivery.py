@@ -7,7 +7,7 @@ from handwired import Frame, Overlay
 
 from overlane.core import wire
 from overlane.core.events import Deliver, Published, RouteChanged, Subscribe
-from overlane.core.qos import HISTORY_ALL, QosClass
+from overlane.core.qos import HISTORY_ALL, QosClass, Routing
 from overlane.core.source import PARCELS
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import FrameType
@@ -451,3 +451,16 @@ def test_parcels_under_way_on_an_old_version_still_arrive() -> None:
     net.run(3_000)
     assert len({change.version for change in net.of("a", RouteChanged)}) >= 2
     assert net.bodies("d") == [b"warm", *(b"%d" % number for number in range(100))]
+
+
+def test_when_a_route_moves_what_it_may_have_lost_is_sent_again_at_once() -> None:
+    net = overlay({"a-b": 10, "b-d": 10, "a-c": 15, "c-d": 15}, t=QosClass(reliable=True, routing=Routing.SINGLE))
+    net.subscribe("d", "t")
+    net.run(500)
+    net.publish("a", "t", b"warm")
+    net.run(1_000)
+    net.publish("a", "t", b"x")
+    net.run(5)
+    net.cut("a", "b")
+    net.run(60)
+    assert net.bodies("d") == [b"warm", b"x"]
