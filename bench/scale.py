@@ -1,6 +1,6 @@
 """How long a large overlay takes to simulate, and what its control traffic amounts to.
 
-    python bench/scale.py [--seconds 30] [--sizes 50,100,200] [--profile]
+    python bench/scale.py [--seconds 30] [--sizes 50,100,200] [--rate 1] [--profile]
 
 Brokers at random places are joined to their nearest, about four links each, latency by distance. Five topics per
 broker, each with one publisher at a message a second and one to three subscribers anywhere, in four classes of quality
@@ -98,7 +98,7 @@ class Control:
 # The networks
 
 
-def large(brokers: int, duration_ns: Nanos, faults: int) -> Network:
+def large(brokers: int, duration_ns: Nanos, faults: int, rate_hz: float = 1.0) -> Network:
     luck = Random(f"scale {brokers}")
     places = [(luck.random(), luck.random()) for _ in range(brokers)]
     names = [f"b{number:03}" for number in range(brokers)]
@@ -113,7 +113,7 @@ def large(brokers: int, duration_ns: Nanos, faults: int) -> Network:
     for number in range(TOPICS_PER_BROKER * brokers):
         topic = CLASSES[number % len(CLASSES)].filter.replace("#", str(number))
         source, *readers = luck.sample(names, 1 + luck.randint(1, 3))
-        publishers.append(Publisher(broker=source, topic=topic, rate_hz=1.0))
+        publishers.append(Publisher(broker=source, topic=topic, rate_hz=rate_hz))
         subscribers += [Subscriber(broker=reader, topic=topic) for reader in readers]
     return Network(
         brokers=tuple(Broker(name=name) for name in names),
@@ -164,9 +164,9 @@ def _faults(names: list[str], links: tuple[Link, ...], duration_ns: Nanos, fault
 # Measuring
 
 
-def measure(brokers: int, virtual_s: float, progress: Progress | None = None) -> Figure:
+def measure(brokers: int, virtual_s: float, rate_hz: float, progress: Progress | None = None) -> Figure:
     faults = max(1, round(FAULTS * virtual_s / WHOLE_S))
-    network = large(brokers, int(virtual_s * SECOND), faults)
+    network = large(brokers, int(virtual_s * SECOND), faults, rate_hz)
     bar = progress.add_task(f"{brokers} brokers", total=virtual_s) if progress else None
     real, processor = perf_counter(), process_time()
 
@@ -218,11 +218,11 @@ def _best_effort(topic: Topic) -> Topic:
     return msgspec.structs.replace(topic, reliability="best-effort")
 
 
-def profile(brokers: int, virtual_s: float) -> Path:
+def profile(brokers: int, virtual_s: float, rate_hz: float) -> Path:
     """Where the time goes: by function, and by function with all that it calls."""
     profiler = cProfile.Profile()
     profiler.enable()
-    measure(brokers, virtual_s)
+    measure(brokers, virtual_s, rate_hz)
     profiler.disable()
     path = OUT / "scale-profile.txt"
     with path.open("w") as file:
@@ -289,6 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, help="of virtual time, for every size")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of brokers")
+    parser.add_argument("--rate", type=float, default=1.0, help="messages a second and topic")
     parser.add_argument("--profile", action="store_true", help="in the largest network, 30 s or what --seconds says")
     options = parser.parse_args()
     console = Console()
@@ -297,7 +298,7 @@ def main() -> None:
     control = quiet_control()
     with Progress(console=console, transient=True) as progress:
         figures = [
-            measure(size, options.seconds or (WHOLE_S if size == max(SIZES) else WHOLE_S / 10), progress)
+            measure(size, options.seconds or (WHOLE_S if size == max(SIZES) else WHOLE_S / 10), options.rate, progress)
             for size in sizes
         ]
     show(figures, control, console)
@@ -305,7 +306,7 @@ def main() -> None:
     saved = {"scale": [asdict(one) for one in figures], "control": [asdict(one) for one in control], "aims": aims}
     (OUT / "scale.json").write_text(json.dumps(saved, indent=1))
     if options.profile:
-        console.print(f"wrote {profile(max(sizes), options.seconds or 30.0)}")
+        console.print(f"wrote {profile(max(sizes), options.seconds or 30.0, options.rate)}")
     console.print("wrote bench/out/scale.json")
 
 
