@@ -178,7 +178,6 @@ def test_a_backlog_after_an_outage_neither_delays_urgent_traffic_nor_floods_the_
     assert net.in_order()
 
 
-@pytest.mark.xfail(reason="what is not acknowledged is sent again whether or not the way is full", strict=True)
 @pytest.mark.slow
 def test_a_backlog_crosses_a_bottleneck_about_once() -> None:
     net, backlog = after_an_outage()
