@@ -122,6 +122,11 @@ class Costs:
         return (self.publish + self.pack + self.unpack) / self.read
 
     @property
+    def with_flush(self) -> float:
+        """The same with all that the source does at the end of the turn, routing and queueing included."""
+        return (self.publish + self.flush + self.unpack) / self.read
+
+    @property
     def codec(self) -> float:
         return (self.pack + self.unpack) / self.read
 
