@@ -21,8 +21,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from overlane.core.units import MS, NEVER, Nanos
 
-STEP_NS: Nanos = 50 * MS
-"""The best of 1, 5, 20 and 50 ms in bench/scheduling.py: smaller steps come close to first come, first served."""
+STEP_NS: Nanos = 200 * MS
+"""Smaller steps come close to first come, first served; from the longest deadline on, greater ones change nothing.
+See `bench/scheduling.py --variants "laxity, H8" --step-ms`."""
 
 
 class Split(StrEnum):
