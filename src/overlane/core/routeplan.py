@@ -6,9 +6,8 @@
   adaptive    the quickest path while all is well, redundancy where links are in trouble (planning/targeted.py)
   thrifty     as adaptive, but it only avoids trouble and leaves the rest to hop-by-hop repair
 
-Suspect links are used only to reach what nothing else reaches in time, but by a flood. An unmeetable
-deadline gets the quickest way there
-is.
+Single and multipath routes use suspect links only for what nothing else reaches in time. An unmeetable deadline gets
+the quickest way there is.
 """
 
 from collections.abc import Sequence
@@ -31,8 +30,11 @@ TARGET = 0.9995
 LOSS_MIN = 0.01
 """Less loss than this is left to hop-by-hop repair."""
 TROUBLE_MIN = 0.0005
-SWING_RISK = 0.02
-"""How likely a message fails on a link whose latency lately rose by more than the slack, all at once."""
+BURST_LOSS = 0.25
+SUSPECT_RISK = 0.7
+UNREPAIRED_RISK = 0.02
+"""How likely a message fails where trouble may begin at once and leaves no time for a repair: on a link whose latency
+lately rose by more than the slack, and on one too slow to be sent over again while the map is unsettled."""
 RETRIES_MAX = 3
 PROMPT_SLACK: Nanos = 150 * MS
 """With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
@@ -52,29 +54,34 @@ class Plan:
         return len({end for _, end in self.links}) < len(self.links)
 
 
-def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
-    if qos.routing is Routing.FLOOD:
-        return _solve(table, table.map.network(suspects=True, label=qos.label), me, qos, destinations)
-    clean, whole = table.map.network(suspects=False, label=qos.label), table.map.network(suspects=True, label=qos.label)
+def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str], unsettled: bool) -> Plan:
+    """`unsettled`: there was trouble somewhere on the map lately, and more may come anywhere."""
+    whole = table.map.network(suspects=True, label=qos.label)
+    if qos.routing not in (Routing.SINGLE, Routing.MULTIPATH):
+        # These weigh suspicion themselves, or do not care.
+        return _solve(table, whole, me, qos, destinations, unsettled and qos.routing is Routing.ADAPTIVE)
+    clean = table.map.network(suspects=False, label=qos.label)
     first = _solve(table, clean, me, qos, destinations)
-    late = [
-        name
-        for name in destinations
-        if first.latency_ns.get(name, NEVER) > qos.deadline_ns or name not in first.latency_ns
-    ]
+    late = [name for name in destinations if first.latency_ns.get(name, NEVER) > qos.deadline_ns]
+    late += [name for name in destinations if name not in first.latency_ns and name not in late]
     if not late or clean is whole:
         return first
-    # A suspect link may only be slow: where nothing else is in time it is the better bet, and both the best.
-    plans = [_solve(table, whole, me, qos, late)]
-    if len(late) < len(destinations):
-        plans.append(_solve(table, clean, me, qos, [name for name in destinations if name not in late]))
-    latency_ns = {name: ns for one in plans for name, ns in one.latency_ns.items()}
-    if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
-        plans.append(first)
-    return Plan(frozenset().union(*(one.links for one in plans)), latency_ns, min(one.resiliency for one in plans))
+    # A suspect link may only be slow: where nothing else is in time, it is the better bet.
+    in_time = [name for name in destinations if name not in late]
+    first, second = _solve(table, clean, me, qos, in_time), _solve(table, whole, me, qos, late)
+    return Plan(
+        first.links | second.links, first.latency_ns | second.latency_ns, min(first.resiliency, second.resiliency)
+    )
 
 
-def _solve(table: LinkStateTable, network: paths.Network, me: str, qos: QosClass, destinations: Sequence[str]) -> Plan:
+def _solve(
+    table: LinkStateTable,
+    network: paths.Network,
+    me: str,
+    qos: QosClass,
+    destinations: Sequence[str],
+    unsettled: bool = False,
+) -> Plan:
     if me not in network:
         return Plan(frozenset(), {})
     source = network.index(me)
@@ -91,7 +98,7 @@ def _solve(table: LinkStateTable, network: paths.Network, me: str, qos: QosClass
             links, latency = flooding.flood(network, source, wanted, deadline)
         case Routing.ADAPTIVE | Routing.THRIFTY:
             target = TARGET if qos.routing is Routing.ADAPTIVE else 0.0
-            trouble = _trouble(table, network, _slack(network, source, wanted, qos))
+            trouble = _trouble(table, network, _slack(network, source, wanted, qos), unsettled)
             found = targeted.spread(network, source, wanted, deadline, trouble, target)
             links, latency = found.links, found.latency_ns
     names = network.names
@@ -128,26 +135,33 @@ def _slack(network: paths.Network, source: int, wanted: Sequence[int], qos: QosC
     return qos.deadline_ns - max((ns for at in wanted if (ns := latency[at]) is not None), default=0)
 
 
-def _trouble(table: LinkStateTable, network: paths.Network, slack_ns: Nanos) -> dict[tuple[int, int], float]:
+def _trouble(
+    table: LinkStateTable, network: paths.Network, slack_ns: Nanos, unsettled: bool
+) -> dict[tuple[int, int], float]:
     """The links in trouble, and how likely a message fails on each."""
     trouble = {}
-    for (one, other), claim in table.map.claims.items():
-        if (claim.loss_millionths or claim.swing_us) and (failing := failing_on(claim, slack_ns)):
-            trouble[network.index(one), network.index(other)] = failing
+    for ends, claim in table.map.claims.items():
+        failing = failing_on(claim, slack_ns, unsettled)
+        if ends in table.map.suspects:
+            failing = max(failing, SUSPECT_RISK)
+        if failing:
+            trouble[network.index(ends[0]), network.index(ends[1])] = failing
     return trouble
 
 
-def failing_on(claim: LinkClaim, slack_ns: Nanos) -> float:
+def failing_on(claim: LinkClaim, slack_ns: Nanos, unsettled: bool) -> float:
     """How likely a message fails on a link, given that hops repair what they have time for; 0 if hardly ever."""
-    loss = claim.loss_millionths / MILLION
-    swings = claim.swing_us * US > max(0, slack_ns)
-    if loss < LOSS_MIN:
-        return SWING_RISK if swings else 0.0
     retry_ns = 2 * claim.latency_us * US + 4 * claim.jitter_us * US + 5 * MS
     if slack_ns >= PROMPT_SLACK:
         retry_ns += NOTICE_DELAY
-    failing = loss
-    for _ in range(max(0, min(RETRIES_MAX, slack_ns // retry_ns))):
-        failing *= loss
-    failing = max(failing, SWING_RISK) if swings else failing
+    retries = max(0, min(RETRIES_MAX, slack_ns // (2 * retry_ns)))
+    failing = 0.0
+    loss = claim.loss_millionths / MILLION
+    if loss >= LOSS_MIN:
+        # Loss is noticed while it grows: what is in trouble is taken for no better than a bad burst.
+        failing = loss = max(loss, BURST_LOSS)
+        for _ in range(retries):
+            failing *= loss
+    if claim.swing_us * US > max(0, slack_ns) or (unsettled and not retries):
+        failing = max(failing, UNREPAIRED_RISK)
     return failing if failing >= TROUBLE_MIN else 0.0

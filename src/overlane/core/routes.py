@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish
+from overlane.core.networkmap import MILLION
 from overlane.core.qos import QosClass, Routing
-from overlane.core.routeplan import Links, Plan, failing_on, plan
+from overlane.core.routeplan import LOSS_MIN, Links, Plan, failing_on, plan
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 
 BETTER = 4, 5
@@ -18,6 +19,8 @@ BETTER = 4, 5
 REVIEW_GAP: Nanos = 1 * SECOND
 """A route that is merely not the best is reconsidered no more often than this."""
 TROUBLE_GAP: Nanos = 200 * MS
+UNSETTLED_FOR: Nanos = 60 * SECOND
+"""Trouble anywhere makes trouble elsewhere more likely for a while: classes that leave no time for repair are prepared."""
 SILENCE_MAX: Nanos = 1 * SECOND
 VERSION_MAX = 0xFFFF
 
@@ -59,6 +62,7 @@ class RoutePlanner:
         self._next_id = 1
         self._reviewed = -1
         self._silent_since: dict[tuple[str, str], Nanos] = {}
+        self._unsettled_until: Nanos = -NEVER
         self.wake_at: Nanos = NEVER
         """When a route is to be looked at although the map has not changed."""
 
@@ -97,7 +101,7 @@ class RoutePlanner:
 
     def plan(self, route: Route, cause: str, now: Nanos) -> bool:
         """Compute a route; False when it stays what it was."""
-        found = plan(self._table, self._me, route.qos, route.destinations)
+        found = plan(self._table, self._me, route.qos, route.destinations, now < self._unsettled_until)
         route.planned_ns = now
         # The quickest way may have been in trouble, and avoided: then its recovery is news.
         best = self._best_latency(route.qos.label)
@@ -166,7 +170,10 @@ class RoutePlanner:
     def _reason_by_trouble(self, route: Route, now: Nanos) -> str | None:
         match route.qos.routing:
             case Routing.ADAPTIVE | Routing.THRIFTY:
-                troubled = self._troubled_link(route)
+                unsettled = now < self._unsettled_until and route.qos.routing is Routing.ADAPTIVE
+                troubled = self._troubled_link(route, unsettled)
+                if unsettled and route.plan.redundant:
+                    route.review_at = min(route.review_at, self._unsettled_until)
                 if troubled and not route.plan.redundant:
                     return f"loss on {troubled}"
                 if troubled or route.plan.redundant:
@@ -197,6 +204,9 @@ class RoutePlanner:
 
     def _note_silence(self, now: Nanos) -> None:
         self._silent_since = {link: self._silent_since.get(link, now) for link in self._table.map.suspects}
+        lossy = any(claim.loss_millionths >= LOSS_MIN * MILLION for claim in self._table.map.claims.values())
+        if lossy or self._silent_since:
+            self._unsettled_until = now + UNSETTLED_FOR
 
     def _clean_way(self, route: Route) -> bool:
         """Whether a destination can be reached in time without any suspect link; else there is no use in fleeing."""
@@ -204,10 +214,10 @@ class RoutePlanner:
         limit = NEVER if route.qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY) else route.qos.deadline_ns
         return any(name in best and best[name] <= limit for name in route.plan.latency_ns)
 
-    def _troubled_link(self, route: Route) -> str:
+    def _troubled_link(self, route: Route, unsettled: bool) -> str:
         for one, other in sorted(route.plan.links):
             claim = self._table.map.claims.get((one, other))
-            if claim is None or failing_on(claim, route.slack_ns):
+            if claim is None or failing_on(claim, route.slack_ns, unsettled):
                 return f"link {one}-{other}"
         return ""
 

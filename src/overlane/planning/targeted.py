@@ -87,7 +87,7 @@ def probability(
     while pending:
         broker = min(pending, key=lambda one: (costs[one], one))
         pending.remove(broker)
-        if broker != source:
+        if broker not in (source, destination):
             order.append(broker)
         for neighbour in away.get(broker, ()):
             reached = costs[broker] + _cost(network, broker, neighbour)
@@ -95,7 +95,8 @@ def probability(
                 costs[neighbour] = reached
                 pending.add(neighbour)
     arrives = {source: 1.0}
-    for broker in order[1:]:
+    # The destination last: a copy that comes later on another way still comes.
+    for broker in (*order[1:], *((destination,) if destination in costs else ())):
         missed = 1.0
         for before in into[broker]:
             if before in arrives:
