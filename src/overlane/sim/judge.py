@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver
-from overlane.core.topics import matches
+from overlane.core.topics import FilterTrie
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.sim.engine import Engine
 from overlane.sim.traffic import STAMP
@@ -54,9 +54,6 @@ class Subscription:
     broker: str
     topic_filter: str
     periods: list[tuple[Nanos, Nanos]] = field(default_factory=list)
-
-    def is_open(self) -> bool:
-        return bool(self.periods) and self.periods[-1][1] == NEVER
 
     def is_in_grace(self, published_at: Nanos) -> bool:
         """Whether the subscription was too young, or too near its end, to insist on this message."""
@@ -145,6 +142,7 @@ class Judge:
         self._flows: list[_Flow] = []
         self._subscriptions: list[Subscription] = []
         self._by_name: dict[str, Subscription] = {}
+        self._open: FilterTrie[int] = FilterTrie()  # the subscriptions that are open now
         self._version = 0  # of who is subscribed
         self._hash = hashlib.sha256()
         self.outstanding = 0
@@ -163,12 +161,15 @@ class Judge:
         self._by_name[name] = subscription
 
     def subscribed(self, name: str) -> None:
-        self._by_name[name].periods.append((self._engine.now, NEVER))
+        subscription = self._by_name[name]
+        subscription.periods.append((self._engine.now, NEVER))
+        self._open.add(subscription.topic_filter, subscription.index)
         self._version += 1
 
     def unsubscribed(self, name: str) -> None:
-        periods = self._by_name[name].periods
-        periods[-1] = periods[-1][0], self._engine.now
+        subscription = self._by_name[name]
+        subscription.periods[-1] = subscription.periods[-1][0], self._engine.now
+        self._open.remove(subscription.topic_filter, subscription.index)
         self._version += 1
 
     # What happens
@@ -186,11 +187,7 @@ class Judge:
 
     def _invite(self, flow: _Flow) -> None:
         flow.audience_version = self._version
-        flow.audience = frozenset(
-            subscription.index
-            for subscription in self._subscriptions
-            if subscription.is_open() and matches(subscription.topic_filter, flow.topic)
-        )
+        flow.audience = frozenset(self._open.match(flow.topic))
 
     def delivered(self, broker: str, effect: Deliver) -> None:
         for delivery in effect.deliveries:

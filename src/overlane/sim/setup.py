@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from overlane.core.broker import Broker, BrokerConfig
 from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
-from overlane.core.topics import matches, specificity
+from overlane.core.topics import FilterTrie, matches, specificity
 from overlane.core.units import NEVER, Nanos
 from overlane.network import Network, Topic
 from overlane.sim.host import Make, Record
@@ -26,6 +26,9 @@ class Plan:
         self.default = QosClass(routing=Routing(routing or network.defaults.routing))
         self.classes = {topic.filter: qos_class(topic, routing) for topic in network.topics}
         self._table = QosTable(self.classes, self.default)
+        self._filters: FilterTrie[str] = FilterTrie()
+        for topic_filter in self.classes:
+            self._filters.add(topic_filter, topic_filter)
 
     def filters_of_classes(self) -> dict[QosClass, tuple[str, ...]]:
         filters: dict[QosClass, tuple[str, ...]] = {self.default: (DEFAULT_ROW,)} if not self.classes else {}
@@ -34,8 +37,7 @@ class Plan:
         return filters
 
     def row_of(self, topic: str) -> str:
-        found = [topic_filter for topic_filter in self.classes if matches(topic_filter, topic)]
-        if found:
+        if found := self._filters.match(topic):
             return max(found, key=specificity)
         asked = (subscriber.topic for subscriber in self.network.subscribers if matches(subscriber.topic, topic))
         return next(asked, DEFAULT_ROW)
