@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.core.units import NEVER
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.sim.chronicle import Deed, RouteMove, Unmeetable, milliseconds, seconds
 from overlane.sim.paths import paths_in
 from overlane.sim.report import Report, TopicReport
@@ -92,9 +92,13 @@ def _moved(move: RouteMove) -> str:
     ]
     if len(ways) > PATHS_SHOWN_MAX:
         ways[PATHS_SHOWN_MAX:] = [f"{len(ways) - PATHS_SHOWN_MAX} more"]
-    after = f", {milliseconds(move.at - move.deed.at):g} ms after" if move.deed else ""
+    after = f", {_span(move.at - move.deed.at)} after" if move.deed else ""
     topics, shown = escape(", ".join(move.topics)), escape("; ".join(ways) or "no path")
     return f"{topics} now over [cyan]{shown}[/] ({escape(effect.cause)}{after})"
+
+
+def _span(duration_ns: Nanos) -> str:
+    return f"{duration_ns / SECOND:.1f} s" if duration_ns >= SECOND else f"{duration_ns / MS:.0f} ms"
 
 
 def _totals(report: Report) -> str:
