@@ -267,6 +267,20 @@ def test_a_stream_loses_what_it_had_when_the_connection_breaks_during_a_cut() ->
     assert [data for _, data in b.frames] == [b"new"]
 
 
+def test_a_stream_that_cannot_get_a_frame_across_breaks_the_connection() -> None:
+    engine, a, b, link = connected()
+    link.lose(0.9)
+    a.send(CONTROL, *numbered(3))
+    engine.run_until(START + 5 * SECOND - 1)
+    assert a.heard == b.heard == []
+    engine.run_until(START + 5 * SECOND + 10 * MS)
+    assert a.heard == [(START + 5 * SECOND, "down b")]
+    assert b.heard == [(START + 5 * SECOND + 10 * MS, "down a")]
+    link.heal()
+    engine.run_until(START + 20 * SECOND)
+    assert [what for _, what in a.heard] == ["down b", "up b"]
+
+
 def test_a_link_that_loses_everything_is_as_good_as_cut() -> None:
     engine, a, b, link = connected()
     link.lose(1.0)

@@ -3,7 +3,8 @@
 Frames on the DATA lane of a datagram link go each for itself: lost with the link's probability, delayed by its latency
 plus or minus its jitter, able to overtake one another. Frames on the CONTROL lane, and all frames of a stream link, go
 the way of TCP: they arrive, in order. A loss costs the time of a retransmission, soon for the first one (a duplicate
-acknowledgement tells) and with a doubling timeout after that, and holds up everything behind it.
+acknowledgement tells) and with a doubling timeout after that, and holds up everything behind it. A frame that finds no
+way through in five seconds ends the connection, as TCP_USER_TIMEOUT does.
 
 A line that is cut swallows datagrams without a word. What it had of a stream stays with the sender's kernel, which
 tries again and again with growing pauses, so it arrives some time after healing, if the connection still stands.
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from random import Random
 
 from overlane.core.events import Lane
-from overlane.core.units import MS, SECOND, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.sim.engine import Engine
 
 Frame = tuple[Lane, bytes]
@@ -28,7 +29,8 @@ SEND_BUFFER_NS: Nanos = 10 * MS
 """What a send buffer holds: what leaves in this time, within the limits above."""
 
 RETRANSMISSION_MIN_NS: Nanos = 200 * MS
-RETRANSMISSIONS_MAX = 15
+STREAM_TIMEOUT_NS: Nanos = 5 * SECOND
+"""How long a frame of a stream may go unacknowledged on a link that passes, before the connection is given up."""
 
 UNLIMITED = 1 << 40
 
@@ -56,7 +58,7 @@ class Condition:
 
 
 class Line:
-    """`deliver` gets the frames that arrive together."""
+    """`deliver` gets the frames that arrive together; `give_up` is told when a stream has timed out."""
 
     __slots__ = (
         "_busy_until",
@@ -66,6 +68,7 @@ class Line:
         "_epoch",
         "_flight",
         "_flight_epoch",
+        "_give_up",
         "_is_open",
         "_is_stream",
         "_luck",
@@ -81,12 +84,14 @@ class Line:
         luck: Random,
         is_stream: bool,
         deliver: Callable[[list[Frame]], None],
+        give_up: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._condition = condition
         self._luck = luck
         self._is_stream = is_stream
         self._deliver = deliver
+        self._give_up = give_up
         self._is_open = False
         self._epoch = 0  # grows when the receiver's end goes down: what was under way then arrives nowhere
         self._flight: deque[list[Frame]] = deque()  # of the stream, in order of arrival
@@ -152,7 +157,10 @@ class Line:
                     self._stall(frame)
                     continue
                 arrival = self._in_order(departure)
-                if arrival == stream_at:
+                if arrival == NEVER:
+                    self._stall(frame)
+                    self._engine.at(departure + STREAM_TIMEOUT_NS, self._time_out, self._flight_epoch)
+                elif arrival == stream_at:
                     stream.append(frame)
                 else:
                     stream, stream_at = [frame], arrival
@@ -184,10 +192,13 @@ class Line:
         return delay if delay > 0 else 0
 
     def _in_order(self, departure: Nanos) -> Nanos:
-        """When the stream's next frame arrives."""
+        """When the stream's next frame arrives; never, if its retransmissions would take too long."""
         arrival = departure + self._delay()
         if self._condition.loss:
-            arrival += self._retransmissions()
+            retransmissions_ns = self._retransmissions()
+            if retransmissions_ns > STREAM_TIMEOUT_NS:
+                return NEVER
+            arrival += retransmissions_ns
         if arrival < self._stream_until:
             return self._stream_until
         self._stream_until = arrival
@@ -199,9 +210,7 @@ class Line:
         wait = max(round_trip * 3 // 2, round_trip + 10 * MS)
         timeout = max(RETRANSMISSION_MIN_NS, 2 * round_trip)
         delay = 0
-        for _ in range(RETRANSMISSIONS_MAX):
-            if self._luck.random() >= self._condition.loss:
-                break
+        while delay <= STREAM_TIMEOUT_NS and self._luck.random() < self._condition.loss:
             delay += wait
             wait, timeout = timeout, timeout * 2
         return delay
@@ -212,7 +221,9 @@ class Line:
         """The line passes nothing any more: take back what the stream has in flight, it will have to be sent again."""
         flight, self._flight = self._flight, deque()
         self._flight_epoch += 1
-        for frames in flight:
+        self._stream_until = self._engine.now
+        behind, self._stalled = self._stalled, []
+        for frames in (*flight, behind):
             for frame in frames:
                 self._stall(frame)
 
@@ -235,9 +246,17 @@ class Line:
 
     def _try_again(self, _: None) -> None:
         if self._stalled and self._condition.passes():
-            frames, self._stalled = self._stalled, []
-            self._flight.append(frames)
-            self._engine.at(self._in_order(self._engine.now), self._stream_arrives, self._flight_epoch)
+            arrival = self._in_order(self._engine.now)
+            if arrival == NEVER:
+                self._engine.at(self._engine.now + STREAM_TIMEOUT_NS, self._time_out, self._flight_epoch)
+                return
+            self._flight.append(self._stalled)
+            self._stalled = []
+            self._engine.at(arrival, self._stream_arrives, self._flight_epoch)
+
+    def _time_out(self, flight_epoch: int) -> None:
+        if flight_epoch == self._flight_epoch and self._stalled and self._is_open:
+            self._give_up()
 
     # Arriving
 

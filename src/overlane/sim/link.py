@@ -4,12 +4,13 @@ The end with the lower name dials. A connection opens after one round trip if bo
 passes; then both are told. If it fails, or an open one breaks, the dialler tries again after a pause that doubles from
 200 ms to 5 s.
 
-A connection breaks when one end closes it or crashes. The other end learns of it once the news has crossed the link,
-after everything that was sent before. A cut tells nobody anything: an end whose peer went away meanwhile believes in
-its connection until it closes it itself, until the link heals and its next frame is answered by a reset, or until the
-peer dials anew.
+A connection breaks when one end closes it or crashes, or when what an end sent cannot be got across for seconds. The
+other end learns of it once the news has crossed the link, after everything that was sent before. A cut tells nobody
+anything: an end whose peer went away meanwhile believes in its connection until it closes it itself, until the link
+heals and its next frame is answered by a reset, or until the peer dials anew.
 """
 
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -90,7 +91,14 @@ class Link:
         self.ends = End(engine, low, high.name), End(engine, high, low.name)
         for sender, receiver in (self.ends, self.ends[::-1]):
             line_luck = luck.stream(seed, "line", sender.station.name, receiver.station.name)
-            sender.line = Line(engine, self.condition, line_luck, spec.transport == "stream", receiver.arrive)
+            sender.line = Line(
+                engine,
+                self.condition,
+                line_luck,
+                spec.transport == "stream",
+                receiver.arrive,
+                partial(self._time_out, sender),
+            )
         self._luck: Random = luck.stream(seed, "dial", low.name, high.name)
         self._redial_ns = REDIAL_MIN_NS
         self._dials = False
@@ -154,6 +162,12 @@ class Link:
         other = self.end_of(end.peer)
         if other.is_up:
             self._engine.at(tells_at, self._news_arrives, other)
+
+    def _time_out(self, end: End) -> None:
+        """What this end sent could not be got across."""
+        self.close(end.station.name)
+        if end.station.is_alive:
+            end.station.link_down(end.peer)
 
     def _news_arrives(self, end: End) -> None:
         """News that the peer is gone reaches this end, unless the link does not pass it."""
