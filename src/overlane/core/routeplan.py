@@ -27,6 +27,8 @@ Links = frozenset[tuple[str, str]]
 SEARCH = 16
 TARGET = 0.9995
 """Adaptive routes add redundancy until messages arrive in time with this probability."""
+TARGET_MILD = 0.99
+"""The same where trouble is only to be expected."""
 LOSS_MIN = 0.01
 """Less loss than this is left to hop-by-hop repair."""
 TROUBLE_MIN = 0.0005
@@ -99,7 +101,8 @@ def _solve(
         case Routing.ADAPTIVE | Routing.THRIFTY:
             target = TARGET if qos.routing is Routing.ADAPTIVE else 0.0
             trouble = _trouble(table, network, _slack(network, source, wanted, qos), unsettled)
-            found = targeted.spread(network, source, wanted, deadline, trouble, target)
+            mild = UNREPAIRED_RISK, TARGET_MILD
+            found = targeted.spread(network, source, wanted, deadline, trouble, target, mild)
             links, latency = found.links, found.latency_ns
     names = network.names
     return Plan(

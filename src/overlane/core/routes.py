@@ -20,7 +20,7 @@ REVIEW_GAP: Nanos = 1 * SECOND
 """A route that is merely not the best is reconsidered no more often than this."""
 TROUBLE_GAP: Nanos = 200 * MS
 UNSETTLED_FOR: Nanos = 60 * SECOND
-"""Trouble anywhere makes trouble elsewhere more likely for a while: classes that leave no time for repair are prepared."""
+"""Trouble anywhere makes trouble elsewhere likelier for a while; classes that leave no time for repair are prepared."""
 SILENCE_MAX: Nanos = 1 * SECOND
 VERSION_MAX = 0xFFFF
 
