@@ -288,6 +288,8 @@ def test_adaptive_adds_redundancy_when_trouble_begins_and_takes_it_away_when_it_
     assert (drawn(route.plan), route.plan.redundant) == ("ab ac ae bd cd ed", True)
     net.lossy("bd", "cd", "ed", loss=0.0)
     assert net.after(1_000) == ["trouble changed"]
+    assert (drawn(route.plan), route.plan.redundant) == ("ab ac bd cd", True)  # it may come back, and leaves no time
+    assert net.after(62_000) == ["trouble changed"]
     assert (drawn(route.plan), route.plan.redundant) == ("ab bd", False)
 
 

@@ -78,6 +78,7 @@ class LinkHealth:
         self._hold_ns: Nanos = 0
         self._memory_ns: Nanos = MEMORY_MIN
         self._trouble_at: Nanos = -NEVER
+        self._on_probation = False
         self._good_since: Nanos = NEVER
 
     # What the broker asks
@@ -116,12 +117,16 @@ class LinkHealth:
         self._phi = 0.0
         self._next_cycle = self._next_ping = now
         self._good_since = NEVER
-        self.state = LinkState.UP if self._trouble_at == -NEVER else LinkState.SUSPECT
+        self._on_probation = self._trouble_at != -NEVER
+        self.state = LinkState.SUSPECT if self._on_probation else LinkState.UP
 
     def broken(self, now: Nanos) -> None:
-        if self.state is not LinkState.FAILED:
+        if self.state is LinkState.UP or self._on_probation:
             self._trouble_begins(now)
+        self._on_probation = False
+        if self.state is not LinkState.FAILED:
             self._before = None
+            self.risky_until = max(self.risky_until, now + self._memory_ns)
             self._hold_ns = max(self._hold_ns, HOLD_MIN)
             self.state = LinkState.FAILED
         self._waiting.clear()
@@ -225,6 +230,7 @@ class LinkHealth:
     def _maybe_recover(self, now: Nanos) -> None:
         if self.state is LinkState.SUSPECT and self._good_since != NEVER and now >= self._good_since + self._hold_ns:
             self.state = LinkState.UP
+            self._on_probation = False
 
     def _trouble_begins(self, now: Nanos) -> None:
         self._before = self._hold_ns, self._memory_ns, self._trouble_at, self.risky_until

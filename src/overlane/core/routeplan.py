@@ -37,7 +37,7 @@ SUSPECT_RISK = 0.7
 UNREPAIRED_RISK = 0.02
 """How likely a message fails where trouble may begin at once and leaves no time for a repair: on a link whose latency
 lately rose by more than the slack, and on one too slow to be sent over again while the map is unsettled."""
-RETRIES_MAX = 3
+RETRIES_MAX = 6
 PROMPT_SLACK: Nanos = 150 * MS
 """With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
 
@@ -56,7 +56,7 @@ class Plan:
         return len({end for _, end in self.links}) < len(self.links)
 
 
-def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str], unsettled: bool) -> Plan:
+def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str], unsettled: bool = False) -> Plan:
     """`unsettled`: there was trouble somewhere on the map lately, and more may come anywhere."""
     whole = table.map.network(suspects=True, label=qos.label)
     if qos.routing not in (Routing.SINGLE, Routing.MULTIPATH):
@@ -152,7 +152,7 @@ def _trouble(
     return trouble
 
 
-def failing_on(claim: LinkClaim, slack_ns: Nanos, unsettled: bool) -> float:
+def failing_on(claim: LinkClaim, slack_ns: Nanos, unsettled: bool = False) -> float:
     """How likely a message fails on a link, given that hops repair what they have time for; 0 if hardly ever."""
     retry_ns = 2 * claim.latency_us * US + 4 * claim.jitter_us * US + 5 * MS
     if slack_ns >= PROMPT_SLACK:
@@ -165,6 +165,6 @@ def failing_on(claim: LinkClaim, slack_ns: Nanos, unsettled: bool) -> float:
         failing = loss = max(loss, BURST_LOSS)
         for _ in range(retries):
             failing *= loss
-    if claim.swing_us * US > max(0, slack_ns) or (unsettled and not retries):
+    if claim.swing_us * US > max(0, slack_ns) or (unsettled and slack_ns < retry_ns):
         failing = max(failing, UNREPAIRED_RISK)
     return failing if failing >= TROUBLE_MIN else 0.0

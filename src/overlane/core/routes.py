@@ -215,11 +215,14 @@ class RoutePlanner:
         return any(name in best and best[name] <= limit for name in route.plan.latency_ns)
 
     def _troubled_link(self, route: Route, unsettled: bool) -> str:
+        """The worst link in trouble, if there is one."""
+        worst, where = 0.0, ""
         for one, other in sorted(route.plan.links):
             claim = self._table.map.claims.get((one, other))
-            if claim is None or failing_on(claim, route.slack_ns, unsettled):
-                return f"link {one}-{other}"
-        return ""
+            failing = 1.0 if claim is None else failing_on(claim, route.slack_ns, unsettled)
+            if failing > worst:
+                worst, where = failing, f"link {one}-{other}"
+        return where
 
     def _slowest_link(self, route: Route) -> str:
         def latency(link: tuple[str, str]) -> int:
