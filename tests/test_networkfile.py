@@ -316,7 +316,6 @@ HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, l
             '[topics."a/#/b"]\ndeadline = "1s"',
             '7: topics."a/#/b": found "a/#/b", allowed is an MQTT topic filter such as "alarms/#" or "sites/+/alarms"',
         ),
-        ("[topics.t]", f"7: topics.t.deadline: found nothing, allowed is {POSITIVE}"),
         ('[topics.t]\ndeadline = "0s"', f'8: topics.t.deadline: found "0s", allowed is {POSITIVE}'),
         (
             '[topics.t]\ndeadline = "1s"\nrouting = "multi-path"',

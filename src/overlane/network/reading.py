@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from overlane.core.units import NEVER
 from overlane.errors import ConfigError, Fault
 from overlane.network import kinds
 from overlane.network.events import read_events
@@ -164,7 +165,7 @@ def _topics(root: Table, routing: Routing) -> Iterator[Topic]:
             table.faults.add(table.path, show(name), filter_kind.allowed)
         topic = Topic(
             filter=name,
-            deadline_ns=table.required("deadline", _positive),
+            deadline_ns=table.optional("deadline", _positive, NEVER),
             reliability=table.optional("reliability", kinds.choice(RELIABILITIES), "best-effort"),
             routing=table.optional("routing", kinds.choice(ROUTINGS), routing),
             paths=table.optional("paths", kinds.integer(1, PATHS_MAX, f"a whole number from 1 to {PATHS_MAX}"), 2),

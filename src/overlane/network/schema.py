@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from overlane.core.units import NEVER
 from overlane.network.units import MS, SECOND
 
 Reliability: TypeAlias = Literal["reliable", "best-effort"]
@@ -68,7 +69,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     """The quality of service of all topics that match the filter."""
 
     filter: str
-    deadline_ns: int
+    deadline_ns: int = NEVER
     reliability: Reliability = "best-effort"
     routing: Routing = "adaptive"
     paths: int = 2
