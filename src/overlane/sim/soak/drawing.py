@@ -115,7 +115,7 @@ def _publishers(luck: Random, names: list[str], topics: tuple[Topic, ...]) -> It
         yield Publisher(
             broker=one_of(luck, names),
             topic=topic.filter.replace("#", str(number)),
-            rate_hz=between(luck, 2, 20),
+            rate_hz=between(luck, 2, max(5, min(20, 160 // len(names)))),  # large overlays take long enough
             size_bytes=one_of(luck, (16, 64, 64, 300, 1_500)),
         )
 
