@@ -116,10 +116,14 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Break the connection with this neighbour; the driver may connect anew."""
+    """Break the connection with this neighbour; the driver may connect anew.
+
+    `last_words` tell the neighbour why. They go out ahead of the break if the connection still takes them.
+    """
 
     peer: str
     reason: str
+    last_words: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

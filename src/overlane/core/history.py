@@ -69,6 +69,22 @@ class History:
                 effects.append(Erase(TABLE, _key(oldest.name)))
         return effects
 
+    def expire(self, now: Nanos) -> list[Effect]:
+        """Drop what has outlived its lifespan, on topics too where nothing is published any more."""
+        effects: list[Effect] = []
+        for topic in list(self._topics):
+            messages = self._topics[topic]
+            while messages:
+                oldest = next(iter(messages.values()))
+                if now - oldest.published_ns < oldest.qos.lifespan_ns:
+                    break
+                del messages[oldest.name]
+                if oldest.name[0] == self._me:
+                    effects.append(Erase(TABLE, _key(oldest.name)))
+            if not messages:
+                del self._topics[topic]
+        return effects
+
     def matching(self, topic_filter: str, own_only: bool, now: Nanos) -> Iterator[Kept]:
         """What is kept for a filter, topic by topic, oldest first."""
         for topic in sorted(self._topics):

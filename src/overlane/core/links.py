@@ -75,7 +75,7 @@ class Links:
             self._strand(neighbour, now)
 
     def close(self, neighbour: Neighbour, reason: str, now: Nanos) -> None:
-        self.effects.append(Close(neighbour.name, reason))
+        self.effects.append(Close(neighbour.name, reason, neighbour.farewell(reason)))
         self._strand(neighbour, now)
 
     def tend(self, now: Nanos) -> None:

@@ -13,6 +13,7 @@ from overlane.errors import ProtocolViolation
 
 BROKERS_MAX = 4096
 LINKS_MAX = 65536
+REASON_LENGTH_MAX = 256
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -59,7 +60,7 @@ class Interest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     added: Filters
     removed: Filters
     part: Count = 0
-    parts: Annotated[int, Meta(ge=1, le=1 << 16)] = 1
+    parts: Annotated[int, Meta(ge=1, le=256)] = 1
     """A change too large for a frame comes in parts, one after the other."""
 
 
@@ -132,7 +133,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class Farewell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):
     """The last frame before a link is closed on purpose: why."""
 
-    reason: Annotated[str, Meta(max_length=256)]
+    reason: Annotated[str, Meta(max_length=REASON_LENGTH_MAX)]
 
 
 Message = Advert | Interest | InterestWanted | Summary | Establish | Established | Teardown | Receipt | Farewell

@@ -14,7 +14,7 @@ from overlane.core.events import Lane
 from overlane.core.interest import Assembly
 from overlane.core.linkhealth import LinkHealth, LinkState
 from overlane.core.linkqueue import LinkQueue, Waiting
-from overlane.core.messages import LinkClaim, Message, encode
+from overlane.core.messages import REASON_LENGTH_MAX, Farewell, LinkClaim, Message, encode
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.watch import Noticing, Watch
 from overlane.core.wire import AGE_US_MAX, Header, Notice, ParcelFlag
@@ -22,6 +22,8 @@ from overlane.errors import ProtocolViolation
 
 GREETING_WITHIN: Nanos = 5000 * MS
 CONTROL_BYTES_MAX = 8 << 20
+URGENT_MAX = 4096
+"""Pings, pongs and notices that wait; who asks for more answers than it takes gets the latest."""
 
 _PROMPT = int(ParcelFlag.PROMPT)
 _WATCHED = int(ParcelFlag.WATCHED)
@@ -84,7 +86,7 @@ class Neighbour:
         self._control_bytes = 0
         self._control_sent = 0
         self._control_seen = 0
-        self._urgent: deque[bytes] = deque()
+        self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
         self._leftover: dict[Lane, bytes] = {}
         self.assembly = Assembly()
         self._busy_since: Nanos | None = None
@@ -121,6 +123,10 @@ class Neighbour:
             return
         self._push_control(wire.control(self._control_sent, encode(message)))
         self._control_sent = (self._control_sent + 1) & 0xFFFFFFFF
+
+    def farewell(self, reason: str) -> bytes:
+        """What to say before the connection is closed."""
+        return wire.control(self._control_sent, encode(Farewell(reason[:REASON_LENGTH_MAX])))
 
     def send_urgent(self, frame: bytes) -> None:
         self._urgent.append(frame)

@@ -26,7 +26,8 @@ GRACE: Nanos = 5 * SECOND
 AGAIN_AFTER: Nanos = 500 * MS
 """How long a source waits for the acknowledgement before it sends the description once more."""
 VERSIONS_KEPT = 8
-ROUTES_PER_ORIGIN_MAX = 65536
+ROUTES_MAX = 65536
+"""More routes than this through one broker are not taken."""
 
 Letters = list[tuple[str, Establish | Established | Teardown]]
 """What to send to which neighbour."""
@@ -88,6 +89,8 @@ class RouteTable:
         """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole."""
         key = broker_id(message.origin), message.route
         state = self._routes.get(key)
+        if state is None and len(self._routes) >= ROUTES_MAX:
+            return [], False
         if state is None or state.incarnation < message.incarnation:
             state = self._routes[key] = RouteState(message.incarnation)
         elif state.incarnation > message.incarnation or message.version < state.newest - VERSIONS_KEPT:

@@ -154,6 +154,8 @@ class Sink:
 
     def forget_idle(self, now: Nanos) -> None:
         self.effects += [Erase(INFLOWS, encode_name(name)) for name in self.inflows.forget_idle(now)]
+        if self.qos.keeps_history:
+            self.effects += self.history.expire(now)
 
     def _save_progress(self, name: InflowName, value: bytes) -> None:
         self.effects.append(Save(INFLOWS, encode_name(name), value))

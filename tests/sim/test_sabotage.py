@@ -1,0 +1,61 @@
+"""The soak notices when the core is broken on purpose.
+
+Each sabotage takes one safeguard away. Beside it stands the first seed that shows it, counted from 0, found by
+
+    python tests/sim/test_sabotage.py
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from unittest.mock import patch
+
+import pytest
+
+from overlane.core.duplicates import Duplicates, DuplicateWindow
+from overlane.core.source import Source
+from overlane.sim.soak import run_seed
+
+Sabotage = Callable[[], AbstractContextManager[object]]
+
+_is_new = Duplicates.is_new
+
+
+def without_duplicate_window() -> AbstractContextManager[object]:
+    """Every parcel is new, however often it comes."""
+    return patch.object(DuplicateWindow, "is_new", lambda _self, _number: True)
+
+
+def without_incarnation() -> AbstractContextManager[object]:
+    """The parcels of a restarted broker are taken for those of its earlier life."""
+    return patch.object(
+        Duplicates, "is_new", lambda self, origin, _incarnation, number: _is_new(self, origin, 0, number)
+    )
+
+
+def without_resending() -> AbstractContextManager[object]:
+    """What was lost on the way is not sent again, neither when the route moves nor later."""
+    return patch.object(Source, "_resend", lambda *_args, **_more: None)
+
+
+SEEDS: dict[Sabotage, int] = {without_duplicate_window: 1, without_incarnation: 12, without_resending: 1}
+SEEDS_MAX = 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sabotage", SEEDS, ids=lambda sabotage: sabotage.__name__)
+def test_the_soak_notices_a_core(sabotage: Sabotage) -> None:
+    seed = SEEDS[sabotage]
+    assert first_broken(sabotage, range(seed, seed + 1)) == seed
+    assert run_seed(seed).broken is None
+
+
+def first_broken(sabotage: Sabotage, seeds: range) -> int | None:
+    with sabotage():
+        return next((seed for seed in seeds if run_seed(seed).broken), None)
+
+
+if __name__ == "__main__":
+    for one in SEEDS:
+        sys.stdout.write(f"{one.__name__}: seed {first_broken(one, range(SEEDS_MAX))}\n")
+        sys.stdout.flush()
