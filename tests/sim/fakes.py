@@ -80,7 +80,7 @@ class FakeBroker:
     def ready(self) -> list[str]:
         return sorted(peer for peer, queue in self._queues.items() if queue)
 
-    def pull(self, peer: str, bytes_max: int, _: Nanos) -> list[Frame]:
+    def pull(self, peer: str, bytes_max: int, _: Nanos, in_buffer: int) -> list[Frame]:  # noqa: ARG002
         pulled: list[Frame] = []
         while self._queues[peer] and (not pulled or bytes_max > 0):
             pulled.append(self._queues[peer].popleft())

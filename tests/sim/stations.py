@@ -31,7 +31,7 @@ class FakeStation:
     def receive(self, _: str, frames: list[Frame]) -> None:
         self.frames += [(self._engine.now, data) for _, data in frames]
 
-    def pull(self, _: str, bytes_max: int) -> list[Frame]:
+    def pull(self, _: str, bytes_max: int, in_buffer: int) -> list[Frame]:  # noqa: ARG002
         pulled: list[Frame] = []
         size = 0
         while self._queue and (not pulled or size + len(self._queue[0][1]) <= bytes_max):

@@ -284,9 +284,12 @@ class Broker:
     def ready(self) -> list[str]:
         return self._links.ready()
 
-    def pull(self, peer: str, bytes_max: int, now: Nanos) -> list[Chunk]:
-        """What to send to a neighbour next, up to about so many bytes."""
-        return self._links.pull(peer, bytes_max, now)
+    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
+        """What to send to a neighbour next, up to about so many bytes.
+
+        `in_buffer`: how many bytes pulled before this moment lie in the driver's send buffer and have still to leave.
+        """
+        return self._links.pull(peer, bytes_max, now, in_buffer)
 
     def next_deadline(self) -> Nanos:
         return min(

@@ -124,7 +124,7 @@ class Links:
         waiting.difference_update(idle)
         return sorted(waiting)
 
-    def pull(self, peer: str, bytes_max: int, now: Nanos) -> list[Chunk]:
+    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
         neighbour = self.neighbours[peer]
         chunks: list[Chunk] = []
         room = bytes_max
@@ -133,7 +133,7 @@ class Links:
             if chunk is not None:
                 self.sent.control_bytes += len(chunk[1])
             else:
-                out, data, dropped = neighbour.pull_parcel(now)
+                out, data, dropped = neighbour.pull_parcel(now, in_buffer)
                 self.forwarding.counters.expired_dropped += len(dropped)
                 if out is None:
                     break

@@ -89,8 +89,6 @@ class Neighbour:
         self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
         self._leftover: dict[Lane, bytes] = {}
         self.assembly = Assembly()
-        self._busy_since: Nanos | None = None
-        self._busy_bytes = 0
         self._watch: Watch[Outgoing] = Watch()
         self._noticing = Noticing()
 
@@ -159,21 +157,13 @@ class Neighbour:
             return Lane.DATA, self._urgent.popleft()
         return None
 
-    def pull_parcel(self, now: Nanos) -> tuple[Outgoing | None, bytes, list[Waiting]]:
+    def pull_parcel(self, now: Nanos, in_buffer: int) -> tuple[Outgoing | None, bytes, list[Waiting]]:
         """The parcel to send next with its bytes, and what is no longer worth sending."""
-        item, dropped = self.queue.pull(now)
+        item, dropped = self.queue.pull(now, in_buffer)
         if item is None:
             return None, b"", dropped
         out = cast(Outgoing, item.chunk)
         data = self._transmit(out, now)
-        if self._busy_since is not None and now > self._busy_since:
-            self.queue.observe_rate(self._busy_bytes, now - self._busy_since)
-            self._busy_since, self._busy_bytes = now, 0
-        self._busy_bytes += len(data)
-        if not len(self.queue):
-            self._busy_since = None
-        elif self._busy_since is None:
-            self._busy_since, self._busy_bytes = now, len(data)
         return out, data, dropped
 
     def _transmit(self, out: Outgoing, now: Nanos) -> bytes:

@@ -131,8 +131,14 @@ class Line:
         condition = self._condition
         if condition.rate_bps is None:
             return UNLIMITED
-        waiting_ns = max(0, self._busy_until - self._engine.now)
-        return condition.send_buffer_bytes() - waiting_ns * condition.rate_bps // (8 * SECOND)
+        return condition.send_buffer_bytes() - self.buffered_bytes()
+
+    def buffered_bytes(self) -> int:
+        """How much of what was sent has not left the send buffer yet."""
+        rate_bps = self._condition.rate_bps
+        if rate_bps is None:
+            return 0
+        return max(0, self._busy_until - self._engine.now) * rate_bps // (8 * SECOND)
 
     def half_empty_at(self) -> Nanos:
         """When the send buffer will be down to a half."""
