@@ -97,7 +97,9 @@ class Forwarding:
         if neighbour is None or not neighbour.connected:
             return False
         hops = tuple(map(broker_id, path[1:]))
-        self._enqueue(neighbour, Outgoing(header, rest, entered_ns, due_ns, 0, hops=hops, repairs=1), now)
+        self._enqueue(
+            neighbour, Outgoing(header, rest, entered_ns, due_ns, 0, hops=hops, repairs=1, is_repair=True), now
+        )
         return True
 
     def pass_on(
@@ -123,6 +125,7 @@ class Forwarding:
         neighbour = self._neighbours[hop]
         health = neighbour.health
         out.repairs -= 1
+        out.is_repair = True
         laxity = out.due_ns - now
         sound = neighbour.connected and health.state is LinkState.UP
         again = neighbour.connected and laxity >= 0

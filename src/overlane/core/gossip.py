@@ -107,7 +107,7 @@ class Gossip:
 
     def _hear_interest(self, sender: str, message: Interest, news: News) -> None:
         whole = self._neighbours[sender].assembly.add(message)
-        if message.broker == self._me or whole is None:
+        if message.broker == self._me or whole is None or self._has_left(message.broker, message.incarnation):
             return
         message = whole
         accepted, gap, fresh = self._remote.accept(message)
@@ -117,6 +117,11 @@ class Gossip:
             if fresh:
                 news.needed.append((message.broker, fresh))
             self._flood(message, except_for=sender)
+
+    def _has_left(self, broker: str, incarnation: int) -> bool:
+        """Whether this is an echo of a broker that has left for good since."""
+        advert = self._table.adverts.get(broker)
+        return advert is not None and advert.left and advert.incarnation >= incarnation
 
     def _hear_summary(self, sender: str, known: list[Known]) -> None:
         neighbour = self._neighbours[sender]

@@ -60,7 +60,7 @@ class History:
             effects.append(Save(TABLE, _key(kept.name), _encode(kept)))
         limit = kept.qos.history
         while messages:
-            oldest = next(iter(messages.values()))
+            oldest = min(messages.values(), key=_age) if limit != HISTORY_ALL else next(iter(messages.values()))
             expired = now - oldest.published_ns >= oldest.qos.lifespan_ns
             if not expired and (limit == HISTORY_ALL or len(messages) <= limit):
                 break
@@ -106,6 +106,11 @@ class History:
     @staticmethod
     def topic_of(value: bytes) -> str:
         return str(msgspec.msgpack.decode(value)[1])
+
+
+def _age(kept: Kept) -> tuple[Nanos, MessageName]:
+    """What was published first is the oldest, also if it comes last."""
+    return kept.published_ns, kept.name
 
 
 def wrap(kept: Kept) -> bytes:

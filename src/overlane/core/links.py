@@ -148,7 +148,7 @@ class Links:
         sent.parcels += 1
         sent.parcel_bytes += len(data)
         sent.messages += out.header.messages
-        if out.header.deadline_us:
+        if out.header.deadline_us and not out.is_repair:
             label = str(out.header.deadline_us)
             known = self._processing_us.get(label, 0)
             average = known + (((now - out.entered_ns) // US - known) >> 3)

@@ -47,6 +47,8 @@ class Outgoing:
     """The ROUTE frame that goes ahead of it while the neighbour may not know the route."""
     repairs: int = 0
     """How often it may still be repaired on this link."""
+    is_repair: bool = False
+    """It has been sent before, or waits no longer than it did elsewhere: no measure of this broker's own delay."""
 
 
 @dataclass(slots=True)
