@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from overlane.core.linkhealth import TROUBLE_LOSS
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import LinkClaim
 from overlane.core.networkmap import MILLION
@@ -161,8 +162,8 @@ def failing_on(claim: LinkClaim, slack_ns: Nanos, unsettled: bool = False) -> fl
     failing = 0.0
     loss = claim.loss_millionths / MILLION
     if loss >= LOSS_MIN:
-        # Loss is noticed while it grows: what is in trouble is taken for no better than a bad burst.
-        failing = loss = max(loss, BURST_LOSS)
+        # Loss is noticed while it grows: what is in trouble now is taken for no better than a bad burst.
+        failing = loss = max(loss, BURST_LOSS) if claim.loss_millionths >= TROUBLE_LOSS else loss
         for _ in range(retries):
             failing *= loss
     if claim.swing_us * US > max(0, slack_ns) or (unsettled and slack_ns < retry_ns):
