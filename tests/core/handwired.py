@@ -7,7 +7,8 @@ when it crashes; what it only remembered is not.
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from overlane.core.broker import Broker, BrokerConfig
+from overlane.core.broker import Broker
+from overlane.core.config import BrokerConfig
 from overlane.core.events import (
     Close,
     Deliver,

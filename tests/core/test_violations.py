@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overlane.core import wire
-from overlane.core.broker import Broker, BrokerConfig, RouteView
+from overlane.core.broker import Broker
+from overlane.core.config import BrokerConfig, RouteView
 from overlane.core.events import Close, Deliver, Effect, Lane, LinkChanged, LinkUp, Subscribe
 from overlane.core.messages import (
     Advert,

@@ -13,8 +13,7 @@ here), sink (what is delivered here), forwarding (what passes), routes and signa
 neighbour per link.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import assert_never
 
@@ -22,6 +21,7 @@ import msgspec
 
 from overlane.core import wire
 from overlane.core.budgets import BudgetTable, Demand
+from overlane.core.config import BrokerConfig, RouteView
 from overlane.core.events import (
     Deliver,
     Effect,
@@ -63,12 +63,12 @@ from overlane.core.messages import (
 from overlane.core.neighbour import Chunk, Neighbour
 from overlane.core.outflow import Outflow
 from overlane.core.parcel import MESSAGE_BYTES_MAX, BadContent, Message
-from overlane.core.qos import TOPICS_REMEMBERED, QosClass, QosTable
+from overlane.core.qos import TOPICS_REMEMBERED
 from overlane.core.routes import RoutePlanner
 from overlane.core.signalling import RouteTable
 from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
 from overlane.core.source import PARCELS, Source
-from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.core.units import NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, FrameType, Header, ParcelFlag
 from overlane.errors import ProtocolViolation
 
@@ -79,32 +79,6 @@ TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
 
 _WATCHED = int(ParcelFlag.WATCHED)
 _DIRECT = int(ParcelFlag.DIRECT)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
-    name: str
-    qos: QosTable
-    scheduling: str = "edf-shed"
-    ping_interval_ns: Nanos = 500 * MS
-    failure: float = 0.0
-    link_failure: Mapping[str, float] = field(default_factory=dict)
-    queue_bytes_max: int = 256 * 1024
-    retention_bytes_max: int = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class RouteView:
-    """A route of this source, for people and tests."""
-
-    id: int
-    version: int
-    qos: QosClass
-    destinations: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]
-    latency_ns: dict[str, Nanos]
-    cause: str
-    established: bool
 
 
 class _Goodbye(ProtocolViolation):

@@ -7,7 +7,8 @@ for it, or `(default)`.
 
 from collections.abc import Mapping
 
-from overlane.core.broker import Broker, BrokerConfig
+from overlane.core.broker import Broker
+from overlane.core.config import BrokerConfig
 from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
 from overlane.core.topics import FilterTrie, matches, specificity
 from overlane.core.units import NEVER, Nanos

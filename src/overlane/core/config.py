@@ -1,0 +1,33 @@
+"""What a broker is told when it is made, and what it shows of its routes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlane.core.qos import QosClass, QosTable
+from overlane.core.units import MS, Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    name: str
+    qos: QosTable
+    scheduling: str = "edf-shed"
+    ping_interval_ns: Nanos = 500 * MS
+    failure: float = 0.0
+    link_failure: Mapping[str, float] = field(default_factory=dict)
+    queue_bytes_max: int = 256 * 1024
+    retention_bytes_max: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """A route of this source, for people and tests."""
+
+    id: int
+    version: int
+    qos: QosClass
+    destinations: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    latency_ns: dict[str, Nanos]
+    cause: str
+    established: bool
