@@ -38,6 +38,9 @@ def answer(
     except NoSolution as none:
         if as_json:
             typer.echo(msgspec.json.encode({"missing": none.missing, "nearest": none.nearest}))
+        elif none.nearest:
+            nearest = msgspec.json.format(msgspec.json.encode(none.nearest), indent=2).decode()
+            typer.echo(f"The nearest that can be had: {nearest}")
         _stop(f"no feasible answer: {none.missing}", NO_SOLUTION)
     except (msgspec.DecodeError, BadProblem) as bad:  # a ValidationError is a DecodeError
         _stop(f"{source}: {bad}", BAD_PROBLEM)
