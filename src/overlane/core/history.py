@@ -56,11 +56,13 @@ class History:
             self._names.popitem(last=False)
         messages = self._topics.setdefault(kept.topic, OrderedDict())
         messages[kept.name] = kept
+        if kept.qos.history != HISTORY_ALL and any(_is_later(other, kept.name) for other in messages):
+            messages.move_to_end(kept.name, last=False)  # it comes last, but was published before
         if kept.name[0] == self._me:
             effects.append(Save(TABLE, _key(kept.name), _encode(kept)))
         limit = kept.qos.history
         while messages:
-            oldest = min(messages.values(), key=_age) if limit != HISTORY_ALL else next(iter(messages.values()))
+            oldest = next(iter(messages.values()))
             expired = now - oldest.published_ns >= oldest.qos.lifespan_ns
             if not expired and (limit == HISTORY_ALL or len(messages) <= limit):
                 break
@@ -108,9 +110,11 @@ class History:
         return str(msgspec.msgpack.decode(value)[1])
 
 
-def _age(kept: Kept) -> tuple[Nanos, MessageName]:
-    """What was published first is the oldest, also if it comes last."""
-    return kept.published_ns, kept.name
+def _is_later(one: MessageName, other: MessageName) -> bool:
+    """Whether the first was surely published after the second: in a later life of its broker, or later in its flow."""
+    if one[0] != other[0]:
+        return False
+    return one[1] > other[1] or (one[1:3] == other[1:3] and one[3:] > other[3:])
 
 
 def wrap(kept: Kept) -> bytes:
