@@ -165,7 +165,7 @@ class Neighbour:
         if item is None:
             return None, b"", dropped
         out = cast(Outgoing, item.chunk)
-        data = self._transmit(out, max(now, self.queue.leaves_at))
+        data = self._transmit(out, now)
         return out, data, dropped
 
     def _transmit(self, out: Outgoing, now: Nanos) -> bytes:
