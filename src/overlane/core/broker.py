@@ -77,6 +77,7 @@ SLOW_SWEEP: Nanos = 5 * SECOND
 TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
 """Of a topic: the flow that its messages join, its local subscribers, and the longest body."""
 
+_ACCEPTED = Published.ACCEPTED
 _WATCHED = int(ParcelFlag.WATCHED)
 _DIRECT = int(ParcelFlag.DIRECT)
 
@@ -187,24 +188,24 @@ class Broker:
         if entry is None:
             entry = self._enter(topic, now)
         flow, subscribers, body_max = entry
-        size = len(body)
-        if size > body_max:
+        if len(body) > body_max:
             return Published.TOO_LARGE
         if flow is None:
             self._source.keep_unsent(topic, body, flags, now)
         else:
             if flow.reliable:
                 source = self._source
-                if size > source.room:
+                source.room -= len(body)
+                if source.room < 0:
+                    source.room += len(body)
                     return Published.BUSY
-                source.room -= size
             draft = flow.draft
             if not draft:
                 self._open.append(flow)
             draft.append((topic, flags, body))
         if subscribers:
             self._published.append((topic, flags, body))
-        return Published.ACCEPTED
+        return _ACCEPTED
 
     def _enter(self, topic: str, now: Nanos) -> TopicEntry:
         if len(self._topics) >= TOPICS_REMEMBERED:
