@@ -255,7 +255,7 @@ latency = "14ms"
 """
 DURATION = 'a duration such as "14ms", "1.5s" or "2h"'
 POSITIVE = 'a duration above 0 such as "60ms" or "1.5s"'
-TABLES = "brokers, events, links, network, publishers, simulation, subscribers, topics"
+TABLES = "access, brokers, events, limits, links, network, publishers, security, simulation, subscribers, topics"
 LINK_FIELDS = "ends, failure, jitter, latency, loss, queue, rate, transport"
 HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join"
 

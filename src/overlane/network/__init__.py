@@ -5,6 +5,7 @@
 `format_network` writes a network back, so that a generated one can be kept and looked at.
 """
 
+from overlane.network.endpoints import Endpoints, endpoints, endpoints_on_one_machine
 from overlane.network.reading import parse_network, read_network
 from overlane.network.schema import (
     Broker,
@@ -26,6 +27,7 @@ from overlane.network.schema import (
     Restart,
     Routing,
     Scheduling,
+    Security,
     Simulation,
     Slow,
     Subscriber,
@@ -41,6 +43,7 @@ __all__ = [
     "Cut",
     "Defaults",
     "Endpoint",
+    "Endpoints",
     "Event",
     "Heal",
     "History",
@@ -55,11 +58,14 @@ __all__ = [
     "Restart",
     "Routing",
     "Scheduling",
+    "Security",
     "Simulation",
     "Slow",
     "Subscriber",
     "Topic",
     "Transport",
+    "endpoints",
+    "endpoints_on_one_machine",
     "format_network",
     "parse_duration",
     "parse_network",

@@ -8,11 +8,13 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from overlane.core.topics import check_filter, check_topic
+from overlane.mqtt.access import ANONYMOUS, check_pattern
 from overlane.network.schema import Endpoint, Ends, History
-from overlane.network.units import parse_duration, parse_rate, parse_size
+from overlane.network.units import SECOND, parse_duration, parse_rate, parse_size
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
@@ -37,6 +39,36 @@ def duration(*, at_least_ns: int = 0, allowed: str = 'a duration such as "14ms",
         return _within(parse_duration(_text(value)), at_least_ns)
 
     return Kind(allowed, read, blank=max(at_least_ns, 0))
+
+
+def seconds(at_least: int, at_most: int, allowed: str) -> Kind[int]:
+    """A duration that is counted in whole seconds."""
+
+    def read(value: object) -> int:
+        whole, part = divmod(parse_duration(_text(value)), SECOND)
+        if part:
+            raise ValueError("finer than can be counted")
+        return _within(whole, at_least, at_most)
+
+    return Kind(allowed, read, blank=at_least)
+
+
+def or_none(kind: Kind[int], none: int) -> Kind[int]:
+    """The kind, or the word "none", which is counted as `none`."""
+
+    def read(value: object) -> int:
+        return none if value == "none" else kind.read(value)
+
+    return Kind(f'{kind.allowed}, or "none"', read, kind.blank)
+
+
+def flag() -> Kind[bool]:
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError("not a flag")
+        return value
+
+    return Kind("true or false", read, blank=False)
 
 
 def rate() -> Kind[int]:
@@ -136,6 +168,35 @@ def topic_name() -> Kind[str]:
         return _text(value)
 
     return Kind('a topic without wildcards such as "alarms/1"', read, blank="")
+
+
+def access_user() -> Kind[str]:
+    def read(value: object) -> str:
+        user = _text(value)
+        if not user.isprintable():
+            raise ValueError("not printable")
+        return user or ANONYMOUS
+
+    return Kind('the name of a user, "*" for all who have logged in, or "anonymous" for the rest', read, blank="")
+
+
+def access_pattern() -> Kind[str]:
+    def read(value: object) -> str:
+        check_pattern(_text(value))
+        return _text(value)
+
+    return Kind('a topic filter such as "alarms/#" or "sensors/%u/+", with %u and %c as whole levels', read, blank="")
+
+
+def path(directory: Path | None) -> Kind[str]:
+    """A path; where it is relative, to the directory."""
+
+    def read(value: object) -> str:
+        if not _text(value) or not _text(value).isprintable():
+            raise ValueError("no path")
+        return str(directory / _text(value)) if directory is not None else _text(value)
+
+    return Kind("the path of a file, absolute or relative to this one", read, blank="")
 
 
 def history() -> Kind[History]:

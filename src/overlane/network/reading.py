@@ -1,6 +1,7 @@
 """Reading a network file: TOML in, a `Network` out, or a `ConfigError` with everything that is wrong.
 
-Brokers are read first, since all the rest names them, and links before events, which name links.
+Brokers are read first, since all the rest names them, and links before events, which name links. Paths in a file are
+relative to the file's directory, and absolute in the `Network`, wherever the process runs.
 """
 
 import re
@@ -11,16 +12,16 @@ from pathlib import Path
 from overlane.core.units import NEVER
 from overlane.errors import ConfigError, Fault
 from overlane.network import kinds
+from overlane.network.brokers import read_brokers
 from overlane.network.events import read_events
+from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
 from overlane.network.schema import (
-    BROKER_FAILURE,
     LINK_FAILURE,
     RELIABILITIES,
     ROUTINGS,
     SCHEDULINGS,
     TRANSPORTS,
-    Broker,
     Defaults,
     Link,
     Network,
@@ -30,6 +31,7 @@ from overlane.network.schema import (
     Subscriber,
     Topic,
 )
+from overlane.network.security import read_access, read_security
 from overlane.network.table import NOTHING, Faults, Table, show
 from overlane.network.units import MS
 
@@ -56,16 +58,17 @@ def read_network(path: str | Path) -> Network:
     except (OSError, ValueError) as refused:  # ValueError: a path with a null in it
         reason = refused.strerror if isinstance(refused, OSError) and refused.strerror else str(refused)
         raise ConfigError([Fault(str(path), 0, "", f"no way to read it ({reason})", "a readable TOML file")]) from None
-    return parse_network(content, str(path))
+    return parse_network(content, str(path), Path(path).absolute().parent)
 
 
-def parse_network(content: str | bytes, file: str = "<network>") -> Network:
-    """Read a network from the text of a file, which messages call `file`."""
+def parse_network(content: str | bytes, file: str = "<network>", directory: Path | None = None) -> Network:
+    """Read a network from the text of a file, which messages call `file`. Paths in it stay as they are without a
+    directory they are relative to."""
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError([Fault(file, 0, "", "a file of more than 64 MiB", "a TOML file of at most 64 MiB")])
     text = _decoded(content, file) if isinstance(content, bytes) else content
     faults = Faults(file, text)
-    network = _network(Table(faults, (), _parsed(text, file)))
+    network = _network(Table(faults, (), _parsed(text, file)), directory)
     faults.raise_if_any()
     return network
 
@@ -90,8 +93,8 @@ def _parsed(text: str, file: str) -> dict[str, object]:
         raise ConfigError([Fault(file, line, "", f"a mistake in its syntax ({reason})", "TOML 1.0")]) from None
 
 
-def _network(root: Table) -> Network:
-    brokers = tuple(_brokers(root))
+def _network(root: Table, directory: Path | None) -> Network:
+    brokers = tuple(read_brokers(root))
     names = tuple(broker.name for broker in brokers)
     links = tuple(_links(root, names))
     defaults = _defaults(root.table("network"))
@@ -104,35 +107,14 @@ def _network(root: Table) -> Network:
         events=read_events(root.tables("events"), names, links),
         simulation=_simulation(root.table("simulation")),
         defaults=defaults,
+        security=read_security(root.table("security"), brokers, directory),
+        access=tuple(read_access(root.tables("access"))),
+        limits=read_limits(root.table("limits")),
     )
     root.close()
     if not brokers:
         root.faults.add(("brokers",), NOTHING, "at least one table [brokers.NAME]")
     return network
-
-
-def _brokers(root: Table) -> Iterator[Broker]:
-    name_kind = kinds.name()
-    endpoint = kinds.endpoint()
-    drift = kinds.number(-100_000.0, 100_000.0, "a number from -100000 to 100000")
-    offset = kinds.duration(at_least_ns=-(2**63), allowed='a duration such as "5ms" or "-1.5s"')
-    for name, table in root.named_tables("brokers"):
-        try:
-            name_kind.read(name)
-        except ValueError:
-            table.faults.add(table.path, show(name), name_kind.allowed)
-        yield Broker(
-            name=name,
-            failure=table.optional("failure", _share, BROKER_FAILURE),
-            latitude=table.optional("latitude", kinds.number(-90.0, 90.0, "degrees from -90 to 90"), None),
-            longitude=table.optional("longitude", kinds.number(-180.0, 180.0, "degrees from -180 to 180"), None),
-            clock_offset_ns=table.optional("clock_offset", offset, 0),
-            clock_drift_ppm=table.optional("clock_drift_ppm", drift, 0.0),
-            mqtt=table.optional("mqtt", endpoint, None),
-            overlay=table.optional("overlay", endpoint, None),
-            admin=table.optional("admin", endpoint, None),
-        )
-        table.close()
 
 
 def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:

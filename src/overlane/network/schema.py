@@ -5,27 +5,35 @@ from it is the same on every machine; events alone are sorted, by time. A value 
 no limit, no stop is the end of the run, no lifespan is for ever.
 """
 
+import ipaddress
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from overlane.core.units import NEVER
+from overlane.mqtt.access import Rule
+from overlane.mqtt.limits import Limits
 from overlane.network.units import MS, SECOND
 
 Reliability: TypeAlias = Literal["reliable", "best-effort"]
 Routing: TypeAlias = Literal["single", "multipath", "flood", "adaptive", "thrifty"]
 Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
 Transport: TypeAlias = Literal["datagram", "stream"]
+ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
 
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
 SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
 
 # Not zero: were nothing expected to fail, a second path would be worth nothing and disjoint paths no better than one.
 BROKER_FAILURE = 0.001
 LINK_FAILURE = 0.002
+
+LISTENERS = ("mqtt", "mqtt_tls", "websocket", "websocket_tls", "overlay", "admin")
+"""The fields of a broker that are endpoints."""
 
 Ends: TypeAlias = tuple[str, str]
 
@@ -37,9 +45,34 @@ class Endpoint(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it; a name other than localhost counts as reachable from elsewhere."""
+        address = self._address()
+        return self.host.lower() == "localhost" if address is None else address.is_loopback
+
+    def is_wildcard(self) -> bool:
+        """Whether it means all addresses of the machine."""
+        address = self._address()
+        return address is not None and address.is_unspecified
+
+    def clashes(self, other: "Endpoint") -> bool:
+        """Whether one machine cannot listen on both."""
+        return self.port == other.port and (
+            self.host.lower() == other.host.lower() or self.is_wildcard() or other.is_wildcard()
+        )
+
+    def _address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+        try:
+            return ipaddress.ip_address(self.host)
+        except ValueError:
+            return None
+
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker; its clock reads true time x (1 + drift / 10^6) + offset."""
+    """A broker; its clock reads true time x (1 + drift / 10^6) + offset.
+
+    The endpoints are as the file says; `overlane.network.endpoints` gives those it listens on, defaults included.
+    """
 
     name: str
     failure: float = BROKER_FAILURE
@@ -48,6 +81,9 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     clock_offset_ns: int = 0
     clock_drift_ppm: float = 0.0
     mqtt: Endpoint | None = None
+    mqtt_tls: Endpoint | None = None
+    websocket: Endpoint | None = None
+    websocket_tls: Endpoint | None = None
     overlay: Endpoint | None = None
     admin: Endpoint | None = None
 
@@ -177,6 +213,18 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     ping_interval_ns: int = 500 * MS
 
 
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may connect, and how brokers prove who they are. Files are paths; nothing secret stands in a network file."""
+
+    anonymous: bool | None = None  # None: only clients on the same machine
+    users: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+    client_certificate: ClientCertificate = "required"  # where there is a client_ca
+    admin_token: str | None = None
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...] = ()
     links: tuple[Link, ...] = ()
@@ -186,6 +234,9 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     simulation: Simulation = Simulation()
     defaults: Defaults = Defaults()
+    security: Security = Security()
+    access: tuple[Rule, ...] = ()
+    limits: Limits = Limits()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

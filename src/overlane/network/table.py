@@ -72,6 +72,22 @@ class Table:
             self.refuse(field, kind.allowed, _meant(value, kind.words))
             return default
 
+    def many(self, field: str, kind: Kind[T]) -> tuple[T, ...]:
+        """The elements of the list under this name, each of the kind; none where there is no list."""
+        self._asked.append(field)
+        values = self._values.get(field, [])
+        if not isinstance(values, list):
+            self.refuse(field, f"a list, each {kind.allowed}")
+            return ()
+        good = []
+        for index, value in enumerate(values):
+            try:
+                good.append(kind.read(value))
+            except ValueError:
+                meant = _meant(value, kind.words)
+                self.faults.add((*self.path, field, index), show(value), kind.allowed, meant)
+        return tuple(good)
+
     def refuse(self, field: str, allowed: str, meant: str = "") -> None:
         """Report the value of a field as one that is not allowed here."""
         self.faults.add((*self.path, field), show(self._values[field]), allowed, meant)

@@ -10,6 +10,8 @@ from typing import assert_never
 
 import msgspec
 
+from overlane.mqtt.access import Rule
+from overlane.network.limits import format_limits
 from overlane.network.schema import (
     Broker,
     Crash,
@@ -25,6 +27,7 @@ from overlane.network.schema import (
     Partition,
     Publisher,
     Restart,
+    Security,
     Simulation,
     Slow,
     Subscriber,
@@ -53,6 +56,9 @@ def format_network(network: Network) -> str:
     tables = [
         *_optional_table("simulation", network.simulation, Simulation()),
         *_optional_table("network", network.defaults, Defaults()),
+        *_optional_table("security", network.security, Security()),
+        *("\n".join(["[limits]", *lines]) for lines in (format_limits(network.limits),) if lines),
+        *("\n".join(_rule(rule)) for rule in network.access),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
         *(_table("[[links]]", link) for link in network.links),
         *(_table(f"[topics.{_key(topic.filter)}]", topic, _topic_defaults(topic, network)) for topic in network.topics),
@@ -63,7 +69,7 @@ def format_network(network: Network) -> str:
     return "\n\n".join(tables) + "\n"
 
 
-Fields = Broker | Link | Topic | Publisher | Subscriber | Simulation | Defaults
+Fields = Broker | Link | Topic | Publisher | Subscriber | Simulation | Defaults | Security
 
 
 def _table(header: str, fields: Fields, defaults: Mapping[str, object] = MappingProxyType({})) -> str:
@@ -76,13 +82,20 @@ def _table(header: str, fields: Fields, defaults: Mapping[str, object] = Mapping
     return "\n".join(lines)
 
 
-def _optional_table(name: str, fields: Simulation | Defaults, default: Simulation | Defaults) -> Iterator[str]:
+def _optional_table(name: str, fields: Fields, default: Fields) -> Iterator[str]:
     if fields != default:
         yield _table(f"[{name}]", fields)
 
 
 def _topic_defaults(topic: Topic, network: Network) -> dict[str, object]:
     return {"filter": topic.filter, "routing": network.defaults.routing}
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    yield "[[access]]"
+    yield f"user = {_string(rule.user)}"
+    yield f"publish = {_value(rule.publish)}"
+    yield f"subscribe = {_value(rule.subscribe)}"
 
 
 def _event(event: Event) -> Iterator[str]:
@@ -126,6 +139,8 @@ def _field(name: str, value: object) -> str:
 
 def _value(value: object) -> str:
     match value:
+        case bool():
+            return "true" if value else "false"
         case int() | float():
             return repr(value)
         case tuple():

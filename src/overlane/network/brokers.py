@@ -1,0 +1,50 @@
+"""Reading [brokers.NAME]: where a broker is, what it is like, and on which addresses it listens."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from overlane.network import kinds
+from overlane.network.schema import BROKER_FAILURE, LISTENERS, Broker, Endpoint
+from overlane.network.table import Table, show
+
+
+def read_brokers(root: Table) -> Iterator[Broker]:
+    name_kind = kinds.name()
+    endpoint = kinds.endpoint()
+    drift = kinds.number(-100_000.0, 100_000.0, "a number from -100000 to 100000")
+    offset = kinds.duration(at_least_ns=-(2**63), allowed='a duration such as "5ms" or "-1.5s"')
+    dialled: dict[Endpoint, str] = {}
+    for name, table in root.named_tables("brokers"):
+        try:
+            name_kind.read(name)
+        except ValueError:
+            table.faults.add(table.path, show(name), name_kind.allowed)
+        broker = Broker(
+            name=name,
+            failure=table.optional("failure", kinds.share(), BROKER_FAILURE),
+            latitude=table.optional("latitude", kinds.number(-90.0, 90.0, "degrees from -90 to 90"), None),
+            longitude=table.optional("longitude", kinds.number(-180.0, 180.0, "degrees from -180 to 180"), None),
+            clock_offset_ns=table.optional("clock_offset", offset, 0),
+            clock_drift_ppm=table.optional("clock_drift_ppm", drift, 0.0),
+            mqtt=table.optional("mqtt", endpoint, None),
+            mqtt_tls=table.optional("mqtt_tls", endpoint, None),
+            websocket=table.optional("websocket", endpoint, None),
+            websocket_tls=table.optional("websocket_tls", endpoint, None),
+            overlay=table.optional("overlay", endpoint, None),
+            admin=table.optional("admin", endpoint, None),
+        )
+        _refuse_clashes(table, broker)
+        # Two brokers may listen on the same address of two machines, but links find them by their overlay's.
+        if broker.overlay is not None and not broker.overlay.is_wildcard():
+            other = dialled.setdefault(broker.overlay, name)
+            if other != name:
+                table.refuse("overlay", f"an address of its own, and {other} has this one")
+        table.close()
+        yield broker
+
+
+def _refuse_clashes(table: Table, broker: Broker) -> None:
+    given = [(field, endpoint) for field in LISTENERS if isinstance(endpoint := getattr(broker, field), Endpoint)]
+    for (first, one), (second, other) in combinations(given, 2):
+        if one.clashes(other):
+            table.refuse(second, f"another address than {first}'s, which is {one}")

@@ -1,0 +1,87 @@
+"""Where each broker listens: what the file says, and for the rest a default by the broker's position in the file.
+
+On one machine the defaults alone let a whole file run: the first broker has MQTT on port 1883, the second on 1884, and
+so on. They are on the loopback address, so that nothing is open to others which the file does not open. TLS and
+WebSocket have no defaults: they are there where the file says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+import msgspec
+
+from overlane.errors import ConfigError, Fault
+from overlane.network.schema import LISTENERS, Broker, Endpoint, Network
+from overlane.network.table import show_path
+
+HOST = "127.0.0.1"
+MQTT_PORT = 1883
+OVERLAY_PORT = 7001
+ADMIN_PORT = 8001
+PORT_MAX = 65_535
+
+
+class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
+    """The addresses one broker listens on. None is not at all."""
+
+    mqtt: Endpoint
+    mqtt_tls: Endpoint | None
+    websocket: Endpoint | None
+    websocket_tls: Endpoint | None
+    overlay: Endpoint
+    admin: Endpoint
+
+
+def endpoints(network: Network, name: str, file: str = "<network>") -> Endpoints:
+    """Where one broker listens; ConfigError if there is none of that name, or it would listen twice on one address."""
+    names = [broker.name for broker in network.brokers]
+    if name not in names:
+        meant = "".join(get_close_matches(name, names, n=1))
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        raise ConfigError([Fault(file, 0, "brokers", f'no broker "{name}"', f"one of {shown}", meant)])
+    position = names.index(name)
+    found = _endpoints(network.brokers[position], position)
+    _refuse_clashes([(name, found)], file)
+    return found
+
+
+def endpoints_on_one_machine(network: Network, file: str = "<network>") -> dict[str, Endpoints]:
+    """Where every broker listens, in the order of the file; ConfigError if two would listen on the same address."""
+    found = {broker.name: _endpoints(broker, position) for position, broker in enumerate(network.brokers)}
+    _refuse_clashes(list(found.items()), file)
+    return found
+
+
+def _endpoints(broker: Broker, position: int) -> Endpoints:
+    return Endpoints(
+        mqtt=broker.mqtt or Endpoint(HOST, MQTT_PORT + position),
+        mqtt_tls=broker.mqtt_tls,
+        websocket=broker.websocket,
+        websocket_tls=broker.websocket_tls,
+        overlay=broker.overlay or Endpoint(HOST, OVERLAY_PORT + position),
+        admin=broker.admin or Endpoint(HOST, ADMIN_PORT + position),
+    )
+
+
+def _refuse_clashes(brokers: Sequence[tuple[str, Endpoints]], file: str) -> None:
+    by_port: dict[int, list[tuple[str, Endpoint]]] = {}
+    faults = []
+    for field, endpoint in _listeners(brokers):
+        if endpoint.port > PORT_MAX:
+            faults.append(Fault(file, 0, field, f"no port left for its default, {endpoint}", "an address in the file"))
+        others = by_port.setdefault(endpoint.port, [])
+        clash = next((other for other, its in others if endpoint.clashes(its)), None)
+        if clash is not None:
+            allowed = f"another address than {clash}'s; the file can give either of them one"
+            faults.append(Fault(file, 0, field, str(endpoint), allowed))
+        others.append((field, endpoint))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _listeners(brokers: Sequence[tuple[str, Endpoints]]) -> Iterator[tuple[str, Endpoint]]:
+    for name, found in brokers:
+        for field in LISTENERS:
+            endpoint: Endpoint | None = getattr(found, field)
+            if endpoint is not None:
+                yield show_path(("brokers", name, field)), endpoint

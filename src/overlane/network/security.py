@@ -1,0 +1,75 @@
+"""Reading [security] and [[access]]: who may connect to the brokers, and who may publish and receive what.
+
+Paths are joined to the directory of the file; whether there is something good at them is found out by whoever opens
+them, since a file that is only simulated needs none.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from overlane.mqtt.access import Rule
+from overlane.network import kinds
+from overlane.network.schema import CLIENT_CERTIFICATES, Broker, Security
+from overlane.network.table import NOTHING, Table
+
+
+def read_security(table: Table, brokers: Sequence[Broker], directory: Path | None) -> Security:
+    path = kinds.path(directory)
+    security = Security(
+        anonymous=table.optional("anonymous", kinds.flag(), None),
+        users=table.optional("users", path, None),
+        certificate=table.optional("certificate", path, None),
+        key=table.optional("key", path, None),
+        client_ca=table.optional("client_ca", path, None),
+        client_certificate=table.optional(
+            "client_certificate", kinds.choice(CLIENT_CERTIFICATES), Security().client_certificate
+        ),
+        admin_token=table.optional("admin_token", path, None),
+    )
+    table.close()
+    if security.anonymous is False and "users" not in table and "client_ca" not in table:
+        table.refuse("anonymous", "true, or users or client_ca with it, or nobody could connect")
+    _require_together(table)
+    for broker in brokers:
+        _check_broker(table, broker)
+    return security
+
+
+def read_access(tables: Iterable[Table]) -> Iterator[Rule]:
+    for table in tables:
+        rule = Rule(
+            user=table.required("user", kinds.access_user()),
+            publish=table.many("publish", kinds.access_pattern()),
+            subscribe=table.many("subscribe", kinds.access_pattern()),
+        )
+        if "publish" not in table and "subscribe" not in table:
+            table.faults.add(table.path, NOTHING + " that it allows", "publish, subscribe or both")
+        table.close()
+        yield rule
+
+
+def _require_together(table: Table) -> None:
+    for field, needed in (
+        ("certificate", "key"),
+        ("key", "certificate"),
+        ("client_ca", "certificate"),
+        ("client_certificate", "client_ca"),
+    ):
+        if field in table and needed not in table:
+            table.faults.add((*table.path, needed), NOTHING, f"the path of a file, since there is {field}")
+
+
+def _check_broker(table: Table, broker: Broker) -> None:
+    """What an address of the broker's needs that the table does not have."""
+    for field in ("mqtt_tls", "websocket_tls"):
+        if getattr(broker, field) is not None and "certificate" not in table:
+            found = f"{getattr(broker, field)} without a certificate"
+            table.faults.add(
+                ("brokers", broker.name, field), found, "an address where [security] has certificate and key"
+            )
+    if broker.admin is not None and not broker.admin.is_loopback() and "admin_token" not in table:
+        table.faults.add(
+            ("brokers", broker.name, "admin"),
+            f"{broker.admin} without a token",
+            'a loopback address such as "127.0.0.1:8001", or any where [security] has admin_token',
+        )
