@@ -10,17 +10,34 @@ would reach into the server's own topics: for such a client the pattern matches 
 A client may subscribe where one pattern covers its whole filter, and each message is judged again on its own topic
 when it is delivered, since rights can change while a session lasts. Topics that begin with `$` are the server's: they
 can be read where a pattern says so literally, and no client publishes to them.
+
+Rules never change here: new rules are a new `Access`. That lets it remember the rights of each user, of each client
+where patterns speak of `%c`, and the verdicts on topics. Client ids and topics are chosen by clients, so what is
+remembered is bounded; a full memory starts anew.
 """
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from overlane.core.topics import BadTopic, check_filter
+from overlane.core.topics import BadTopic, FilterTrie, check_filter, covers, matches
 
 ANY_USER = "*"
 """The rule's user that means every client that has logged in."""
 
 ANONYMOUS = "anonymous"
-"""The rule's user that means every client that has not."""
+"""The rule's user that means every client that has not. A user who logs in under this name is none of them."""
+
+USERS_REMEMBERED_MAX = 4_096
+CLIENTS_REMEMBERED_MAX = 32_768
+VERDICTS_REMEMBERED_MAX = 65_536
+TOPIC_CHARS_REMEMBERED_MAX = 200
+"""A longer topic is judged anew each time: the bound on verdicts would not bound their bytes otherwise."""
+
+SCANNED_MAX = 8
+"""Up to so many filters are tried one by one, which is faster and smaller than a tree of them."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,3 +52,180 @@ def check_pattern(pattern: str) -> None:
     for level in pattern.split("/"):
         if level not in ("%u", "%c") and ("%u" in level or "%c" in level):
             raise BadTopic(f"pattern {pattern[:60]!a}: `%u` and `%c` are allowed only as a whole level")
+
+
+class _Filters:
+    """Filters of which one has to match."""
+
+    __slots__ = ("_filters", "_trie")
+
+    def __init__(self, filters: Iterable[str]) -> None:
+        self._filters = tuple(dict.fromkeys(filters))
+        self._trie: FilterTrie[None] | None = None
+        if len(self._filters) > SCANNED_MAX:
+            self._trie = FilterTrie()
+            for topic_filter in self._filters:
+                self._trie.add(topic_filter, None)
+
+    def match(self, topic: str) -> bool:
+        if self._trie is not None:
+            return bool(self._trie.match(topic))
+        return any(matches(topic_filter, topic) for topic_filter in self._filters)
+
+    def cover(self, narrow: str) -> bool:
+        return any(covers(wide, narrow) for wide in self._filters)
+
+
+_Verdicts: TypeAlias = dict[tuple[int, str], bool]
+
+
+class _Action:
+    """One thing a client may do, publish or receive, with what its user may and what this client alone may."""
+
+    __slots__ = ("_filters", "_number", "_verdicts")
+
+    def __init__(self, number: int, filters: tuple[_Filters, ...], verdicts: _Verdicts) -> None:
+        self._number = number  # never another's, so that no verdict is taken for one of a forgotten client
+        self._filters = filters
+        self._verdicts = verdicts
+
+    def allowed(self, topic: str) -> bool:
+        asked = (self._number, topic)
+        verdict = self._verdicts.get(asked)
+        if verdict is None:
+            verdict = any(filters.match(topic) for filters in self._filters)
+            if len(topic) <= TOPIC_CHARS_REMEMBERED_MAX:
+                _remember(self._verdicts, asked, verdict, VERDICTS_REMEMBERED_MAX)
+        return verdict
+
+    def covers(self, topic_filter: str) -> bool:
+        return any(filters.cover(topic_filter) for filters in self._filters)
+
+
+class Rights:
+    """What one client may do. Topics and filters have to be well formed; the filter of a shared subscription is the
+    part behind the group's name."""
+
+    __slots__ = ("_publish", "_receive")
+
+    def __init__(self, publish: _Action | None, receive: _Action | None) -> None:
+        self._publish = publish  # None where there are no rules
+        self._receive = receive
+
+    @property
+    def everything(self) -> bool:
+        """Whether there are no rules, and nothing to ask but that nobody publishes to a topic that begins with `$`."""
+        return self._receive is None
+
+    def may_publish(self, topic: str) -> bool:
+        return not topic.startswith("$") and (self._publish is None or self._publish.allowed(topic))
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return self._receive is None or self._receive.covers(topic_filter)
+
+    def may_receive(self, topic: str) -> bool:
+        return self._receive is None or self._receive.allowed(topic)
+
+
+class _User(NamedTuple):
+    """What a user may with any client, and the patterns that differ from client to client."""
+
+    rights: Rights
+    publish: _Filters
+    subscribe: _Filters
+    publish_patterns: tuple[str, ...]
+    subscribe_patterns: tuple[str, ...]
+
+
+class Access:
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self.rules = tuple(rules)
+        self._everything = Rights(None, None) if not self.rules else None
+        self._users: dict[str | None, _User] = {}
+        self._clients: dict[tuple[str | None, str], Rights] = {}
+        self._verdicts: _Verdicts = {}
+        self._numbers = count()
+
+    def may_publish(self, user: str | None, client: str, topic: str) -> bool:
+        return self.rights(user, client).may_publish(topic)
+
+    def may_subscribe(self, user: str | None, client: str, topic_filter: str) -> bool:
+        return self.rights(user, client).may_subscribe(topic_filter)
+
+    def may_receive(self, user: str | None, client: str, topic: str) -> bool:
+        return self.rights(user, client).may_receive(topic)
+
+    def rights(self, user: str | None, client: str) -> Rights:
+        """What a client may do; the user None has not logged in. They may be kept as long as these rules hold."""
+        if self._everything is not None:
+            return self._everything
+        known = self._users.get(user)
+        if known is None:
+            known = self._of_user(user)
+            _remember(self._users, user, known, USERS_REMEMBERED_MAX)
+        if not known.publish_patterns and not known.subscribe_patterns:
+            return known.rights
+        rights = self._clients.get((user, client))
+        if rights is None:
+            publish = _Filters(_filled(known.publish_patterns, user, client))
+            subscribe = _Filters(_filled(known.subscribe_patterns, user, client))
+            rights = self._rights((known.publish, publish), (known.subscribe, subscribe))
+            _remember(self._clients, (user, client), rights, CLIENTS_REMEMBERED_MAX)
+        return rights
+
+    def _of_user(self, user: str | None) -> _User:
+        rules = [rule for rule in self.rules if _is_for(rule, user)]
+        any_client, publish_patterns = _divided(pattern for rule in rules for pattern in rule.publish)
+        publish = _Filters(_filled(any_client, user, None))
+        any_client, subscribe_patterns = _divided(pattern for rule in rules for pattern in rule.subscribe)
+        subscribe = _Filters(_filled(any_client, user, None))
+        return _User(self._rights((publish,), (subscribe,)), publish, subscribe, publish_patterns, subscribe_patterns)
+
+    def _rights(self, publish: tuple[_Filters, ...], subscribe: tuple[_Filters, ...]) -> Rights:
+        return Rights(
+            _Action(next(self._numbers), publish, self._verdicts),
+            _Action(next(self._numbers), subscribe, self._verdicts),
+        )
+
+
+def _is_for(rule: Rule, user: str | None) -> bool:
+    if rule.user in (ANONYMOUS, ""):
+        return user is None
+    return user is not None and rule.user in (ANY_USER, user)
+
+
+def _divided(patterns: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The patterns that are the same for all clients of a user, and the others."""
+    given = tuple(patterns)
+    by_client = tuple(pattern for pattern in given if "%c" in pattern.split("/"))
+    return tuple(pattern for pattern in given if pattern not in by_client), by_client
+
+
+def _filled(patterns: Iterable[str], user: str | None, client: str | None) -> Iterator[str]:
+    """The filters that the patterns mean for a client; those that mean none are left out."""
+    # All names of a pattern at once: a user called `%c` must not be filled in again.
+    names = {"%u": user, "%c": client}
+    for pattern in patterns:
+        levels: list[str] = []
+        for level in pattern.split("/"):
+            name = names.get(level, level)
+            if name is None or (level in names and not _is_plain(name, first=not levels)):
+                break
+            levels.append(name)
+        else:
+            yield "/".join(levels)
+
+
+def _is_plain(name: str, *, first: bool) -> bool:
+    """Whether a name is just a level of a topic, and not one that means more."""
+    return name != "" and not any(sign in name for sign in "+#/") and not (first and name.startswith("$"))
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _remember(memory: dict[K, V], key: K, value: V, at_most: int) -> None:
+    if len(memory) >= at_most:
+        memory.clear()
+    memory[key] = value
