@@ -1,0 +1,296 @@
+"""The durable store: what a broker must not forget, on disk before anybody is told that it is.
+
+At the end of each turn of the loop the driver hands over the turn's changes. A thread of the store's own writes them
+as one transaction and syncs it; then `done` is called, back in the loop. Turns that end while a commit is under way
+wait together, and the next commit takes all of them: the busier the broker, the more turns share one sync.
+
+    idle -- submit --> committing -- on disk --> idle, or committing what has come meanwhile
+                       committing -- disk full, read-only, broken --> failing
+                       failing -- backoff over --> committing what failed and all that has come since
+                       any -- close --> drained, or given up when the patience is over
+
+Nothing handed over is dropped while the store is open. A batch that fails stays ahead of all later ones, and is tried
+again together with them: what they erase may make the room that it needs. Turns become durable in the order in which
+they were submitted, each whole or not at all.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from time import monotonic, time
+from typing import Protocol
+
+from overlane.errors import Unavailable
+from overlane.node.datadirectory import DataDirectory
+from overlane.node.recordfile import Name, Quarantined, RecordFile, ailment, create
+
+FILE = "broker.db"
+RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
+PATIENCE_S = 5.0
+"""How long closing waits for a disk that does not take what is pending."""
+
+log = logging.getLogger("overlane.store")
+
+
+class Cause(Enum):
+    """Why the store cannot write."""
+
+    FULL = "full"
+    READ_ONLY = "read-only"
+    BROKEN = "broken"
+    CLOSED = "closed"
+
+
+class StoreError(Unavailable):
+    def __init__(self, what: str, reason: str, cause: Cause) -> None:
+        super().__init__(what, reason)
+        self.cause = cause
+
+
+Done = Callable[[StoreError | None], object]
+Soon = Callable[..., object]
+"""Runs a callable with its arguments in the loop's thread, soon, and may be called from any thread: as does asyncio's
+`call_soon_threadsafe`."""
+
+
+class RecordStore(Protocol):
+    """What the driver of a broker asks of a store."""
+
+    @property
+    def incarnation(self) -> int:
+        """Of this life of the broker: greater than that of every life before."""
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        """The damaged records that opening found."""
+
+    @property
+    def failing(self) -> StoreError | None:
+        """Why nothing is being written at present, if so."""
+
+    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """Every good record (table, key, value) there is, for recovery."""
+
+    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
+        """Save records, and erase those whose value is None. From the loop's thread only.
+
+        `done(None)` is called in the loop's thread when they are on disk, after the `done` of everything submitted
+        before; `done(error)` if the store was closed before that.
+        """
+
+    def close(self) -> StoreError | None:
+        """Write what is pending and let go of the file. The answer tells what could not be written."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """The changes of turns that become durable together; the later turn wins."""
+
+    changes: dict[Name, bytes | None] = field(default_factory=dict)
+    dones: list[Done] = field(default_factory=list)
+
+
+class Store:
+    """The store on disk."""
+
+    def __init__(self, directory: DataDirectory, file: RecordFile, soon: Soon, on_state: Done, least: int) -> None:
+        self.failing: StoreError | None = None
+        self._directory = directory
+        self._file = file
+        self._soon = soon
+        self._on_state = on_state
+        self.incarnation = file.raise_incarnation(least)
+        self._changed = threading.Condition()
+        """Guards what follows."""
+        self._waiting = Batch()
+        self._closes_at: float | None = None
+        self._unwritten: StoreError | None = None
+        self._thread = threading.Thread(target=self._run, name="overlane-store", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        soon: Soon,
+        on_state: Done = lambda _: None,
+        *,
+        bytes_max: int | None = None,
+        synced: bool = True,
+        incarnation_min: int | None = None,
+    ) -> "Store":
+        """Open the store in the data directory `path`, which is made where there is none.
+
+        `on_state` is called in the loop's thread with what `failing` becomes, whenever it changes. `bytes_max` limits
+        the size of the database. Unless `synced`, an acknowledgement survives the end of the process, but not that
+        of the machine. `incarnation_min` is the time in seconds if not given: so an incarnation grows even where the
+        store has been lost, or replaced by an old copy.
+        """
+        directory = DataDirectory.take(path)
+        try:
+            file = _open_file(directory, bytes_max, synced)
+            try:
+                return cls(directory, file, soon, on_state, int(time()) if incarnation_min is None else incarnation_min)
+            except BaseException:
+                file.close()
+                raise
+        except sqlite3.Error as error:
+            directory.release()
+            raise _mapped(path / FILE, error) from error
+        except BaseException:
+            directory.release()
+            raise
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        return self._file.quarantined
+
+    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+        return self._file.records()
+
+    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
+        with self._changed:
+            if self._closes_at is not None:
+                raise RuntimeError("the store is closed")
+            self._waiting.changes.update(changes)
+            self._waiting.dones.append(done)
+            self._changed.notify()
+
+    def close(self, patience_s: float = PATIENCE_S) -> StoreError | None:
+        with self._changed:
+            if self._closes_at is None:
+                self._closes_at = monotonic() + patience_s
+                self._changed.notify()
+        self._thread.join()
+        return self._unwritten
+
+    # From here on everything runs in the store's thread.
+
+    def _run(self) -> None:
+        batch: Batch | None = None
+        try:
+            while (batch := self._next()) is not None:
+                if not self._commit(batch):
+                    self._give_up(batch)
+                    break
+            if self._unwritten is None:
+                self._checkpoint()
+        except Exception as error:
+            # A defect of ours. Nothing may be taken in any more that would never be written.
+            log.exception("%s: the store has stopped", self._file.path)
+            with self._changed:
+                self._closes_at = monotonic()
+            self._fails(StoreError(str(self._file.path), f"stopped by a defect: {error!r}", Cause.BROKEN))
+            self._give_up(batch or Batch())
+        finally:
+            self._file.close()
+            self._directory.release()
+
+    def _next(self) -> Batch | None:
+        with self._changed:
+            while not self._waiting.dones:
+                if self._closes_at is not None:
+                    return None
+                self._changed.wait()
+            batch, self._waiting = self._waiting, Batch()
+            return batch
+
+    def _commit(self, batch: Batch) -> bool:
+        """Write the batch, however long it takes; False if the store's closing did not leave the time."""
+        pause_s = RETRY_MIN_S
+        while True:
+            try:
+                self._file.write(batch.changes)
+            except sqlite3.Error as error:
+                self._fails(_mapped(self._file.path, error))
+            else:
+                self._fails(None)
+                self._soon(self._tell, batch.dones, None)
+                return True
+            if not self._pause(pause_s):
+                return False
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+            self._join_waiting(batch)
+
+    def _fails(self, error: StoreError | None) -> None:
+        if str(error) == str(self.failing):
+            return
+        self.failing = error
+        if error is None:
+            log.warning("%s: writes again", self._file.path)
+        else:
+            log.error("%s; nothing is acknowledged until it can be written", error)
+        self._soon(self._on_state, error)
+
+    def _pause(self, pause_s: float) -> bool:
+        """Wait before the next try; False if there shall be none."""
+        until = monotonic() + pause_s
+        with self._changed:
+            while True:
+                now = monotonic()
+                if self._closes_at is not None:
+                    if now >= self._closes_at:
+                        return False
+                    until = min(until, now + RETRY_MIN_S)
+                if now >= until:
+                    return True
+                self._changed.wait(until - now)
+
+    def _join_waiting(self, batch: Batch) -> None:
+        with self._changed:
+            batch.changes.update(self._waiting.changes)
+            batch.dones += self._waiting.dones
+            self._waiting = Batch()
+
+    def _give_up(self, batch: Batch) -> None:
+        self._join_waiting(batch)
+        reason = f"closed with {len(batch.changes)} changes of {len(batch.dones)} turns not written: {self.failing}"
+        self._unwritten = StoreError(str(self._file.path), reason, Cause.CLOSED)
+        log.error("%s", self._unwritten)
+        self._soon(self._tell, batch.dones, self._unwritten)
+
+    def _checkpoint(self) -> None:
+        try:
+            self._file.checkpoint()
+        except sqlite3.Error as error:
+            # All of it is in the write-ahead log, and is read from there at the next start.
+            log.warning("%s", _mapped(self._file.path, error))
+
+    # From here on in the loop's thread again.
+
+    def _tell(self, dones: list[Done], error: StoreError | None) -> None:
+        for position, done in enumerate(dones):
+            try:
+                done(error)
+            except BaseException:
+                # One who fails must not keep the others waiting for ever.
+                self._soon(self._tell, dones[position + 1 :], error)
+                raise
+
+
+def _open_file(directory: DataDirectory, bytes_max: int | None, synced: bool) -> RecordFile:
+    path = directory.path / FILE
+    if not path.exists():
+        part = directory.path / f"{FILE}.part"
+        part.unlink(missing_ok=True)
+        create(part)
+        part.rename(path)
+        directory.sync()
+    if trouble := ailment(path):
+        raise StoreError(str(path), trouble, Cause.BROKEN)
+    return RecordFile(path, bytes_max, synced)
+
+
+def _mapped(path: Path, error: sqlite3.Error) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    match code:
+        case sqlite3.SQLITE_FULL:
+            return StoreError(str(path), "the disk, or the share of it that the store may use, is full", Cause.FULL)
+        case sqlite3.SQLITE_READONLY:
+            return StoreError(str(path), "the disk is read-only", Cause.READ_ONLY)
+        case _:
+            return StoreError(str(path), str(error), Cause.BROKEN)
