@@ -24,7 +24,7 @@ WORLD = frozenset({
 MAY_IMPORT = {
     "core": ("overlane.errors", "overlane.planning"),
     "planning": ("overlane.errors",),
-    "mqtt": ("overlane.errors", "overlane.core"),
+    "mqtt": ("overlane.errors", "overlane.core", "overlane.network.units", "overlane.__version__"),
 }
 
 

@@ -36,6 +36,9 @@ _VERSION = 5
 _HEADROOM_BYTES = 1 << 20
 """What a packet may have besides its payload before its length could become too large to be written."""
 
+_COPIED_BYTES_MAX = 2048
+"""Up to here a copy as bytes is cheaper than looking at single bytes of a view."""
+
 _MESSAGE = mask(
     Property.PAYLOAD_FORMAT_INDICATOR,
     Property.MESSAGE_EXPIRY_INTERVAL,
@@ -86,6 +89,8 @@ _parse: Callable[[Buffer], tuple[mqtt5.Packet, int]] = mqtt5.read  # type: ignor
 
 def read(packet: Buffer) -> mqtt5.Packet:
     """Exactly one whole packet."""
+    if isinstance(packet, memoryview) and len(packet) <= _COPIED_BYTES_MAX:
+        packet = packet.tobytes()
     try:
         first = packet[0]
         if first & 0xF0 == 0x30:

@@ -124,6 +124,14 @@ class Framer:
             chunks.popleft()
             self._position = 0
 
+    def take(self) -> tuple[bytes, int]:
+        """What was fed behind the packets given so far, as data and a position in it: the caller deals with it."""
+        chunks, position = self._chunks, self._position
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        self._position = 0
+        return data, position
+
     def _completed(self, data: bytes) -> memoryview | None:
         """The packet that began in an earlier chunk, if this one brings its end. The rest of the chunk stays."""
         part = self._part

@@ -116,13 +116,13 @@ def check(packet: Buffer, position: int, allowed: int, repeatable: int) -> tuple
     seen = 0
     # A copy of the list alone: a property that runs over its end then runs into the end of the buffer.
     block = bytes(packet[position:end])
+    is_ascii = block.isascii()
     at = 0
     while at < length:
         kind = block[at]
         at += 1
         if kind == _USER_PROPERTY:
-            _, at = text(block, at)
-            _, at = text(block, at)
+            at = _check_pair(block, at, is_ascii)
             continue
         bit = 1 << kind
         if not bit & allowed:
@@ -134,6 +134,20 @@ def check(packet: Buffer, position: int, allowed: int, repeatable: int) -> tuple
         seen |= bit
         at = _check_value(block, at, kind)
     return seen, end
+
+
+def _check_pair(block: bytes, at: int, is_ascii: bool) -> int:
+    """A user property: two texts. What is known to be ASCII is UTF-8 without being decoded."""
+    middle = at + 2 + (block[at] << 8 | block[at + 1])
+    end = middle + 2 + (block[middle] << 8 | block[middle + 1])
+    if end > len(block):
+        raise IndexError
+    if not is_ascii:
+        text(block, at)
+        text(block, middle)
+    elif 0 in block[at + 2 : middle] or 0 in block[middle + 2 : end]:
+        raise Malformed(MALFORMED_PACKET, "a string contains the character U+0000")
+    return end
 
 
 def _check_value(block: bytes, at: int, kind: int) -> int:

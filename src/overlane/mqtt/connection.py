@@ -1,0 +1,196 @@
+"""A connection: what the server knows of one client's network connection, and what it has to say to it.
+
+Bytes to be sent are collected in `out` during a turn and taken by the driver at its end; `waits` says that they must
+not leave before this turn's records are durable. What leaves a connection leaves in order.
+
+`unsent_bytes` is how much of what was handed over still lies in the driver's buffer. The driver keeps it up to date; by
+it a client that does not read is noticed.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import mqtt5
+
+from overlane.core.units import NEVER, Nanos
+from overlane.mqtt import codec5, codec311, writing
+from overlane.mqtt.framing import Framer
+from overlane.mqtt.limits import Limits
+from overlane.mqtt.message import Message
+
+if TYPE_CHECKING:
+    from overlane.mqtt.fastlane import TopicEntry
+    from overlane.mqtt.session import Session
+
+V5 = 5
+ERRORS = 0x80
+"""Reason codes from here on are errors."""
+
+
+class Phase(IntEnum):
+    WAITING = 0
+    """For CONNECT."""
+    CHECKING = 1
+    """Who the client is; what it sends meanwhile is kept."""
+    OPEN = 2
+    CLOSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a connection comes from. `certified`: the user name in the client's certificate, if it showed one."""
+
+    address: str
+    is_loopback: bool = True
+    is_secure: bool = False
+    certified: str | None = None
+    listener: str = "mqtt"
+
+
+class Connection:
+    __slots__ = (
+        "_touched",
+        "aliases_in",
+        "aliases_out",
+        "aliases_out_max",
+        "allowance",
+        "allowance_ns",
+        "bytes_in",
+        "bytes_out",
+        "closing",
+        "driver",
+        "entries",
+        "entries_of",
+        "framer",
+        "heard_ns",
+        "is_touched",
+        "keep_alive_ns",
+        "messages_in",
+        "messages_out",
+        "opened_ns",
+        "out",
+        "out_bytes",
+        "packet_bytes_max",
+        "peer",
+        "phase",
+        "rests_until_ns",
+        "session",
+        "tells_problems",
+        "unsent_bytes",
+        "version",
+        "waits",
+    )
+
+    def __init__(self, peer: Peer, limits: Limits, touched: "list[Connection]", now: Nanos) -> None:
+        self.peer = peer
+        self.phase = Phase.WAITING
+        self.version = V5
+        self.framer = Framer(limits.packet_bytes_before_connect)
+        self.session: Session | None = None
+        self.opened_ns = now
+        self.heard_ns = now
+        self.keep_alive_ns: Nanos = NEVER
+        """After so much silence the client counts as gone."""
+        self.packet_bytes_max = NEVER
+        """What the client takes."""
+        self.tells_problems = True
+        self.aliases_in: dict[int, str] = {}
+        self.aliases_out: dict[str, int] = {}
+        self.aliases_out_max = 0
+        self.entries: dict[bytes, TopicEntry] = {}
+        """The topics that this client's plain messages pass on the fast lane, by their bytes in a packet."""
+        self.entries_of = -1
+        """The state of subscriptions and rights that `entries` holds for."""
+        self.allowance = 0.0
+        self.allowance_ns = now
+        self.rests_until_ns: Nanos = 0
+        """Until then nothing more is read from a client that publishes too fast."""
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        self.unsent_bytes = 0
+        self.waits = False
+        self.closing: str | None = None
+        self.is_touched = False
+        self._touched = touched
+        self.driver: object = None
+        """The driver's own end of it."""
+        self.messages_in = self.messages_out = self.bytes_in = self.bytes_out = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase is Phase.OPEN
+
+    @property
+    def backlog_bytes(self) -> int:
+        return self.unsent_bytes + self.out_bytes
+
+    # Sending
+
+    def send(self, data: bytes) -> None:
+        self.out.append(data)
+        self.out_bytes += len(data)
+        if not self.is_touched:
+            self.is_touched = True
+            self._touched.append(self)
+
+    def send_packet(self, packet: mqtt5.Packet) -> None:
+        self.send(codec5.write(packet) if self.version == V5 else codec311.write(packet))
+
+    def send_message(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now: Nanos,
+        packet_id: int = 0,
+        again: bool = False,
+    ) -> bool:
+        """False if the client does not take packets of this size."""
+        topic = message.topic_utf8
+        properties = b""
+        if self.version == V5:
+            properties = message.properties
+            if (remaining_s := message.remaining_s(now)) is not None:
+                properties += writing.expiry_property(remaining_s)
+            for identifier in identifiers:
+                properties += writing.subscription_id_property(identifier)
+            if self.aliases_out_max:
+                alias = self.aliases_out.get(message.topic)
+                if alias is not None:
+                    topic = b""
+                elif len(self.aliases_out) < self.aliases_out_max:
+                    alias = self.aliases_out[message.topic] = len(self.aliases_out) + 1
+                if alias is not None:
+                    properties += writing.topic_alias_property(alias)
+        data = writing.publish(self.version, topic, message.payload, qos, retain, again, packet_id, properties)
+        if len(data) > self.packet_bytes_max:
+            if topic:
+                self.aliases_out.pop(message.topic, None)
+            return False
+        self.messages_out += 1
+        self.send(data)
+        return True
+
+    def taken(self) -> tuple[list[bytes], bool]:
+        """What to send now, and whether it waits for this turn's records; by the driver at the end of a turn."""
+        out, waits = self.out, self.waits
+        self.bytes_out += self.out_bytes
+        self.out, self.out_bytes, self.waits, self.is_touched = [], 0, False, False
+        return out, waits
+
+    # The end
+
+    def close(self, reason: int, why: str) -> None:
+        """Say goodbye, with the reason where the protocol has a way to say it; the driver closes after sending."""
+        if self.phase is Phase.CLOSED:
+            return
+        if self.phase is Phase.OPEN and self.version == V5 and reason >= 0:
+            told = why if self.tells_problems and reason >= ERRORS else None
+            self.send_packet(mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode(reason), reason_str=told))
+        self.phase = Phase.CLOSED
+        self.closing = why
+        if not self.is_touched:
+            self.is_touched = True
+            self._touched.append(self)

@@ -1,0 +1,223 @@
+"""Delivery: from a message to the clients that get it.
+
+QoS 0 goes to those that are connected, as long as they read; it is never stored. QoS 1 and 2 join the receiver's
+window, durably if its session is durable, and leave from there as the client's receive maximum allows. A message that
+was sent too often without being acknowledged, or has found a full queue, is put on the dead-letter topic.
+"""
+
+from collections.abc import Iterable
+
+import mqtt5
+
+from overlane.core.units import Nanos
+from overlane.mqtt import writing
+from overlane.mqtt.connection import Connection
+from overlane.mqtt.counters import Drop
+from overlane.mqtt.message import Message
+from overlane.mqtt.session import Session
+from overlane.mqtt.state import State
+from overlane.mqtt.subscriptions import Audience, Receiver, SharedGroup, Subscription
+from overlane.mqtt.window import Entry, Stage
+
+DEAD_LETTERS = "$dead-letter/"
+SEND_AHEAD_BYTES = 256 * 1024
+"""QoS 1 and 2 wait in the window while more than this lies in the driver's buffer."""
+
+
+class Delivery:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # To many
+
+    def spread(
+        self, message: Message, audience: Audience, now: Nanos, sender: Session | None = None, only: Iterable[str] = ()
+    ) -> None:
+        """To everybody who gets it; with `only`, to those of these clients and groups."""
+        chosen = frozenset(only)
+        for receiver in audience.receivers:
+            if chosen and receiver.session.client_id not in chosen:
+                continue
+            if receiver.session is sender and not receiver.is_own:
+                if receiver.of_own is None:
+                    continue
+                receiver = receiver.of_own
+            self._give(receiver, message, now)
+        for group in audience.groups:
+            if not chosen or f"$share/{group.name}/{group.filter}" in chosen:
+                self.share(message, group, now)
+
+    def share(self, message: Message, group: SharedGroup, now: Nanos) -> bool:
+        """To one member of the group."""
+        one = group.choose(lambda session: self._state.may_receive(session, message.topic))
+        if one is None:
+            return False
+        identifiers = (one.identifier,) if one.identifier else ()
+        retain = message.retain and one.retain_as_published
+        name = "" if min(message.qos, one.qos) == 0 else one.name
+        self.give(one.session, message, min(message.qos, one.qos), retain, identifiers, now, name)
+        return True
+
+    def _give(self, receiver: Receiver, message: Message, now: Nanos) -> None:
+        retain = message.retain and receiver.retain_as_published
+        self.give(receiver.session, message, min(message.qos, receiver.qos), retain, receiver.identifiers, now)
+
+    def needs_store(self, message: Message, audience: Audience) -> bool:
+        """Whether accepting it means to keep it through a restart."""
+        if not message.qos:
+            return False
+        if any(one.qos and one.session.is_durable for one in audience.receivers):
+            return True
+        return any(one.qos and one.session.is_durable for group in audience.groups for one in group.members.values())
+
+    # To one
+
+    def give(
+        self,
+        session: Session,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now: Nanos,
+        group: str = "",
+    ) -> None:
+        connection = session.connection
+        if not qos:
+            if connection is not None:
+                self._send_plain(connection, message, retain, identifiers, now)
+            return
+        limits = self._state.limits
+        if not session.window.takes(message, limits):
+            self._dead(session, message, Drop.QUEUE_FULL, now)
+            return
+        entry = Entry(message, qos, retain, identifiers, group)
+        session.window.add(entry)
+        if session.is_durable:
+            self._state.shelf.put(session.client_id, entry)
+        if connection is not None:
+            connection.waits |= session.is_durable
+            self.pump(session, connection, now)
+
+    def _send_plain(
+        self, connection: Connection, message: Message, retain: bool, identifiers: tuple[int, ...], now: Nanos
+    ) -> None:
+        state = self._state
+        if connection.backlog_bytes > state.limits.queue_bytes:
+            state.counters.dropped[Drop.SLOW_CLIENT] += 1
+        elif connection.send_message(message, 0, retain, identifiers, now):
+            state.counters.messages_out += 1
+        else:
+            state.counters.dropped[Drop.TOO_LARGE] += 1
+
+    def pump(self, session: Session, connection: Connection, now: Nanos) -> None:
+        """Send what the client and its connection take."""
+        state, window = self._state, session.window
+        while connection.backlog_bytes < SEND_AHEAD_BYTES:
+            entry = window.next_to_send()
+            if entry is None:
+                return
+            message = entry.message
+            drop = None
+            if message.expires_ns <= now:
+                drop = Drop.EXPIRED
+            elif entry.tries >= state.limits.tries:
+                drop = Drop.TRIES
+            elif not self._state.may_receive(session, message.topic):
+                drop = Drop.DENIED  # the right was revoked while it waited
+            elif not connection.send_message(
+                message, entry.qos, entry.retain, entry.identifiers, now, entry.packet_id, entry.tries > 0
+            ):
+                drop = Drop.TOO_LARGE
+            if drop is None:
+                window.send(entry)
+                state.counters.messages_out += 1
+                continue
+            window.drop(entry)
+            state.shelf.take(session.client_id, entry)
+            if drop is Drop.TRIES:
+                self._dead(session, message, drop, now)
+            else:
+                state.counters.dropped[drop] += 1
+
+    def _dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> None:
+        """It could not be delivered to this client: whoever watches the dead letters gets it."""
+        state = self._state
+        state.counters.dropped[why] += 1
+        if message.topic.startswith(DEAD_LETTERS):
+            return
+        audience = state.subscriptions.audience(DEAD_LETTERS + message.topic)
+        if not audience.receivers and not audience.groups:
+            return
+        state.counters.dead_letters += 1
+        told = mqtt5.PublishPacket(
+            "", b"", user_properties=[("overlane-client", session.client_id), ("overlane-reason", str(why))]
+        )
+        letter = Message(
+            DEAD_LETTERS + message.topic,
+            message.payload,
+            message.qos,
+            properties=message.properties + writing.properties_of(told),
+            sender=message.sender,
+            published_ns=message.published_ns,
+        )
+        self.spread(letter, audience, now)
+
+    # What the client says of it
+
+    def acknowledged(self, session: Session, connection: Connection, packet_id: int, now: Nanos) -> bool:
+        """PUBACK. False if nothing with this identifier was owed."""
+        entry = session.window.sent.get(packet_id)
+        if entry is None or entry.qos != 1:
+            return False
+        self._done(session, entry)
+        self.pump(session, connection, now)
+        return True
+
+    def received(self, session: Session, connection: Connection, packet_id: int, is_refused: bool, now: Nanos) -> bool:
+        """PUBREC. A refused message is done with; otherwise it is released."""
+        entry = session.window.sent.get(packet_id)
+        if entry is None or entry.qos != 2:
+            return False
+        if is_refused:
+            self._done(session, entry)
+            self.pump(session, connection, now)
+            return True
+        if entry.stage is not Stage.RELEASED:
+            entry.stage = Stage.RELEASED
+            self._state.shelf.released(session.client_id, entry)
+            connection.waits |= entry.is_stored
+        connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, 0))
+        return True
+
+    def completed(self, session: Session, connection: Connection, packet_id: int, now: Nanos) -> bool:
+        """PUBCOMP."""
+        entry = session.window.sent.get(packet_id)
+        if entry is None or entry.stage is not Stage.RELEASED:
+            return False
+        self._done(session, entry)
+        self.pump(session, connection, now)
+        return True
+
+    def _done(self, session: Session, entry: Entry) -> None:
+        session.window.done(entry)
+        self._state.shelf.take(session.client_id, entry)
+
+    # Sessions
+
+    def resume(self, session: Session, connection: Connection, now: Nanos) -> None:
+        """The client is back: what it may have missed is sent again."""
+        for entry in session.window.reconnected():
+            connection.send(writing.ack(connection.version, writing.PUBREL, entry.packet_id, 0))
+        self.pump(session, connection, now)
+
+    def abandon(self, session: Session, subscriptions: Iterable[Subscription], now: Nanos) -> None:
+        """The session ends. What it owed of shared subscriptions goes to another member, QoS 2 under way excepted."""
+        state = self._state
+        groups = {one.name: state.subscriptions.group(one.group, one.filter) for one in subscriptions if one.group}
+        for entry in list(session.window):
+            state.shelf.take(session.client_id, entry)
+            group = groups.get(entry.group)
+            moves = entry.stage is Stage.WAITING or entry.qos == 1
+            if not (group is not None and moves and self.share(entry.message, group, now)):
+                state.counters.dropped[Drop.SESSION_ENDED] += 1

@@ -1,0 +1,51 @@
+"""An MQTT message as the overlay carries it: eight flags and a body.
+
+    flags   bit 0 retain | bits 1-2 QoS | bit 3 properties ahead of the payload
+    body    [ length varint | properties | ] payload
+
+The properties are those of MQTT 5 that a server passes on, and the expiry interval, as of when the message was sent.
+"""
+
+from overlane.core.units import Nanos
+from overlane.mqtt import writing
+from overlane.mqtt.fields import variable, write_variable
+from overlane.mqtt.message import Message, expires
+
+RETAIN = 0x01
+QOS_SHIFT = 1
+QOS_MASK = 0x06
+PROPERTIES = 0x08
+
+_EXPIRY_FIRST = b"\x02"
+
+
+def pack(message: Message, now: Nanos) -> tuple[int, bytes]:
+    flags = (RETAIN if message.retain else 0) | message.qos << QOS_SHIFT
+    properties = message.properties
+    if (remaining_s := message.remaining_s(now)) is not None:
+        properties = writing.expiry_property(remaining_s) + properties
+    if not properties:
+        return flags, message.payload
+    return flags | PROPERTIES, write_variable(len(properties)) + properties + message.payload
+
+
+def unpack(topic: str, flags: int, body: bytes, origin: str, published_ns: Nanos) -> Message:
+    """ValueError if the body does not hold what the flags say."""
+    properties, payload, expiry_s = b"", body, None
+    if flags & PROPERTIES:
+        length, start = variable(body, 0)
+        if start + length > len(body):
+            raise ValueError("properties longer than the body")
+        properties, payload = body[start : start + length], body[start + length :]
+        if properties[:1] == _EXPIRY_FIRST:
+            expiry_s, properties = int.from_bytes(properties[1:5]), properties[5:]
+    return Message(
+        topic,
+        payload,
+        min(2, (flags & QOS_MASK) >> QOS_SHIFT),
+        bool(flags & RETAIN),
+        properties,
+        sender=origin,
+        published_ns=published_ns,
+        expires_ns=expires(published_ns, expiry_s),
+    )

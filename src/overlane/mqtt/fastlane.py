@@ -1,0 +1,171 @@
+"""The fast lane: plain QoS 0 messages, passed on by the read instead of one by one.
+
+A PUBLISH of QoS 0 without retain flag and properties has the same bytes on its way in and on its way out. What a client
+writes in one go is therefore looked at packet by packet only as far as to find whose it is: the topic's bytes are
+looked up, and consecutive packets for the same audience are one run, which every receiver gets as the bytes it came
+as. No object is made per message.
+
+Whatever is not plain stops the lane, for the server to handle on its own way: then the lane goes on behind it. A topic
+enters the lane after its first message was handled that way, so that every check was made once; when subscriptions,
+rights or the overlay's needs change, all topics start anew.
+"""
+
+from overlane.core.units import NEVER
+from overlane.mqtt.connection import V5, Connection
+from overlane.mqtt.counters import Drop, TopicStats
+from overlane.mqtt.fields import write_variable
+from overlane.mqtt.framing import packet_end
+from overlane.mqtt.session import Session
+from overlane.mqtt.state import State
+from overlane.mqtt.subscriptions import Audience
+from overlane.mqtt.writing import subscription_id_property
+
+TOPIC_BYTES_MAX = 255
+TOPICS_MAX = 10_000
+"""Of one connection."""
+
+PLAIN = 0x30
+"""The first byte of a PUBLISH of QoS 0, not retained."""
+
+
+class TopicEntry:
+    __slots__ = ("audience", "prefix_bytes", "stats")
+
+    def __init__(self, audience: Audience, prefix_bytes: int, stats: TopicStats) -> None:
+        self.audience = audience
+        self.prefix_bytes = prefix_bytes
+        self.stats = stats
+
+
+class FastLane:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def enter(self, connection: Connection, session: Session, topic: str) -> None:
+        """A plain message on this topic came from this client: those that follow may take the lane."""
+        state = self._state
+        if not state.settings.access.may_publish(session.user, session.client_id, topic):
+            return
+        topic_utf8, audience = topic.encode(), state.subscriptions.audience(topic)
+        if len(topic_utf8) > TOPIC_BYTES_MAX or audience.groups or state.uplink.carries(topic):
+            return
+        if any(one.session is session and not one.is_own for one in audience.receivers):
+            return
+        if len(connection.entries) >= TOPICS_MAX:
+            connection.entries.clear()
+        key = len(topic_utf8).to_bytes(2) + topic_utf8 + (b"\0" if connection.version == V5 else b"")
+        connection.entries[key] = TopicEntry(audience, len(key), state.stats(topic))
+
+    def pass_on(self, connection: Connection, data: bytes, position: int) -> int:
+        """Pass on the plain messages from the position on; where the first packet begins that is not plain and whole."""
+        state = self._state
+        if connection.entries_of != state.changes:
+            connection.entries.clear()
+            connection.entries_of = state.changes
+            return position
+        find = connection.entries.get
+        behind_topic = 3 if connection.version == V5 else 2
+        end = len(data)
+        last: TopicEntry | None = None
+        audience: Audience | None = None
+        run = position  # where the run began
+        run_count = count = 0  # messages of the run; of those, on the last topic
+        topic_from = position
+        while position + 4 < end and data[position] == PLAIN:
+            length = data[position + 1]
+            body = position + 2
+            if length & 0x80:
+                more = data[body]
+                if more & 0x80:
+                    break
+                length = length & 0x7F | more << 7
+                body += 1
+            following = body + length
+            if following > end:
+                break
+            entry = find(data[body : body + behind_topic + data[body + 1]])
+            if entry is not last:
+                if last is not None:
+                    last.stats.messages += count
+                    last.stats.bytes += position - topic_from
+                    run_count += count
+                if entry is None:
+                    count, last = 0, None
+                    break
+                if entry.audience is not audience:
+                    if run_count and audience is not None:
+                        self._spread(connection, audience, data[run:position], run_count)
+                    audience, run, run_count = entry.audience, position, 0
+                last, count, topic_from = entry, 0, position
+            if entry is None or body + entry.prefix_bytes > following:
+                break
+            count += 1
+            position = following
+        if last is not None:
+            last.stats.messages += count
+            last.stats.bytes += position - topic_from
+            run_count += count
+        if run_count and audience is not None:
+            self._spread(connection, audience, data[run:position], run_count)
+        return position
+
+    def _spread(self, sender: Connection, audience: Audience, run: bytes, count: int) -> None:
+        state = self._state
+        counters, queue_bytes = state.counters, state.limits.queue_bytes
+        sender.messages_in += count
+        counters.messages_in += count
+        is_v5 = sender.version == V5
+        translated = b""
+        for receiver in audience.receivers:
+            connection = receiver.session.connection
+            if connection is None:
+                continue
+            if connection.unsent_bytes + connection.out_bytes > queue_bytes:
+                counters.dropped[Drop.SLOW_CLIENT] += count
+                continue
+            sent = run
+            if receiver.identifiers and connection.version == V5:
+                properties = b"".join(map(subscription_id_property, receiver.identifiers))
+                sent = _rewritten(run, is_v5, properties)
+            elif (connection.version == V5) is not is_v5:
+                translated = translated or _rewritten(run, is_v5, b"" if not is_v5 else None)
+                sent = translated
+            if connection.packet_bytes_max < NEVER:
+                sent, left_out = _fitting(sent, connection.packet_bytes_max)
+                counters.dropped[Drop.TOO_LARGE] += left_out
+                count_sent = count - left_out
+            else:
+                count_sent = count
+            connection.messages_out += count_sent
+            counters.messages_out += count_sent
+            connection.send(sent)
+
+
+def _rewritten(run: bytes, is_v5: bool, properties: bytes | None) -> bytes:
+    """The run with these properties instead of none; with None, as MQTT 3.1.1 has it."""
+    pieces: list[bytes] = []
+    position, end = 0, len(run)
+    while position < end:
+        body = position + 2 if run[position + 1] < 0x80 else position + 3
+        following = packet_end(run, position)
+        middle = body + 2 + run[body + 1]
+        payload = middle + 1 if is_v5 else middle
+        inserted = b"" if properties is None else write_variable(len(properties)) + properties
+        length = middle - body + len(inserted) + following - payload
+        pieces += (b"\x30", write_variable(length), run[body:middle], inserted, run[payload:following])
+        position = following
+    return b"".join(pieces)
+
+
+def _fitting(run: bytes, packet_bytes_max: int) -> tuple[bytes, int]:
+    """The packets of the run that are no larger than this, and how many are."""
+    pieces: list[bytes] = []
+    left_out = position = 0
+    while position < len(run):
+        following = packet_end(run, position)
+        if following - position <= packet_bytes_max:
+            pieces.append(run[position:following])
+        else:
+            left_out += 1
+        position = following
+    return b"".join(pieces), left_out

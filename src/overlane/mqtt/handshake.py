@@ -1,0 +1,177 @@
+"""The handshake: from CONNECT to an open connection with a session, or a refusal that says why.
+
+Who the client is gets found out elsewhere (passwords take time): the handshake asks with `Authenticate` and goes on
+when it is told the verdict. A client that connects under an identifier in use takes the session over, and the
+connection before it is told so and closed (MQTT 5, section 3.1.4).
+"""
+
+from dataclasses import dataclass
+
+import mqtt5
+
+from overlane.core.topics import BadTopic, check_topic
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.mqtt.connection import V5, Connection, Peer, Phase
+from overlane.mqtt.counters import Refusal
+from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.limits import NONE
+from overlane.mqtt.secret import Secret
+from overlane.mqtt.session import Session
+from overlane.mqtt.sessions import Sessions
+from overlane.mqtt.state import State
+from overlane.mqtt.wills import Will, Wills, will_of
+
+CLIENT_ID_CHARS_MAX = 256
+
+Answer = mqtt5.ConnAckReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Find out whether the client is who it says; answer with `Server.authenticated`."""
+
+    connection: Connection
+    user: str
+    password: Secret
+
+
+class _Rejected(Exception):
+    """The client is turned away."""
+
+    def __init__(self, reason: Answer, why: Refusal, told: str) -> None:
+        super().__init__(told)
+        self.reason = reason
+        self.why = why
+        self.told = told
+
+
+class Handshake:
+    def __init__(self, state: State, sessions: Sessions, wills: Wills, delivery: Delivery) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._wills = wills
+        self._delivery = delivery
+        self._waiting: dict[Connection, mqtt5.ConnectPacket] = {}
+
+    def connect(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> Authenticate | None:
+        """The client's first packet; what must be found out about it, if anything."""
+        try:
+            return self._consider(connection, packet, now)
+        except _Rejected as rejected:
+            self._reject(connection, rejected)
+            return None
+
+    def _consider(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> Authenticate | None:
+        state, peer = self._state, connection.peer
+        connection.tells_problems = packet.request_problem_info
+        if len(packet.user_properties) > state.limits.user_properties:
+            raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.QUOTA, "too many user properties")
+        if packet.authentication_method is not None:
+            told = "enhanced authentication is not offered: use a user name and password, or a certificate"
+            raise _Rejected(Answer.BAD_AUTHENTICATION_METHOD, Refusal.CREDENTIALS, told)
+        if state.is_draining:
+            raise _Rejected(Answer.SERVER_UNAVAILABLE, Refusal.CONNECTIONS, "shutting down")
+        if len(packet.client_id) > CLIENT_ID_CHARS_MAX:
+            told = f"a client identifier of more than {CLIENT_ID_CHARS_MAX} characters"
+            raise _Rejected(Answer.CLIENT_ID_NOT_VALID, Refusal.PROTOCOL, told)
+        if not packet.client_id and connection.version != V5 and not packet.clean_start:
+            told = "a session that is kept needs a client identifier"
+            raise _Rejected(Answer.CLIENT_ID_NOT_VALID, Refusal.PROTOCOL, told)
+        if packet.username is not None:
+            connection.phase = Phase.CHECKING
+            self._waiting[connection] = packet
+            return Authenticate(connection, packet.username, Secret(packet.password or b""))
+        if peer.certified is None and not may_be_anonymous(state, peer):
+            told = "a user name and password, or a certificate, is needed"
+            raise _Rejected(Answer.NOT_AUTHORIZED, Refusal.CREDENTIALS, told)
+        self._open(connection, packet, peer.certified, now)
+        return None
+
+    def authenticated(self, connection: Connection, user: str | None, now: Nanos) -> None:
+        """The verdict: the user's name, or None if the client is not who it says."""
+        packet = self._waiting.pop(connection, None)
+        if packet is None or connection.phase is not Phase.CHECKING:
+            return
+        if user is None:
+            told = "user name or password are wrong"
+            self._reject(connection, _Rejected(Answer.BAD_USER_NAME_OR_PASSWORD, Refusal.CREDENTIALS, told))
+            return
+        try:
+            self._open(connection, packet, user, now)
+        except _Rejected as rejected:
+            self._reject(connection, rejected)
+
+    def gone(self, connection: Connection) -> None:
+        self._waiting.pop(connection, None)
+
+    def _reject(self, connection: Connection, rejected: "_Rejected") -> None:
+        self._state.counters.refused[rejected.why] += 1
+        told = rejected.told if connection.tells_problems and connection.version == V5 else None
+        connection.send_packet(mqtt5.ConnAckPacket(reason_code=rejected.reason, reason_str=told))
+        connection.close(-1, rejected.told)
+
+    def _open(self, connection: Connection, packet: mqtt5.ConnectPacket, user: str | None, now: Nanos) -> None:
+        state, limits = self._state, self._state.limits
+        will = will_of(packet, user)
+        client_id = packet.client_id or state.fresh_id()
+        if will is not None and (refusal := self._wrong_with(will, user, client_id)):
+            raise _Rejected(refusal[0], Refusal.DENIED, refusal[1])
+        expiry_s = min(packet.session_expiry_interval, limits.session_expiry_s_max)
+        if expiry_s and state.is_store_failing:
+            told = "the durable store takes nothing at the moment; connect without a session that is kept"
+            raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.STORE, told)
+        before = len(state.effects)
+        session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
+        self._attach(connection, session, packet, now)
+        self._wills.connected(session, will)
+        answer = mqtt5.ConnAckPacket(
+            session_present=is_present,
+            assigned_client_id=None if packet.client_id else client_id,
+            session_expiry_interval=expiry_s if expiry_s != packet.session_expiry_interval else None,
+            server_keep_alive=self._keep_alive(connection, packet),
+            receive_max=limits.in_flight,
+            topic_alias_max=limits.topic_aliases,
+            max_packet_size=limits.packet_bytes,
+            retain_available=limits.retained_messages > 0,
+        )
+        connection.send_packet(answer)
+        self._delivery.resume(session, connection, now)
+        connection.waits |= len(state.effects) > before
+
+    def _attach(self, connection: Connection, session: Session, packet: mqtt5.ConnectPacket, now: Nanos) -> None:
+        limits = self._state.limits
+        connection.phase = Phase.OPEN
+        connection.session = session
+        connection.framer.packet_bytes_max = limits.packet_bytes
+        connection.packet_bytes_max = packet.max_packet_size or NEVER
+        connection.aliases_out_max = min(packet.topic_alias_max, limits.topic_aliases)
+        connection.allowance, connection.allowance_ns = float(limits.messages_per_second), now
+        session.connection = connection
+        session.window.receive_max = min(packet.receive_max, limits.in_flight)
+        self._state.counters.connections_accepted += 1
+
+    def _keep_alive(self, connection: Connection, packet: mqtt5.ConnectPacket) -> int | None:
+        """Sets how long the client may be silent; the interval to tell it, where it is not its own."""
+        longest, wanted = self._state.limits.keep_alive_s_max, packet.keep_alive
+        chosen = wanted
+        if longest != NONE and (not wanted or wanted > longest) and connection.version == V5:
+            chosen = longest
+        if chosen:
+            connection.keep_alive_ns = chosen * SECOND * 3 // 2
+        return chosen if chosen != wanted else None
+
+    def _wrong_with(self, will: Will, user: str | None, client_id: str) -> tuple[Answer, str] | None:
+        try:
+            check_topic(will.topic)
+        except BadTopic as bad:
+            return Answer.TOPIC_NAME_INVALID, f"will: {bad}"
+        if not self._state.settings.access.may_publish(user, client_id, will.topic):
+            return Answer.NOT_AUTHORIZED, f"not allowed to publish its will on {will.topic[:100]}"
+        if will.retain and not self._state.limits.retained_messages:
+            return Answer.RETAIN_NOT_SUPPORTED, "retained messages are not offered"
+        return None
+
+
+def may_be_anonymous(state: State, peer: Peer) -> bool:
+    allowed = state.settings.anonymous
+    return peer.is_loopback if allowed is None else allowed

@@ -1,0 +1,94 @@
+"""An application message while the broker has it.
+
+One message may wait in many sessions' queues. It is stored once, under its number, for as long as some durable queue
+holds it: `holders` counts those. A message that no durable queue holds has the number 0 and costs the store nothing.
+"""
+
+import msgspec
+
+from overlane.core.units import NEVER, SECOND, Nanos
+
+TABLE = "mqtt.message"
+
+EXPIRY_S_MAX = 0xFFFF_FFFF
+
+
+class Message:
+    """`properties`: those of MQTT 5 that a server passes on, encoded, without expiry, alias and identifiers."""
+
+    __slots__ = (
+        "expires_ns",
+        "holders",
+        "number",
+        "payload",
+        "properties",
+        "published_ns",
+        "qos",
+        "retain",
+        "sender",
+        "topic",
+        "topic_utf8",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        properties: bytes = b"",
+        sender: str = "",
+        published_ns: Nanos = 0,
+        expires_ns: Nanos = NEVER,
+    ) -> None:
+        self.topic = topic
+        self.topic_utf8 = topic.encode()
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+        self.sender = sender
+        self.published_ns = published_ns
+        self.expires_ns = expires_ns
+        self.number = 0
+        self.holders = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.payload) + len(self.topic_utf8) + len(self.properties)
+
+    def remaining_s(self, now: Nanos) -> int | None:
+        """The expiry interval to be sent on now; None if the message does not expire."""
+        if self.expires_ns >= NEVER:
+            return None
+        return max(0, -((now - self.expires_ns) // SECOND))
+
+    def stored(self) -> bytes:
+        return _encode(
+            (
+                self.topic,
+                self.payload,
+                self.qos,
+                self.retain,
+                self.properties,
+                self.sender,
+                self.published_ns,
+                self.expires_ns,
+            )
+        )
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[str, bytes, int, bool, bytes, str, int, int]).decode
+
+
+def restored(value: bytes) -> Message:
+    return Message(*_decode(value))
+
+
+def expires(published_ns: Nanos, expiry_s: int | None) -> Nanos:
+    return NEVER if expiry_s is None else published_ns + expiry_s * SECOND
+
+
+def key_of(number: int) -> bytes:
+    return number.to_bytes(8)

@@ -1,0 +1,172 @@
+"""Publishing: messages that clients send, QoS 0, 1 and 2, on their way to subscribers, retention and the overlay.
+
+An acknowledgement (PUBACK, PUBREC) promises that nothing will be lost that had to be kept: it waits for the store
+where anything was stored for it. A message of QoS 2 is passed on when it comes; its identifier is remembered until
+the client releases it, so that one sent again is only acknowledged again.
+
+What cannot be accepted is refused with a reason where the protocol has one: always for QoS 1 and 2 of MQTT 5. MQTT
+3.1.1 has no way to refuse a message: one that its client may not publish is acknowledged and dropped, and one that
+could not be kept closes the connection unacknowledged, so that the client tries again.
+"""
+
+import mqtt5
+
+from overlane.core.events import Effect, Published
+from overlane.core.topics import BadTopic, check_topic
+from overlane.core.units import Nanos
+from overlane.mqtt import envelope, writing
+from overlane.mqtt.connection import V5, Connection
+from overlane.mqtt.counters import Refusal
+from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.malformed import Malformed
+from overlane.mqtt.message import Message, expires
+from overlane.mqtt.session import Session
+from overlane.mqtt.state import State
+from overlane.mqtt.tightening import BadWish, tightened, wishes
+
+NO_SUBSCRIBERS = 0x10
+PROTOCOL_ERROR = 0x82
+IMPLEMENTATION = 0x83
+NOT_AUTHORIZED = 0x87
+TOPIC_INVALID = 0x90
+IDENTIFIER_UNKNOWN = 0x92
+RECEIVE_MAX = 0x93
+ALIAS_INVALID = 0x94
+QUOTA = 0x97
+
+
+class Refused(Exception):
+    def __init__(self, reason: int, why: Refusal, told: str) -> None:
+        super().__init__(told)
+        self.reason = reason
+        self.why = why
+        self.told = told
+
+
+class Publishing:
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._delivery = delivery
+
+    def publish(self, connection: Connection, session: Session, packet: mqtt5.PublishPacket, now: Nanos) -> None:
+        topic = self._topic(connection, packet)
+        qos, packet_id = int(packet.qos), packet.packet_id or 0
+        connection.messages_in += 1
+        self._state.counters.messages_in += 1
+        stats = self._state.stats(topic)
+        stats.messages += 1
+        stats.bytes += len(packet.payload)
+        if qos == 2 and packet_id in session.received:
+            connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
+            return
+        if qos == 2 and len(session.received) >= self._state.limits.in_flight:
+            raise Malformed(RECEIVE_MAX, f"more than {self._state.limits.in_flight} QoS 2 messages under way")
+        message = Message(
+            topic,
+            packet.payload,
+            qos,
+            packet.retain,
+            writing.properties_of(packet),
+            session.client_id,
+            now,
+            expires(now, packet.message_expiry_interval),
+        )
+        before = len(self._state.effects)
+        try:
+            reason = self.accept(message, session, packet.user_properties, now)
+        except Refused as refused:
+            self._refuse(connection, qos, packet_id, refused)
+            return
+        if qos == 1:
+            connection.send(writing.ack(connection.version, writing.PUBACK, packet_id, reason))
+        elif qos == 2:
+            session.received.add(packet_id)
+            if session.is_durable:
+                self._state.effects.append(session.saved_received(packet_id))
+            connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, reason))
+        connection.waits |= len(self._state.effects) > before
+
+    def release(self, connection: Connection, session: Session, packet_id: int) -> None:
+        """PUBREL: the client knows that we have it."""
+        is_known = packet_id in session.received
+        if is_known:
+            session.received.discard(packet_id)
+            if session.is_known:
+                self._state.effects.append(session.erased_received(packet_id))
+                connection.waits = True
+        reason = 0 if is_known or connection.version != V5 else IDENTIFIER_UNKNOWN
+        connection.send(writing.ack(connection.version, writing.PUBCOMP, packet_id, reason))
+
+    def accept(self, message: Message, session: Session, user_properties: list[tuple[str, str]], now: Nanos) -> int:
+        """Take responsibility for a client's message, or a will: the reason code to acknowledge it with; or Refused."""
+        state = self._state
+        topic = message.topic
+        if not state.settings.access.may_publish(session.user, session.client_id, topic):
+            raise Refused(NOT_AUTHORIZED, Refusal.DENIED, f"not allowed to publish on {topic[:100]}")
+        qos = state.settings.qos.of(topic)
+        if user_properties:
+            try:
+                qos = tightened(qos, *wishes(user_properties))
+            except BadWish as bad:
+                raise Refused(IMPLEMENTATION, Refusal.PROTOCOL, str(bad)) from None
+        if message.qos and not qos.reliable:
+            qos = tightened(qos, qos.deadline_ns, reliable=True)
+        audience = state.subscriptions.audience(topic)
+        is_carried = state.uplink.carries(topic)
+        if state.is_store_failing and (
+            message.retain or (is_carried and qos.reliable) or self._delivery.needs_store(message, audience)
+        ):
+            raise Refused(QUOTA, Refusal.STORE, "the durable store takes nothing at the moment")
+        if message.retain and message.payload and not state.retained.has_room(message):
+            raise Refused(QUOTA, Refusal.QUOTA, "no room for more retained messages")
+        if is_carried:
+            flags, body = envelope.pack(message, now)
+            match state.uplink.publish(topic, body, flags, qos, now):
+                case Published.BUSY:
+                    raise Refused(QUOTA, Refusal.BUSY, "the overlay has no room now; try again")
+                case Published.TOO_LARGE:
+                    raise Refused(QUOTA, Refusal.TOO_LARGE, "too large for the overlay")
+        if message.retain:
+            self._retain(message)
+        self._delivery.spread(message, audience, now, session)
+        return 0 if audience.receivers or audience.groups or is_carried or not message.qos else NO_SUBSCRIBERS
+
+    def _retain(self, message: Message) -> None:
+        effects: list[Effect] = self._state.retained.keep(message)
+        self._state.effects += effects
+
+    def _topic(self, connection: Connection, packet: mqtt5.PublishPacket) -> str:
+        if len(packet.user_properties) > self._state.limits.user_properties:
+            raise Malformed(QUOTA, f"more than {self._state.limits.user_properties} user properties")
+        topic, alias = packet.topic, packet.topic_alias
+        if alias is not None:
+            if not 0 < alias <= self._state.limits.topic_aliases:
+                raise Malformed(ALIAS_INVALID, f"topic alias {alias} is above {self._state.limits.topic_aliases}")
+            if topic:
+                connection.aliases_in[alias] = topic
+            elif alias in connection.aliases_in:
+                return connection.aliases_in[alias]
+            else:
+                raise Malformed(PROTOCOL_ERROR, f"topic alias {alias} stands for nothing yet")
+        try:
+            check_topic(topic)
+        except BadTopic as bad:
+            raise Malformed(TOPIC_INVALID, str(bad)) from None
+        if topic.count("/") >= self._state.limits.filter_levels:
+            raise Malformed(TOPIC_INVALID, f"a topic of more than {self._state.limits.filter_levels} levels")
+        return topic
+
+    def _refuse(self, connection: Connection, qos: int, packet_id: int, refused: Refused) -> None:
+        self._state.counters.refused[refused.why] += 1
+        if not qos:
+            return
+        if connection.version == V5:
+            told = refused.told if connection.tells_problems else None
+            kind = mqtt5.PubAckPacket if qos == 1 else mqtt5.PubRecPacket
+            codes = mqtt5.PubAckReasonCode if qos == 1 else mqtt5.PubRecReasonCode
+            connection.send_packet(kind(packet_id, reason_code=codes(refused.reason), reason_str=told))  # type: ignore[arg-type]
+        elif refused.why in (Refusal.DENIED, Refusal.TOO_LARGE, Refusal.PROTOCOL):
+            kind_311 = writing.PUBACK if qos == 1 else writing.PUBREC
+            connection.send(writing.ack(connection.version, kind_311, packet_id, 0))
+        else:
+            raise Malformed(QUOTA, refused.told)

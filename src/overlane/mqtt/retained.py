@@ -1,0 +1,122 @@
+"""Retained messages: the last of each topic that was published to be kept, for whoever subscribes later.
+
+They lie in a tree of topic levels, the reverse of the filters' tree: here a filter walks over many topics. Number and
+bytes are bounded; a retained message that would go beyond is not kept, and its publisher is told.
+"""
+
+from collections.abc import Iterator
+
+from overlane.core.events import Effect, Erase, Save
+from overlane.core.units import Nanos
+from overlane.mqtt.limits import Limits
+from overlane.mqtt.message import Message, restored
+
+TABLE = "mqtt.retained"
+
+
+class _Node:
+    __slots__ = ("children", "message")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.message: Message | None = None
+
+
+class RetainedMessages:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._root = _Node()
+        self._count = 0
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has_room(self, message: Message) -> bool:
+        old = self.get(message.topic)
+        count = self._count + (old is None)
+        size = self.bytes + message.size_bytes - (old.size_bytes if old else 0)
+        return count <= self.limits.retained_messages and size <= self.limits.retained_bytes
+
+    def get(self, topic: str) -> Message | None:
+        node: _Node | None = self._root
+        for level in topic.split("/"):
+            node = node.children.get(level) if node is not None else None
+        return node.message if node is not None else None
+
+    def keep(self, message: Message, durable: bool = True) -> list[Effect]:
+        """Keep it instead of its topic's earlier one; one without payload takes that away."""
+        if not message.payload:
+            return self._remove(message.topic)
+        node = self._root
+        for level in message.topic.split("/"):
+            node = node.children.setdefault(level, _Node())
+        if node.message is None:
+            self._count += 1
+        else:
+            self.bytes -= node.message.size_bytes
+        node.message = message
+        self.bytes += message.size_bytes
+        return [Save(TABLE, message.topic_utf8, message.stored())] if durable else []
+
+    def restore(self, value: bytes) -> None:
+        self.keep(restored(value), durable=False)
+
+    def matching(self, topic_filter: str, now: Nanos) -> tuple[list[Message], list[Effect]]:
+        """What is kept for a filter; those found expired are taken away."""
+        found, effects = [], []
+        for message in list(self._walk(topic_filter)):
+            if message.expires_ns <= now:
+                effects += self._remove(message.topic)
+            else:
+                found.append(message)
+        return found, effects
+
+    def _walk(self, topic_filter: str) -> Iterator[Message]:
+        levels = topic_filter.split("/")
+        frontier = [self._root]
+        for depth, level in enumerate(levels):
+            if level == "#":
+                for node in frontier:
+                    yield from self._below(node, at_root=depth == 0)
+                return
+            reached: list[_Node] = []
+            for node in frontier:
+                if level == "+":
+                    hidden = depth == 0  # topics that begin with $ are found by their own name only
+                    reached += [child for name, child in node.children.items() if not (hidden and name.startswith("$"))]
+                elif level in node.children:
+                    reached.append(node.children[level])
+            frontier = reached
+        for node in frontier:
+            if node.message is not None:
+                yield node.message
+
+    def _below(self, node: _Node, at_root: bool) -> Iterator[Message]:
+        if node.message is not None:
+            yield node.message
+        stack = [child for name, child in node.children.items() if not (at_root and name.startswith("$"))]
+        stack.reverse()
+        while stack:
+            child = stack.pop()
+            if child.message is not None:
+                yield child.message
+            stack += reversed(child.children.values())
+
+    def _remove(self, topic: str) -> list[Effect]:
+        way = [("", self._root)]
+        for level in topic.split("/"):
+            child = way[-1][1].children.get(level)
+            if child is None:
+                return []
+            way.append((level, child))
+        node = way[-1][1]
+        if node.message is None:
+            return []
+        self._count -= 1
+        self.bytes -= node.message.size_bytes
+        node.message = None
+        while len(way) > 1 and way[-1][1].message is None and not way[-1][1].children:
+            level, _ = way.pop()
+            del way[-1][1].children[level]
+        return [Erase(TABLE, topic.encode())]

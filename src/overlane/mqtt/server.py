@@ -1,0 +1,409 @@
+"""An MQTT server as a pure state machine, for versions 3.1.1 and 5.
+
+Bytes, verdicts and the time go in; bytes and effects come out. The driver's turn:
+
+    server.receive(connection, data, now), server.lost(connection, now), server.authenticated(...), in any number
+    effects = server.take_effects()
+    make the Saves and Erases durable; find out about who asks to be let in (Authenticate)
+    for each connection of server.take_touched(): send what connection.taken() gives, after the records if it waits
+    call server.tick(t) at t = server.next_deadline()
+
+The parts: the handshake opens connections, sessions outlive them, publishing and subscribing are what clients do,
+delivery is what they get, wills are what is said when they are lost, the fast lane passes plain messages on.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+import mqtt5
+
+from overlane import __version__
+from overlane.core.events import Deliver, Effect
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.mqtt import codec5, codec311, envelope, message, retained, shelf, systopics, wills, writing
+from overlane.mqtt import session as stored
+from overlane.mqtt.connection import ERRORS, V5, Connection, Peer, Phase
+from overlane.mqtt.counters import Counters, Refusal
+from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.fastlane import PLAIN, FastLane
+from overlane.mqtt.framing import packet_end, version_of_connect
+from overlane.mqtt.handshake import Answer, Authenticate, Handshake
+from overlane.mqtt.limits import NONE
+from overlane.mqtt.malformed import PACKET_TOO_LARGE, PROTOCOL_ERROR, UNSUPPORTED_PROTOCOL_VERSION, Malformed
+from overlane.mqtt.publishing import IDENTIFIER_UNKNOWN, QUOTA, Publishing, Refused
+from overlane.mqtt.retained import RetainedMessages
+from overlane.mqtt.session import Session
+from overlane.mqtt.sessions import Sessions
+from overlane.mqtt.shelf import Shelf
+from overlane.mqtt.state import Settings, State, Uplink
+from overlane.mqtt.subscribing import EVERYBODY, Subscribing
+from overlane.mqtt.wills import Will, Wills
+
+Record = tuple[str, bytes, bytes]
+
+Reason = mqtt5.DisconnectReasonCode
+
+Acknowledgement = mqtt5.PubAckPacket | mqtt5.PubRecPacket | mqtt5.PubRelPacket | mqtt5.PubCompPacket
+
+_REFUSALS = {PACKET_TOO_LARGE: Refusal.TOO_LARGE, PROTOCOL_ERROR: Refusal.PROTOCOL, QUOTA: Refusal.QUOTA}
+
+
+class Server:
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        uplink: Uplink,
+        fresh_id: Callable[[], str],
+        incarnation: int = 1,
+        records: Iterable[Record] = (),
+        now: Nanos = 0,
+    ) -> None:
+        effects: list[Effect] = []
+        self.state = state = State(
+            name, settings, uplink, fresh_id, effects, Shelf(incarnation, effects), RetainedMessages(settings.limits)
+        )
+        self._delivery = Delivery(state)
+        self._subscribing = Subscribing(state, self._delivery)
+        self._publishing = Publishing(state, self._delivery)
+        self._wills = Wills(state, self._say)
+        self._sessions = Sessions(state, self._delivery, self._subscribing, self._wills)
+        self._handshake = Handshake(state, self._sessions, self._wills, self._delivery)
+        self._fastlane = FastLane(state)
+        self._questions: list[Authenticate] = []
+        self._started_ns = now
+        self._recover(records, now)
+        self._tell(now)
+
+    # Recovery
+
+    def _recover(self, records: Iterable[Record], now: Nanos) -> None:
+        state = self.state
+        for table, key, value in sorted(records, key=_recovery_order):
+            match table:
+                case message.TABLE:
+                    state.shelf.restore_message(key, message.restored(value))
+                case retained.TABLE:
+                    state.retained.restore(value)
+                case stored.SESSIONS:
+                    session = stored.restored(key, value)
+                    state.sessions[session.client_id] = session
+                case stored.SUBSCRIPTIONS:
+                    client_id, name = stored.owner(key)
+                    if (owner := state.sessions.get(client_id)) is not None:
+                        self._subscribing.restore(stored.restored_subscription(owner, name.decode(), value))
+                case stored.RECEIVED:
+                    client_id, packet_id = stored.owner(key)
+                    if (owner := state.sessions.get(client_id)) is not None:
+                        owner.received.add(int.from_bytes(packet_id))
+                case shelf.QUEUES:
+                    found = state.shelf.restore_entry(key, value)
+                    if found is not None and (owner := state.sessions.get(found[0])) is not None:
+                        owner.window.restore(found[1])
+                    elif found is not None:
+                        state.shelf.take(*found)
+                case wills.TABLE:
+                    self._wills.restore(key, value)
+        state.shelf.recovered()
+        self._wills.recovered(now)
+        self._sessions.recovered(now)
+
+    # Connections
+
+    def connected(self, peer: Peer, now: Nanos) -> Connection:
+        state = self.state
+        connection = Connection(peer, state.limits, state.touched, now)
+        state.connections.add(connection)
+        state.agenda.at(now + state.limits.connect_within_ns, lambda at: self._look_at_handshake(connection, at))
+        if len(state.connections) > state.limits.connections:
+            state.counters.refused[Refusal.CONNECTIONS] += 1
+            connection.close(-1, f"more than {state.limits.connections} connections")
+        return connection
+
+    def receive(self, connection: Connection, data: bytes, now: Nanos) -> None:
+        """Bytes from a client. Whatever is wrong with them ends that connection and changes nothing else."""
+        connection.heard_ns = now
+        connection.bytes_in += len(data)
+        self.state.counters.bytes_in += len(data)
+        before = connection.messages_in
+        try:
+            self._read(connection, data, now)
+        except Malformed as malformed:
+            self._violated(connection, malformed, now)
+        limit = self.state.limits.messages_per_second
+        if limit != NONE and connection.messages_in != before:
+            self._charge(connection, connection.messages_in - before, limit, now)
+
+    def _read(self, connection: Connection, data: bytes, now: Nanos) -> None:
+        framer, position = connection.framer, 0
+        if framer.waiting_bytes:
+            packets = framer.feed(data)
+            if connection.phase is Phase.CHECKING:
+                if framer.waiting_bytes > self.state.limits.packet_bytes:
+                    raise Malformed(PACKET_TOO_LARGE, "too much ahead of the answer to CONNECT")
+                return
+            first = next(packets, None)
+            if first is None:
+                return
+            self._packet(connection, first, now)
+            data, position = framer.take()
+        end = len(data)
+        while position < end:
+            if connection.phase is Phase.OPEN:
+                position = self._fastlane.pass_on(connection, data, position)
+            elif connection.phase is Phase.CLOSED:
+                return
+            elif connection.phase is Phase.CHECKING:
+                framer.feed(data, position)
+                return
+            following = packet_end(data, position)
+            if following - position > framer.packet_bytes_max:
+                told = f"a packet of {following - position} bytes; at most {framer.packet_bytes_max} are allowed"
+                raise Malformed(PACKET_TOO_LARGE, told)
+            if following < 0 or following > end:
+                next(framer.feed(data, position), None)  # keeps what is there of it
+                return
+            self._packet(connection, memoryview(data)[position:following], now)
+            position = following
+
+    def authenticated(self, connection: Connection, user: str | None, now: Nanos) -> None:
+        """The answer to Authenticate: the user's name, or None if the client is not who it says."""
+        self._handshake.authenticated(connection, user, now)
+        self._watch_silence(connection)
+        if connection.phase is Phase.OPEN and connection.framer.waiting_bytes:
+            data, position = connection.framer.take()
+            self.receive(connection, data[position:], now)
+
+    def writable(self, connection: Connection, now: Nanos) -> None:
+        """The client has read: there is room in the driver's buffer again."""
+        if connection.session is not None:
+            self._delivery.pump(connection.session, connection, now)
+
+    def lost(self, connection: Connection, now: Nanos) -> None:
+        """The connection is broken, or closed by us before."""
+        connection.phase = Phase.CLOSED
+        self.state.connections.discard(connection)
+        self._handshake.gone(connection)
+        self._sessions.leave(connection, True, now)
+
+    def _violated(self, connection: Connection, malformed: Malformed, now: Nanos) -> None:
+        self.state.counters.refused[_REFUSALS.get(malformed.reason, Refusal.MALFORMED)] += 1
+        if connection.phase is Phase.WAITING and malformed.reason == UNSUPPORTED_PROTOCOL_VERSION:
+            # Whatever it speaks, these bytes are how every version says that it is not spoken here.
+            connection.version = 4
+            connection.send(b"\x20\x02\x00\x01")
+        elif connection.phase in (Phase.WAITING, Phase.CHECKING) and connection.version == V5:
+            connection.send_packet(
+                mqtt5.ConnAckPacket(reason_code=_connack_reason(malformed.reason), reason_str=str(malformed)[:200])
+            )
+        self._close(connection, malformed.reason, str(malformed), now)
+
+    def _close(self, connection: Connection, reason: int, why: str, now: Nanos) -> None:
+        connection.close(_disconnect_reason(reason), why)
+        self._sessions.leave(connection, True, now)
+
+    def _charge(self, connection: Connection, messages: int, limit: int, now: Nanos) -> None:
+        earned = (now - connection.allowance_ns) * limit / SECOND
+        connection.allowance = min(float(limit), connection.allowance + earned) - messages
+        connection.allowance_ns = now
+        if connection.allowance < 0:
+            connection.rests_until_ns = now + int(-connection.allowance * SECOND / limit)
+            self.state.counters.throttled += 1
+
+    # Packets
+
+    def _packet(self, connection: Connection, data: memoryview, now: Nanos) -> None:
+        session = connection.session
+        if session is None or connection.phase is not Phase.OPEN:
+            self._first_packet(connection, data, now)
+            return
+        packet = codec5.read(data) if connection.version == V5 else codec311.read(data)
+        match packet:
+            case mqtt5.PublishPacket():
+                self._publishing.publish(connection, session, packet, now)
+                if data[0] == PLAIN and packet.topic and packet.topic_alias is None:
+                    self._fastlane.enter(connection, session, packet.topic)
+            case mqtt5.PubAckPacket() | mqtt5.PubRecPacket() | mqtt5.PubRelPacket() | mqtt5.PubCompPacket():
+                self._answer(connection, session, packet, now)
+            case mqtt5.SubscribePacket():
+                self._check_properties(packet.user_properties)
+                self._subscribing.subscribe(connection, session, packet, now)
+            case mqtt5.UnsubscribePacket():
+                self._check_properties(packet.user_properties)
+                self._subscribing.unsubscribe(connection, session, packet, now)
+            case mqtt5.PingReqPacket():
+                connection.send(writing.PINGRESP)
+            case mqtt5.DisconnectPacket():
+                self._goodbye(connection, session, packet, now)
+            case mqtt5.ConnectPacket():
+                raise Malformed(PROTOCOL_ERROR, "a second CONNECT")
+            case mqtt5.AuthPacket():
+                raise Malformed(PROTOCOL_ERROR, "AUTH, though no authentication method was agreed on")
+            case mqtt5.ConnAckPacket() | mqtt5.SubAckPacket() | mqtt5.UnsubAckPacket() | mqtt5.PingRespPacket():
+                raise Malformed(PROTOCOL_ERROR, f"{type(packet).__name__} is for servers to send")
+            case _:
+                assert_never(packet)
+
+    def _first_packet(self, connection: Connection, data: memoryview, now: Nanos) -> None:
+        connection.version = version_of_connect(data)
+        packet = codec5.read(data) if connection.version == V5 else codec311.read(data)
+        assert isinstance(packet, mqtt5.ConnectPacket)
+        question = self._handshake.connect(connection, packet, now)
+        if question is not None:
+            self._questions.append(question)
+        self._watch_silence(connection)
+
+    def _answer(self, connection: Connection, session: Session, packet: Acknowledgement, now: Nanos) -> None:
+        delivery, packet_id = self._delivery, packet.packet_id
+        match packet:
+            case mqtt5.PubAckPacket():
+                delivery.acknowledged(session, connection, packet_id, now)
+            case mqtt5.PubRecPacket():
+                if not delivery.received(session, connection, packet_id, int(packet.reason_code) >= ERRORS, now):
+                    connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, IDENTIFIER_UNKNOWN))
+            case mqtt5.PubRelPacket():
+                self._publishing.release(connection, session, packet_id)
+            case mqtt5.PubCompPacket():
+                delivery.completed(session, connection, packet_id, now)
+            case _:
+                assert_never(packet)
+
+    def _check_properties(self, user_properties: list[tuple[str, str]]) -> None:
+        if len(user_properties) > self.state.limits.user_properties:
+            raise Malformed(QUOTA, f"more than {self.state.limits.user_properties} user properties")
+
+    def _goodbye(self, connection: Connection, session: Session, packet: mqtt5.DisconnectPacket, now: Nanos) -> None:
+        expiry_s = packet.session_expiry_interval
+        if expiry_s is not None:
+            if expiry_s and not session.expiry_s:
+                raise Malformed(PROTOCOL_ERROR, "a session expiry at the end where there was none at the start")
+            session.expiry_s = min(expiry_s, self.state.limits.session_expiry_s_max)
+        with_will = packet.reason_code != Reason.NORMAL_DISCONNECTION
+        connection.close(-1, "the client said goodbye")
+        self._sessions.leave(connection, with_will, now)
+
+    # Messages from elsewhere
+
+    def deliver(self, effect: Deliver, now: Nanos) -> None:
+        """What the overlay brought for local subscribers."""
+        state = self.state
+        for one in effect.deliveries:
+            try:
+                arrived = envelope.unpack(one.topic, one.flags, one.body, effect.origin, now - effect.age_ns)
+            except (ValueError, IndexError):
+                state.counters.refused[Refusal.MALFORMED] += 1
+                continue
+            if arrived.expires_ns <= now:
+                continue
+            only = () if one.subscribers == (EVERYBODY,) else one.subscribers
+            self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, only=only)
+
+    def publish(self, said: message.Message, now: Nanos) -> None:
+        """A message of the server's own, for local subscribers."""
+        self._delivery.spread(said, self.state.subscriptions.audience(said.topic), now)
+
+    def _say(self, client_id: str, will: Will, now: Nanos) -> None:
+        speaker = Session(client_id, will.user, 0)
+        try:
+            self._publishing.accept(will.message(client_id, now), speaker, will.user_properties, now)
+        except Refused as refused:
+            self.state.counters.refused[refused.why] += 1
+
+    # Time
+
+    def tick(self, now: Nanos) -> None:
+        self.state.agenda.run(now)
+
+    def next_deadline(self) -> Nanos:
+        return self.state.agenda.next_deadline()
+
+    def _look_at_handshake(self, connection: Connection, now: Nanos) -> None:
+        if connection.phase in (Phase.WAITING, Phase.CHECKING):
+            self.state.counters.refused[Refusal.CONNECT_LATE] += 1
+            self._close(connection, -1, "no CONNECT in time", now)
+
+    def _watch_silence(self, connection: Connection) -> None:
+        if connection.phase is Phase.OPEN and connection.keep_alive_ns < NEVER:
+            due = connection.heard_ns + connection.keep_alive_ns
+            self.state.agenda.at(due, lambda now: self._look_at_silence(connection, now))
+
+    def _look_at_silence(self, connection: Connection, now: Nanos) -> None:
+        if connection.phase is not Phase.OPEN:
+            return
+        if now - connection.heard_ns >= connection.keep_alive_ns:
+            self.state.counters.refused[Refusal.KEEP_ALIVE] += 1
+            self._close(connection, Reason.KEEP_ALIVE_TIMEOUT, "silent for longer than its keep-alive", now)
+        else:
+            self._watch_silence(connection)
+
+    def _tell(self, now: Nanos) -> None:
+        for said in systopics.messages(self.state, __version__, now - self._started_ns, now):
+            self.state.retained.keep(said, durable=False)
+            self.publish(said, now)
+        self.state.agenda.at(now + systopics.EVERY, self._tell)
+
+    # For the driver and operators
+
+    def take_effects(self) -> list[Effect]:
+        effects = list(self.state.effects)
+        self.state.effects.clear()
+        return effects
+
+    def take_questions(self) -> list[Authenticate]:
+        questions, self._questions = self._questions, []
+        return questions
+
+    def take_touched(self) -> list[Connection]:
+        touched = list(self.state.touched)
+        self.state.touched.clear()
+        return touched
+
+    @property
+    def counters(self) -> Counters:
+        return self.state.counters
+
+    def reconfigure(self, settings: Settings) -> None:
+        """New limits, rights and classes, from now on; what is connected stays connected."""
+        self.state.settings = settings
+        self.state.retained.limits = settings.limits
+        self.state.subscriptions.forget()
+
+    def store_is_failing(self, is_failing: bool) -> None:
+        self.state.is_store_failing = is_failing
+
+    def disconnect(self, client_id: str, now: Nanos) -> bool:
+        """An operator ends a client's connection; False if it has none."""
+        session = self.state.sessions.get(client_id)
+        if session is None or session.connection is None:
+            return False
+        self._close(session.connection, Reason.ADMINISTRATIVE_ACTION, "ended by an operator", now)
+        return True
+
+    def drain(self, now: Nanos) -> None:
+        """No more clients; those that are connected are told to go elsewhere."""
+        self.state.is_draining = True
+        for connection in list(self.state.connections):
+            self._close(connection, Reason.SERVER_SHUTTING_DOWN, "the broker shuts down", now)
+
+
+_TABLES = (
+    message.TABLE,
+    retained.TABLE,
+    stored.SESSIONS,
+    stored.SUBSCRIPTIONS,
+    stored.RECEIVED,
+    shelf.QUEUES,
+    wills.TABLE,
+)
+
+
+def _recovery_order(record: Record) -> tuple[int, bytes]:
+    return (_TABLES.index(record[0]) if record[0] in _TABLES else len(_TABLES)), record[1]
+
+
+def _disconnect_reason(reason: int) -> int:
+    return reason if reason < 0 or reason in {int(code) for code in Reason} else int(Reason.MALFORMED_PACKET)
+
+
+def _connack_reason(reason: int) -> Answer:
+    return Answer(reason) if reason in {int(code) for code in Answer} else Answer.MALFORMED_PACKET

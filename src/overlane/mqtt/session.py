@@ -1,0 +1,121 @@
+"""A session: what the broker remembers of a client between its connections.
+
+It lasts while the client is connected and, after that, for its expiry interval. With an interval it is durable: the
+session itself, its subscriptions, its queue and the identifiers of QoS 2 messages it has sent are records in the store.
+"""
+
+import msgspec
+
+from overlane.core.events import Effect, Erase, Save
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.mqtt.connection import Connection
+from overlane.mqtt.subscriptions import Subscription
+from overlane.mqtt.window import Window
+
+SESSIONS = "mqtt.session"
+SUBSCRIPTIONS = "mqtt.subscription"
+RECEIVED = "mqtt.received"
+
+FOR_EVER_S = 0xFFFF_FFFF
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_session = msgspec.msgpack.Decoder(tuple[str | None, int, int]).decode
+_decode_subscription = msgspec.msgpack.Decoder(tuple[str, str, int, bool, bool, int, int, bool]).decode
+
+
+class Session:
+    __slots__ = (
+        "client_id",
+        "connection",
+        "expires_ns",
+        "expiry_s",
+        "is_known",
+        "received",
+        "subscriptions",
+        "user",
+        "window",
+    )
+
+    def __init__(self, client_id: str, user: str | None, expiry_s: int) -> None:
+        self.client_id = client_id
+        self.user = user
+        self.expiry_s = expiry_s
+        self.connection: Connection | None = None
+        self.expires_ns: Nanos = NEVER
+        """When it ends, while nobody is connected."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self.window = Window()
+        self.received: set[int] = set()
+        """Packet identifiers of QoS 2 messages that came and are not released yet."""
+        self.is_known = False
+        """Whether the store has a record of it."""
+
+    @property
+    def is_durable(self) -> bool:
+        return self.expiry_s > 0
+
+    def ends_ns(self, left_ns: Nanos) -> Nanos:
+        return NEVER if self.expiry_s >= FOR_EVER_S else left_ns + self.expiry_s * SECOND
+
+    # Records
+
+    def saved(self) -> Effect:
+        self.is_known = True
+        return Save(SESSIONS, self.client_id.encode(), _encode((self.user, self.expiry_s, self.expires_ns)))
+
+    def saved_subscription(self, one: Subscription) -> Effect:
+        value = (
+            one.group,
+            one.filter,
+            one.qos,
+            one.no_local,
+            one.retain_as_published,
+            one.identifier,
+            one.deadline_ns,
+            one.reliable,
+        )
+        return Save(SUBSCRIPTIONS, self._key(one.name.encode()), _encode(value))
+
+    def erased_subscription(self, name: str) -> Effect:
+        return Erase(SUBSCRIPTIONS, self._key(name.encode()))
+
+    def saved_received(self, packet_id: int) -> Effect:
+        return Save(RECEIVED, self._key(packet_id.to_bytes(2)), b"")
+
+    def erased_received(self, packet_id: int) -> Effect:
+        return Erase(RECEIVED, self._key(packet_id.to_bytes(2)))
+
+    def erased(self) -> list[Effect]:
+        """Everything but the queue, which the shelf knows."""
+        if not self.is_known:
+            return []
+        self.is_known = False
+        return [
+            Erase(SESSIONS, self.client_id.encode()),
+            *(self.erased_subscription(name) for name in self.subscriptions),
+            *(self.erased_received(packet_id) for packet_id in sorted(self.received)),
+        ]
+
+    def _key(self, rest: bytes) -> bytes:
+        return self.client_id.encode() + b"\0" + rest
+
+
+def restored(key: bytes, value: bytes) -> Session:
+    user, expiry_s, expires_ns = _decode_session(value)
+    session = Session(key.decode(), user, expiry_s)
+    session.expires_ns = expires_ns
+    session.is_known = True
+    return session
+
+
+def owner(key: bytes) -> tuple[str, bytes]:
+    """Whose record it is, and what follows in the key."""
+    client_id, _, rest = key.partition(b"\0")
+    return client_id.decode(), rest
+
+
+def restored_subscription(session: Session, name: str, value: bytes) -> Subscription:
+    group, topic_filter, qos, no_local, as_published, identifier, deadline_ns, reliable = _decode_subscription(value)
+    return Subscription(
+        session, name, group, topic_filter, qos, no_local, as_published, identifier, deadline_ns, reliable
+    )

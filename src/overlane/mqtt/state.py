@@ -1,0 +1,111 @@
+"""What the parts of the server share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from overlane.core.events import Effect, Published
+from overlane.core.qos import QosClass, QosTable
+from overlane.core.units import Nanos
+from overlane.mqtt.access import Access
+from overlane.mqtt.agenda import Agenda
+from overlane.mqtt.connection import Connection
+from overlane.mqtt.counters import Counters, TopicStats
+from overlane.mqtt.limits import Limits
+from overlane.mqtt.retained import RetainedMessages
+from overlane.mqtt.session import Session
+from overlane.mqtt.shelf import Shelf
+from overlane.mqtt.subscriptions import SubscriptionTable
+
+TOPICS_COUNTED = 10_000
+"""Of more topics than these the one counted longest is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be changed while the server runs. `anonymous` None: from loopback addresses only."""
+
+    limits: Limits = field(default_factory=Limits)
+    access: Access = field(default_factory=Access)
+    qos: QosTable = field(default_factory=lambda: QosTable({}))
+    anonymous: bool | None = None
+
+
+class Uplink(Protocol):
+    """The overlay, as the server sees it."""
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever `carries` may answer otherwise than before."""
+
+    def carries(self, topic: str) -> bool:
+        """Whether somebody elsewhere needs the topic, or its past is kept for those who come late."""
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published: ...
+
+    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None: ...
+
+    def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None: ...
+
+
+class Alone:
+    """No overlay at all."""
+
+    changes = 0
+
+    def carries(self, topic: str) -> bool:  # noqa: ARG002
+        return False
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published:  # noqa: ARG002
+        return Published.ACCEPTED
+
+    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
+        pass
+
+    def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class State:
+    name: str
+    settings: Settings
+    uplink: Uplink
+    fresh_id: Callable[[], str]
+    """Makes a client identifier that nobody has."""
+    effects: list[Effect]
+    shelf: Shelf
+    retained: RetainedMessages
+    subscriptions: SubscriptionTable = field(init=False)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    connections: set[Connection] = field(default_factory=set)
+    touched: list[Connection] = field(default_factory=list)
+    counters: Counters = field(default_factory=Counters)
+    agenda: Agenda = field(default_factory=Agenda)
+    is_store_failing: bool = False
+    """While it is, nothing is accepted that would have to be durable."""
+    is_draining: bool = False
+    topics: dict[str, TopicStats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.subscriptions = SubscriptionTable(self.may_receive)
+
+    def may_receive(self, session: Session, topic: str) -> bool:
+        return self.settings.access.may_receive(session.user, session.client_id, topic)
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever a topic may have to go elsewhere than before."""
+        return self.subscriptions.changes + self.uplink.changes
+
+    def stats(self, topic: str) -> TopicStats:
+        found = self.topics.get(topic)
+        if found is None:
+            if len(self.topics) >= TOPICS_COUNTED:
+                self.topics.pop(next(iter(self.topics)))
+            found = self.topics[topic] = TopicStats()
+        return found
+
+    @property
+    def limits(self) -> Limits:
+        return self.settings.limits

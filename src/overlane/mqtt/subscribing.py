@@ -1,0 +1,169 @@
+"""Subscribing: SUBSCRIBE and UNSUBSCRIBE, and the retained messages that a new subscription gets.
+
+Each filter of a SUBSCRIBE is granted or refused on its own. A filter that the session has already is replaced, without
+a gap. Retained messages follow the SUBACK.
+
+The overlay hears of the first and the last local subscription to a filter. Where it keeps the past for those who come
+late it hears of each, by the client's name, so that the past goes to that client alone.
+"""
+
+import mqtt5
+
+from overlane.core.topics import BadTopic
+from overlane.core.units import NEVER, Nanos
+from overlane.mqtt.connection import Connection
+from overlane.mqtt.counters import Refusal
+from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.session import Session
+from overlane.mqtt.state import State
+from overlane.mqtt.subscriptions import BadFilter, Subscription, split_shared
+from overlane.mqtt.tightening import BadWish, wishes
+
+EVERYBODY = "mqtt"
+"""The overlay's name for all local subscribers together."""
+
+FAULTS_CHARS_MAX = 500
+
+Granted = mqtt5.SubAckReasonCode
+Ended = mqtt5.UnsubAckReasonCode
+
+
+class Subscribing:
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._delivery = delivery
+
+    def subscribe(self, connection: Connection, session: Session, packet: mqtt5.SubscribePacket, now: Nanos) -> None:
+        before = len(self._state.effects)
+        codes: list[Granted] = []
+        faults: list[str] = []
+        past: list[Subscription] = []
+        for asked in packet.topic_filters:
+            try:
+                subscription = self._read(session, asked, packet)
+            except _Refused as refused:
+                codes.append(refused.code)
+                faults.append(str(refused))
+                self._state.counters.refused[refused.why] += 1
+                continue
+            codes.append(Granted(subscription.qos))
+            is_new = asked.pattern not in session.subscriptions
+            self._enter(session, subscription, now)
+            always, once = mqtt5.RetainHandling.SEND_ALWAYS, mqtt5.RetainHandling.SEND_IF_SUBSCRIPTION_NOT_EXISTS
+            if not subscription.group and (
+                asked.retain_handling == always or (is_new and asked.retain_handling == once)
+            ):
+                past.append(subscription)
+        told = "; ".join(faults)[:FAULTS_CHARS_MAX] if faults and connection.tells_problems else None
+        connection.send_packet(mqtt5.SubAckPacket(packet.packet_id, codes, reason_str=told))
+        for subscription in past:
+            self._send_retained(session, subscription, now)
+        connection.waits |= len(self._state.effects) > before
+
+    def unsubscribe(
+        self, connection: Connection, session: Session, packet: mqtt5.UnsubscribePacket, now: Nanos
+    ) -> None:
+        codes: list[Ended] = []
+        for name in packet.patterns:
+            subscription = session.subscriptions.pop(name, None)
+            if subscription is None:
+                codes.append(Ended.NO_SUBSCRIPTION_EXISTED)
+                continue
+            codes.append(Ended.SUCCESS)
+            self._leave(subscription, now)
+            if session.is_known:
+                self._state.effects.append(session.erased_subscription(name))
+                connection.waits = True
+        connection.send_packet(mqtt5.UnsubAckPacket(packet.packet_id, codes))
+
+    def restore(self, subscription: Subscription) -> None:
+        """After a restart: the overlay remembers its own side."""
+        subscription.session.subscriptions[subscription.name] = subscription
+        self._state.subscriptions.add(subscription)
+
+    def end(self, session: Session, now: Nanos) -> list[Subscription]:
+        """The session is over; which subscriptions it had."""
+        subscriptions = list(session.subscriptions.values())
+        for subscription in subscriptions:
+            self._leave(subscription, now)
+        return subscriptions
+
+    def _read(self, session: Session, asked: mqtt5.TopicFilter, packet: mqtt5.SubscribePacket) -> Subscription:
+        state, limits = self._state, self._state.limits
+        deadline_ns, reliable = NEVER, False
+        try:
+            group, topic_filter = split_shared(asked.pattern)
+            if packet.user_properties:
+                deadline_ns, reliable = wishes(packet.user_properties)
+        except (BadTopic, BadFilter) as bad:
+            raise _Refused(Granted.TOPIC_FILTER_INVALID, Refusal.PROTOCOL, str(bad)) from None
+        except BadWish as bad:
+            raise _Refused(Granted.IMPLEMENTATION_SPECIFIC_ERROR, Refusal.PROTOCOL, str(bad)) from None
+        if topic_filter.count("/") >= limits.filter_levels:
+            told = f"a filter of more than {limits.filter_levels} levels"
+            raise _Refused(Granted.TOPIC_FILTER_INVALID, Refusal.QUOTA, told)
+        if not state.settings.access.may_subscribe(session.user, session.client_id, topic_filter):
+            told = f"not allowed to subscribe to {topic_filter[:100]}"
+            raise _Refused(Granted.NOT_AUTHORIZED, Refusal.DENIED, told)
+        is_new = asked.pattern not in session.subscriptions
+        if is_new and len(session.subscriptions) >= limits.subscriptions_per_client:
+            told = f"more than {limits.subscriptions_per_client} subscriptions"
+            raise _Refused(Granted.QUOTA_EXCEEDED, Refusal.QUOTA, told)
+        if state.is_store_failing and session.is_durable:
+            told = "the durable store takes nothing at the moment"
+            raise _Refused(Granted.QUOTA_EXCEEDED, Refusal.STORE, told)
+        return Subscription(
+            session,
+            asked.pattern,
+            group,
+            topic_filter,
+            int(asked.max_qos),
+            asked.no_local,
+            asked.retain_as_published,
+            packet.subscription_id or 0,
+            deadline_ns,
+            reliable,
+        )
+
+    def _enter(self, session: Session, subscription: Subscription, now: Nanos) -> None:
+        state = self._state
+        old = session.subscriptions.get(subscription.name)
+        session.subscriptions[subscription.name] = subscription
+        is_first = state.subscriptions.add(subscription)
+        if old is not None:
+            state.subscriptions.remove(old)
+        elif state.settings.qos.keeps_history:
+            state.uplink.subscribe(self._known_as(subscription), subscription.filter, session.is_durable, now)
+        elif is_first:
+            state.uplink.subscribe(EVERYBODY, subscription.filter, False, now)
+        if session.is_durable:
+            state.effects.append(session.saved_subscription(subscription))
+
+    def _leave(self, subscription: Subscription, now: Nanos) -> None:
+        state = self._state
+        is_last = state.subscriptions.remove(subscription)
+        if state.settings.qos.keeps_history:
+            state.uplink.unsubscribe(self._known_as(subscription), subscription.filter, now)
+        elif is_last:
+            state.uplink.unsubscribe(EVERYBODY, subscription.filter, now)
+
+    @staticmethod
+    def _known_as(subscription: Subscription) -> str:
+        return subscription.name if subscription.group else subscription.session.client_id
+
+    def _send_retained(self, session: Session, subscription: Subscription, now: Nanos) -> None:
+        state = self._state
+        messages, effects = state.retained.matching(subscription.filter, now)
+        state.effects += effects
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        for message in messages:
+            is_own = subscription.no_local and message.sender == session.client_id
+            if not is_own and state.may_receive(session, message.topic):
+                self._delivery.give(session, message, min(message.qos, subscription.qos), True, identifiers, now)
+
+
+class _Refused(Exception):
+    def __init__(self, code: Granted, why: Refusal, told: str) -> None:
+        super().__init__(told)
+        self.code = code
+        self.why = why

@@ -1,0 +1,122 @@
+"""Wills: what a client wants said when it is gone without a goodbye.
+
+A will is a record in the store from the moment its client is connected, so that it is said even when the broker is
+what failed. It is due when the connection ends otherwise than by a normal DISCONNECT, after its delay, but no later
+than the session ends; a client that comes back in time takes it away (MQTT 5, section 3.1.2.5).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mqtt5
+import msgspec
+
+from overlane.core.events import Erase, Save
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.mqtt import writing
+from overlane.mqtt.message import EXPIRY_S_MAX, Message
+from overlane.mqtt.session import Session
+from overlane.mqtt.state import State
+
+TABLE = "mqtt.will"
+
+
+@dataclass(slots=True)
+class Will:
+    """`expiry_s` counts from when it is published."""
+
+    user: str | None
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: bytes
+    user_properties: list[tuple[str, str]]
+    expiry_s: int | None
+    delay_s: int
+    due_ns: Nanos = NEVER
+
+    def message(self, client_id: str, now: Nanos) -> Message:
+        expires_ns = NEVER if self.expiry_s is None else now + self.expiry_s * SECOND
+        return Message(self.topic, self.payload, self.qos, self.retain, self.properties, client_id, now, expires_ns)
+
+
+_decode = msgspec.msgpack.Decoder(Will).decode
+
+
+def will_of(packet: mqtt5.ConnectPacket, user: str | None) -> Will | None:
+    will = packet.will
+    if will is None:
+        return None
+    return Will(
+        user,
+        will.topic,
+        will.payload or b"",
+        int(will.qos),
+        will.retain,
+        writing.properties_of(will),
+        will.user_properties,
+        will.message_expiry_interval,
+        min(will.will_delay_interval, EXPIRY_S_MAX),
+    )
+
+
+class Wills:
+    """`say` publishes one, in the name of a client."""
+
+    def __init__(self, state: State, say: Callable[[str, Will, Nanos], None]) -> None:
+        self._state = state
+        self._say = say
+        self._wills: dict[str, Will] = {}
+
+    def __len__(self) -> int:
+        return len(self._wills)
+
+    def connected(self, session: Session, will: Will | None) -> None:
+        """A new connection's will stands in for that of the one before."""
+        client_id = session.client_id
+        if will is not None:
+            self._wills[client_id] = will
+            self._state.effects.append(Save(TABLE, client_id.encode(), msgspec.msgpack.encode(will)))
+        else:
+            self.forget(client_id)
+
+    def forget(self, client_id: str) -> None:
+        """A normal goodbye, or a return in time."""
+        if self._wills.pop(client_id, None) is not None:
+            self._state.effects.append(Erase(TABLE, client_id.encode()))
+
+    def lost(self, session: Session, now: Nanos) -> None:
+        """The connection has ended without a goodbye."""
+        will = self._wills.get(session.client_id)
+        if will is None:
+            return
+        will.due_ns = min(now + will.delay_s * SECOND, session.ends_ns(now))
+        if will.due_ns <= now:
+            self.say(session.client_id, now)
+        else:
+            self._state.agenda.at(will.due_ns, lambda at: self._look(session.client_id, at))
+
+    def say(self, client_id: str, now: Nanos) -> None:
+        """Now, if there is one: its time has come, or its session ends."""
+        will = self._wills.pop(client_id, None)
+        if will is not None:
+            self._state.effects.append(Erase(TABLE, client_id.encode()))
+            self._say(client_id, will, now)
+
+    def restore(self, key: bytes, value: bytes) -> None:
+        self._wills[key.decode()] = _decode(value)
+
+    def recovered(self, now: Nanos) -> None:
+        """After a restart every client counts as lost now."""
+        for client_id in list(self._wills):
+            session = self._state.sessions.get(client_id)
+            if session is None:
+                self.say(client_id, now)
+            else:
+                self.lost(session, now)
+
+    def _look(self, client_id: str, now: Nanos) -> None:
+        will = self._wills.get(client_id)
+        if will is not None and will.due_ns <= now:
+            self.say(client_id, now)

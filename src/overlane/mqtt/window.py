@@ -1,0 +1,117 @@
+"""The window: what a session still owes its client, QoS 1 and 2.
+
+Entries wait in the order in which they came, are sent while the client's receive maximum allows, and stay until the
+client has acknowledged them: QoS 1 with PUBACK; QoS 2 with PUBREC, from when on only the end of the exchange is owed,
+and PUBCOMP. After a reconnect everything sent and not acknowledged is sent again, in the same order.
+
+An entry's packet identifier follows from its sequence number, so that it is the same after a restart of the broker
+without having been stored again when it was sent. The queue is bounded in messages and bytes.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from enum import IntEnum
+
+from overlane.mqtt.limits import Limits
+from overlane.mqtt.message import Message
+
+IDENTIFIERS = 65_535
+
+
+class Stage(IntEnum):
+    WAITING = 0
+    SENT = 1
+    RELEASED = 2
+
+
+class Entry:
+    """One message for one client. `group`: the shared subscription it came by, or ""."""
+
+    __slots__ = ("group", "identifiers", "is_stored", "message", "qos", "retain", "sequence", "stage", "tries")
+
+    def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], group: str = "") -> None:
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.group = group
+        self.sequence = 0
+        self.stage = Stage.WAITING
+        self.tries = 0
+        self.is_stored = False
+
+    @property
+    def packet_id(self) -> int:
+        return self.sequence % IDENTIFIERS + 1
+
+
+class Window:
+    __slots__ = ("_next_sequence", "bytes", "receive_max", "sent", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Entry] = deque()
+        self.sent: dict[int, Entry] = {}
+        self.bytes = 0
+        self.receive_max = 0
+        self._next_sequence = 1
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.sent)
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self.sent.values()
+        yield from self.waiting
+
+    @property
+    def has_room(self) -> bool:
+        return not self.waiting and len(self.sent) < self.receive_max
+
+    def takes(self, message: Message, limits: Limits) -> bool:
+        return len(self) < limits.queue_messages and self.bytes + message.size_bytes <= limits.queue_bytes
+
+    def add(self, entry: Entry) -> None:
+        entry.sequence = self._next_sequence
+        self._next_sequence += 1
+        self.bytes += entry.message.size_bytes
+        self.waiting.append(entry)
+
+    def restore(self, entry: Entry) -> None:
+        """Entries come back in the order of their sequence numbers."""
+        self._next_sequence = max(self._next_sequence, entry.sequence + 1)
+        self.bytes += entry.message.size_bytes
+        if entry.stage is Stage.RELEASED:
+            self.sent[entry.packet_id] = entry
+        else:
+            self.waiting.append(entry)
+
+    def next_to_send(self) -> Entry | None:
+        """The first that waits, if the client takes one more now."""
+        if not self.waiting or len(self.sent) >= self.receive_max:
+            return None
+        entry = self.waiting[0]
+        return None if entry.packet_id in self.sent else entry
+
+    def send(self, entry: Entry) -> None:
+        """It is the first that waits, and on its way now."""
+        self.waiting.popleft()
+        self.sent[entry.packet_id] = entry
+        entry.stage = Stage.SENT
+        entry.tries += 1
+
+    def drop(self, entry: Entry) -> None:
+        """It is the first that waits, and will not be sent."""
+        self.waiting.popleft()
+        self.bytes -= entry.message.size_bytes
+
+    def done(self, entry: Entry) -> None:
+        """It was sent, and nothing more is owed."""
+        del self.sent[entry.packet_id]
+        self.bytes -= entry.message.size_bytes
+
+    def reconnected(self) -> list[Entry]:
+        """A new connection: what was sent must be sent again; those released are returned, to be released again."""
+        released = [entry for entry in self.sent.values() if entry.stage is Stage.RELEASED]
+        again = [entry for entry in self.sent.values() if entry.stage is not Stage.RELEASED]
+        self.sent = {entry.packet_id: entry for entry in released}
+        self.waiting.extendleft(reversed(again))
+        return released
