@@ -57,7 +57,7 @@ class FastLane:
         connection.entries[key] = TopicEntry(audience, len(key), state.stats(topic))
 
     def pass_on(self, connection: Connection, data: bytes, position: int) -> int:
-        """Pass on the plain messages from the position on; where the first packet begins that is not plain and whole."""
+        """Pass on the plain messages from the position on; the place of the first that is not plain and whole."""
         state = self._state
         if connection.entries_of != state.changes:
             connection.entries.clear()

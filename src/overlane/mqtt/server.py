@@ -55,13 +55,12 @@ class Server:
         settings: Settings,
         uplink: Uplink,
         fresh_id: Callable[[], str],
-        incarnation: int = 1,
         records: Iterable[Record] = (),
         now: Nanos = 0,
     ) -> None:
         effects: list[Effect] = []
         self.state = state = State(
-            name, settings, uplink, fresh_id, effects, Shelf(incarnation, effects), RetainedMessages(settings.limits)
+            name, settings, uplink, fresh_id, effects, Shelf(effects), RetainedMessages(settings.limits)
         )
         self._delivery = Delivery(state)
         self._subscribing = Subscribing(state, self._delivery)

@@ -14,17 +14,14 @@ from overlane.mqtt.window import Entry, Stage
 
 QUEUES = "mqtt.queue"
 
-_NUMBERS_BITS = 40
-"""How many messages one incarnation can number."""
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, int, bool, tuple[int, ...], str, int]).decode
 
 
 class Shelf:
-    def __init__(self, incarnation: int, effects: list[Effect]) -> None:
+    def __init__(self, effects: list[Effect]) -> None:
         self._effects = effects
-        self._next_number = (incarnation << _NUMBERS_BITS) + 1
+        self._next_number = 1
         self._recovered: dict[int, Message] = {}
 
     def put(self, client_id: str, entry: Entry) -> None:
@@ -57,6 +54,7 @@ class Shelf:
 
     def restore_message(self, key: bytes, message: Message) -> None:
         message.number = int.from_bytes(key)
+        self._next_number = max(self._next_number, message.number + 1)
         self._recovered[message.number] = message
 
     def restore_entry(self, key: bytes, value: bytes) -> tuple[str, Entry] | None:
