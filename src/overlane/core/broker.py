@@ -63,7 +63,7 @@ from overlane.core.messages import (
 from overlane.core.neighbour import Chunk, Neighbour
 from overlane.core.outflow import Outflow
 from overlane.core.parcel import MESSAGE_BYTES_MAX, BadContent, Message
-from overlane.core.qos import TOPICS_REMEMBERED
+from overlane.core.qos import TOPICS_REMEMBERED, QosClass
 from overlane.core.routes import RoutePlanner
 from overlane.core.signalling import RouteTable
 from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
@@ -99,6 +99,9 @@ class Broker:
         self.identity = wire.broker_id(config.name)
         self.incarnation = incarnation
         self._topics: dict[str, TopicEntry] = {}
+        self._carried: dict[tuple[str, QosClass], Outflow | None] = {}
+        self.interest_changes = 0
+        """Grows whenever a topic may be needed elsewhere than before."""
         self._open: list[Outflow] = []
         self._published: list[Message] = []
         self._neighbours: dict[str, Neighbour] = {}
@@ -136,7 +139,7 @@ class Broker:
             self._forwarding,
             self._history,
             config.retention_bytes_max,
-            self._topics.clear,
+            self._forget_topics,
         )
         self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history)
         self._next_sweep: Nanos = now + SLOW_SWEEP
@@ -207,6 +210,34 @@ class Broker:
             self._published.append((topic, flags, body))
         return _ACCEPTED
 
+    def send(self, topic: str, body: bytes, now: Nanos, flags: int, qos: QosClass) -> Published:
+        """As `publish`, in a class of its own, by a driver that serves the local subscribers itself."""
+        if len(body) > MESSAGE_BYTES_MAX - 4 * len(topic):
+            return Published.TOO_LARGE
+        key = topic, qos
+        if key in self._carried:
+            flow = self._carried[key]
+        else:
+            if len(self._carried) >= TOPICS_REMEMBERED:
+                self._carried.clear()
+            flow = self._carried[key] = self._source.flow_of(topic, now, qos)
+        if flow is None:
+            self._source.keep_unsent(topic, body, flags, now)
+            return _ACCEPTED
+        if flow.reliable:
+            self._source.room -= len(body)
+            if self._source.room < 0:
+                self._source.room += len(body)
+                return Published.BUSY
+        if not flow.draft:
+            self._open.append(flow)
+        flow.draft.append((topic, flags, body))
+        return _ACCEPTED
+
+    def carries(self, topic: str) -> bool:
+        """Whether other brokers need the topic, or its past is kept for late subscribers."""
+        return bool(self.config.qos.of(topic).history or self._source.destinations(topic))
+
     def _enter(self, topic: str, now: Nanos) -> TopicEntry:
         if len(self._topics) >= TOPICS_REMEMBERED:
             self._topics.clear()
@@ -216,8 +247,13 @@ class Broker:
 
     def _interest_changed(self) -> None:
         """Who gets which topic must be found out anew."""
-        self._topics.clear()
+        self.interest_changes += 1
+        self._forget_topics()
         self._sink.forget_matches()
+
+    def _forget_topics(self) -> None:
+        self._topics.clear()
+        self._carried.clear()
 
     def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane = Lane.CONTROL) -> list[Effect]:
         """Bytes from a neighbour. Whatever is wrong with them closes that link and changes nothing else."""

@@ -68,10 +68,13 @@ class Source:
 
     # Publishing
 
-    def flow_of(self, topic: str, now: Nanos) -> Outflow | None:
-        """The flow a topic's messages join; None if no other broker needs it."""
-        destinations = tuple(name for name in self.remote.needing(topic) if name != self.me)
-        return self._flow_to(self.qos.of(topic), destinations, now) if destinations else None
+    def flow_of(self, topic: str, now: Nanos, qos: QosClass | None = None) -> Outflow | None:
+        """The flow a topic's messages join, in its own class if not in another; None if no other broker needs it."""
+        destinations = self.destinations(topic)
+        return self._flow_to(qos or self.qos.of(topic), destinations, now) if destinations else None
+
+    def destinations(self, topic: str) -> tuple[str, ...]:
+        return tuple(name for name in self.remote.needing(topic) if name != self.me)
 
     def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> None:
         """End of a turn: every draft becomes a parcel, or several."""

@@ -6,6 +6,8 @@ connection before it is told so and closed (MQTT 5, section 3.1.4).
 """
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
 
 import mqtt5
 
@@ -33,6 +35,15 @@ class Authenticate:
     connection: Connection
     user: str
     password: Secret
+
+
+class Verdict(Enum):
+    """What was found out about a client that named a user."""
+
+    IS_USER = "it is the user it names"
+    IS_ANONYMOUS = "no user names are known here: it is like one that names none"
+    IS_NOT = "it is not the user it names"
+    BUSY = "too many ask at once; it may come again"
 
 
 class _Rejected(Exception):
@@ -87,19 +98,28 @@ class Handshake:
         self._open(connection, packet, peer.certified, now)
         return None
 
-    def authenticated(self, connection: Connection, user: str | None, now: Nanos) -> None:
-        """The verdict: the user's name, or None if the client is not who it says."""
+    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos) -> None:
         packet = self._waiting.pop(connection, None)
         if packet is None or connection.phase is not Phase.CHECKING:
             return
-        if user is None:
-            told = "user name or password are wrong"
-            self._reject(connection, _Rejected(Answer.BAD_USER_NAME_OR_PASSWORD, Refusal.CREDENTIALS, told))
-            return
         try:
-            self._open(connection, packet, user, now)
+            self._open(connection, packet, self._user(connection, packet, verdict), now)
         except _Rejected as rejected:
             self._reject(connection, rejected)
+
+    def _user(self, connection: Connection, packet: mqtt5.ConnectPacket, verdict: Verdict) -> str | None:
+        match verdict:
+            case Verdict.IS_USER:
+                return packet.username
+            case Verdict.IS_ANONYMOUS if may_be_anonymous(self._state, connection.peer):
+                return connection.peer.certified
+            case Verdict.IS_ANONYMOUS | Verdict.IS_NOT:
+                told = "user name or password are wrong"
+                raise _Rejected(Answer.BAD_USER_NAME_OR_PASSWORD, Refusal.CREDENTIALS, told)
+            case Verdict.BUSY:
+                raise _Rejected(Answer.SERVER_BUSY, Refusal.CREDENTIALS, "too many log in at once; try again")
+            case _:
+                assert_never(verdict)
 
     def gone(self, connection: Connection) -> None:
         self._waiting.pop(connection, None)

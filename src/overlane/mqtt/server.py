@@ -27,7 +27,7 @@ from overlane.mqtt.counters import Counters, Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import PLAIN, FastLane
 from overlane.mqtt.framing import packet_end, version_of_connect
-from overlane.mqtt.handshake import Answer, Authenticate, Handshake
+from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
 from overlane.mqtt.limits import NONE
 from overlane.mqtt.malformed import PACKET_TOO_LARGE, PROTOCOL_ERROR, UNSUPPORTED_PROTOCOL_VERSION, Malformed
 from overlane.mqtt.publishing import IDENTIFIER_UNKNOWN, QUOTA, Publishing, Refused
@@ -165,9 +165,9 @@ class Server:
             self._packet(connection, memoryview(data)[position:following], now)
             position = following
 
-    def authenticated(self, connection: Connection, user: str | None, now: Nanos) -> None:
-        """The answer to Authenticate: the user's name, or None if the client is not who it says."""
-        self._handshake.authenticated(connection, user, now)
+    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos) -> None:
+        """The answer to Authenticate."""
+        self._handshake.authenticated(connection, verdict, now)
         self._watch_silence(connection)
         if connection.phase is Phase.OPEN and connection.framer.waiting_bytes:
             data, position = connection.framer.take()
