@@ -4,6 +4,7 @@ import typer
 
 from overlane import __version__
 from overlane.cli import plan
+from overlane.cli.broker import broker
 from overlane.cli.passwd import passwd
 from overlane.cli.simulate import simulate
 
@@ -17,6 +18,7 @@ app = typer.Typer(
 app.add_typer(plan.app, name="plan")
 app.command()(simulate)
 app.command()(passwd)
+app.command()(broker)
 
 
 @app.command()

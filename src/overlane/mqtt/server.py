@@ -198,7 +198,7 @@ class Server:
         self._close(connection, malformed.reason, str(malformed), now)
 
     def _close(self, connection: Connection, reason: int, why: str, now: Nanos) -> None:
-        connection.close(_disconnect_reason(reason), why)
+        connection.close(_disconnect_reason(int(reason)), why)
         self._sessions.leave(connection, True, now)
 
     def _charge(self, connection: Connection, messages: int, limit: int, now: Nanos) -> None:

@@ -1,0 +1,36 @@
+"""From a network file to what the core is told: QoS classes of topics, and the configuration of a broker."""
+
+from overlane.core.config import BrokerConfig
+from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
+from overlane.core.units import NEVER
+from overlane.network.schema import Network, Topic
+
+
+def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
+    return QosClass(
+        deadline_ns=topic.deadline_ns,
+        reliable=topic.reliability == "reliable",
+        routing=Routing(routing or topic.routing),
+        paths=topic.paths,
+        lifespan_ns=NEVER if topic.lifespan_ns is None else topic.lifespan_ns,
+        history=HISTORY_ALL if topic.history == "all" else topic.history,
+    )
+
+
+def qos_table(network: Network) -> QosTable:
+    default = QosClass(routing=Routing(network.defaults.routing))
+    return QosTable({topic.filter: qos_class(topic) for topic in network.topics}, default)
+
+
+def broker_config(network: Network, name: str, qos: QosTable) -> BrokerConfig:
+    broker = next(one for one in network.brokers if one.name == name)
+    links = [link for link in network.links if name in link.ends]
+    return BrokerConfig(
+        name=name,
+        qos=qos,
+        scheduling=network.defaults.scheduling,
+        ping_interval_ns=network.defaults.ping_interval_ns,
+        failure=broker.failure,
+        link_failure={end: link.failure for link in links for end in link.ends if end != name},
+        queue_bytes_max=min((link.queue_bytes for link in links), default=256 * 1024),
+    )

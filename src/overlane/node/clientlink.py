@@ -1,0 +1,141 @@
+"""A client's connection: its transport, and what waits to leave through it.
+
+What a turn has to say to a client leaves at the end of the turn, or, if it depends on records, when those are on disk.
+Either way in order: what does not wait itself waits behind what does.
+
+Reading is paused while the client itself does not read, and while it must rest because it publishes too fast.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from overlane.core.units import SECOND, Nanos
+from overlane.mqtt.connection import Connection, Peer
+from overlane.mqtt.server import Server
+
+WRITE_HIGH_BYTES = 256 * 1024
+WRITE_LOW_BYTES = 64 * 1024
+LINGER_S = 5.0
+"""How long a connection that is being closed may take to send what was said last."""
+
+
+class Pipe(Protocol):
+    """What carries the bytes: a TCP or TLS transport, or a WebSocket upon one."""
+
+    def writelines(self, chunks: list[bytes]) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class ClientLink:
+    """Between one pipe and the server. `end_turn_soon` asks the driver to end the turn."""
+
+    __slots__ = (
+        "_end_turn_soon",
+        "_held",
+        "_is_closing",
+        "_is_full",
+        "_is_resting",
+        "_loop",
+        "_now",
+        "_pipe",
+        "_server",
+        "connection",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        server: Server,
+        now: Callable[[], Nanos],
+        end_turn_soon: Callable[[], None],
+        pipe: Pipe,
+        peer: Peer,
+    ) -> None:
+        self._loop = loop
+        self._server = server
+        self._now = now
+        self._end_turn_soon = end_turn_soon
+        self._pipe = pipe
+        self._held: deque[list[bytes]] = deque()
+        """What waits for the store, one list for each batch of records."""
+        self._is_full = False
+        self._is_resting = False
+        self._is_closing = False
+        self.connection: Connection = server.connected(peer, now())
+        self.connection.driver = self
+        end_turn_soon()
+
+    # From the pipe
+
+    def received(self, data: bytes) -> None:
+        connection = self.connection
+        now = self._now()
+        self._server.receive(connection, data, now)
+        if connection.rests_until_ns > now and not self._is_resting:
+            self._rest(connection.rests_until_ns - now)
+        self._end_turn_soon()
+
+    def full(self) -> None:
+        """The client does not read: nothing more is read from it, so that it cannot make us say more."""
+        self._is_full = True
+        self._pipe.pause_reading()
+
+    def drained(self) -> None:
+        self._is_full = False
+        self.connection.unsent_bytes = self._unsent_bytes()
+        if not self._is_resting:
+            self._pipe.resume_reading()
+        self._server.writable(self.connection, self._now())
+        self._end_turn_soon()
+
+    def lost(self) -> None:
+        self._held.clear()
+        self._is_closing = True
+        self._server.lost(self.connection, self._now())
+        self._end_turn_soon()
+
+    # From the driver
+
+    def send(self, chunks: list[bytes], waits: bool) -> None:
+        """At the end of a turn. If it waits, `release` will be called when its records are on disk."""
+        if waits:
+            self._held.append(chunks)
+        elif self._held:
+            self._held[-1] += chunks
+        elif not self._is_closing:
+            self._pipe.writelines(chunks)
+        self._sent()
+
+    def release(self) -> None:
+        """The records that the first of what is held waited for are on disk."""
+        if self._held:
+            chunks = self._held.popleft()
+            if not self._is_closing:
+                self._pipe.writelines(chunks)
+            self._sent()
+
+    def _sent(self) -> None:
+        self.connection.unsent_bytes = self._unsent_bytes()
+        if self.connection.closing is not None and not self._held and not self._is_closing:
+            self._is_closing = True
+            self._pipe.close()
+            self._loop.call_later(LINGER_S, self._pipe.abort)
+
+    def _unsent_bytes(self) -> int:
+        return self._pipe.get_write_buffer_size() + sum(len(chunk) for chunks in self._held for chunk in chunks)
+
+    def _rest(self, rest_ns: Nanos) -> None:
+        self._is_resting = True
+        self._pipe.pause_reading()
+        self._loop.call_later(rest_ns / SECOND, self._rested)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        if not self._is_full and not self._is_closing:
+            self._pipe.resume_reading()

@@ -1,0 +1,175 @@
+"""The driver: turns the loop's events into turns of the MQTT server and the overlay's core, and decides nothing.
+
+A turn is everything that came in one iteration of the loop. At its end the records of the turn go to the store as one
+batch, what does not depend on them is sent, and the rest when they are on disk. One timer is set to what server and
+core want to be woken for next.
+"""
+
+import asyncio
+import logging
+from typing import assert_never
+
+from overlane.core.broker import Broker
+from overlane.core.events import (
+    Close,
+    DeadlineUnmeetable,
+    Deliver,
+    Effect,
+    Erase,
+    LinkChanged,
+    RouteChanged,
+    RouteEstablished,
+    Save,
+    Tick,
+)
+from overlane.core.units import SECOND, Nanos
+from overlane.mqtt.connection import Peer
+from overlane.mqtt.handshake import Authenticate, Verdict
+from overlane.mqtt.server import Server
+from overlane.node.clientlink import ClientLink, Pipe
+from overlane.node.clock import Clock
+from overlane.node.logins import Login, Logins
+from overlane.node.recordfile import Name
+from overlane.node.store import RecordStore, StoreError
+from overlane.node.uplink import CoreUplink
+
+log = logging.getLogger("overlane.node")
+
+_VERDICTS = {Login.ACCEPTED: Verdict.IS_USER, Login.REFUSED: Verdict.IS_NOT, Login.BUSY: Verdict.BUSY}
+
+
+class Driver:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        server: Server,
+        core: Broker,
+        uplink: CoreUplink,
+        store: RecordStore,
+        logins: Logins | None,
+    ) -> None:
+        self.server = server
+        self.core = core
+        self.clock = clock
+        self.logins = logins
+        self._loop = loop
+        self._uplink = uplink
+        self._store = store
+        self._is_turn_open = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Nanos = 0
+        self._checks: set[asyncio.Task[None]] = set()
+        self._commits_pending = 0
+
+    def start(self) -> None:
+        now = self.clock.now()
+        self._uplink.effects += self.core.start(now)
+        self.end_turn_soon()
+
+    def attach(self, pipe: Pipe, peer: Peer) -> ClientLink:
+        """A client has connected."""
+        return ClientLink(self._loop, self.server, self.clock.now, self.end_turn_soon, pipe, peer)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everything that was said is on disk and on its way."""
+        return not self._is_turn_open and not self._commits_pending
+
+    def store_changed(self, error: StoreError | None) -> None:
+        self.server.store_is_failing(error is not None)
+
+    # Turns
+
+    def end_turn_soon(self) -> None:
+        if not self._is_turn_open:
+            self._is_turn_open = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        now = self.clock.now()
+        self._is_turn_open = False
+        effects = self._uplink.effects
+        effects += self.core.flush(now)
+        changes: dict[Name, bytes | None] = {}
+        for effect in effects:
+            self._carry_out(effect, changes, now)
+        effects.clear()
+        for effect in self.server.take_effects():
+            self._carry_out(effect, changes, now)
+        self._send(changes)
+        for question in self.server.take_questions():
+            self._check(question)
+        self._arm(now)
+
+    def _carry_out(self, effect: Effect, changes: dict[Name, bytes | None], now: Nanos) -> None:
+        match effect:
+            case Save(table, key, value):
+                changes[table, key] = value
+            case Erase(table, key):
+                changes[table, key] = None
+            case Deliver():
+                self.server.deliver(effect, now)
+            case LinkChanged(peer, state):
+                log.info("link to %s is %s", peer, state)
+            case RouteChanged():
+                log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
+            case DeadlineUnmeetable(_, destination, latency_ns):
+                log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
+            case Close() | RouteEstablished():
+                pass
+            case _:
+                assert_never(effect)
+
+    def _send(self, changes: dict[Name, bytes | None]) -> None:
+        held: list[ClientLink] = []
+        for connection in self.server.take_touched():
+            chunks, waits = connection.taken()
+            link = connection.driver
+            assert isinstance(link, ClientLink)
+            waits = waits and bool(changes)
+            if waits:
+                held.append(link)
+            link.send(chunks, waits)
+        if changes:
+            self._commits_pending += 1
+            self._store.submit(changes, lambda error: self._committed(held, error))
+
+    def _committed(self, held: list[ClientLink], error: StoreError | None) -> None:
+        self._commits_pending -= 1
+        if error is None:
+            for link in held:
+                link.release()
+
+    # Who is it?
+
+    def _check(self, question: Authenticate) -> None:
+        task = self._loop.create_task(self._find_out(question))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+
+    async def _find_out(self, question: Authenticate) -> None:
+        verdict = Verdict.IS_ANONYMOUS
+        if self.logins is not None:
+            verdict = _VERDICTS[await self.logins.check(question.user, question.password)]
+        self.server.authenticated(question.connection, verdict, self.clock.now())
+        self.end_turn_soon()
+
+    # The timer
+
+    def _arm(self, now: Nanos) -> None:
+        due = min(self.server.next_deadline(), self.core.next_deadline())
+        if self._timer is not None:
+            if self._timer_at <= due and self._timer_at > now:
+                return  # it comes early enough, and one too many does no harm
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = self._loop.call_later(max(0, due - now) / SECOND, self._wake)
+
+    def _wake(self) -> None:
+        now = self.clock.now()
+        self._timer = None
+        self.server.tick(now)
+        if self.core.next_deadline() <= now:
+            self._uplink.effects += self.core.handle(Tick(), now)
+        self.end_turn_soon()

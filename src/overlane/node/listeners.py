@@ -1,0 +1,124 @@
+"""Listeners: where clients come in, by TCP or TLS, plain or as a WebSocket.
+
+Connections are let in at no more than the allowed rate; what comes faster is closed at once and counted. Everything
+else about a connection is the server's to judge.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+from typing import cast
+
+from overlane.core.units import SECOND
+from overlane.errors import Unavailable
+from overlane.mqtt.connection import Peer
+from overlane.mqtt.counters import Refusal
+from overlane.network.schema import Endpoint
+from overlane.node.clientlink import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
+from overlane.node.driver import Driver
+from overlane.node.tls import user_of
+from overlane.node.websocket import WebSocketPipe
+
+BACKLOG = 4_096
+
+log = logging.getLogger("overlane.node")
+
+
+class ClientProtocol(asyncio.Protocol):
+    """MQTT straight upon a transport."""
+
+    __slots__ = ("_doorman", "_link", "_name")
+
+    def __init__(self, doorman: "Doorman", name: str) -> None:
+        self._doorman = doorman
+        self._name = name
+        self._link: ClientLink | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        if not self._doorman.admits():
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
+        self._link = self._doorman.driver.attach(transport, peer_of(transport, self._name))
+
+    def data_received(self, data: bytes) -> None:
+        if self._link is not None:
+            self._link.received(data)
+
+    def pause_writing(self) -> None:
+        if self._link is not None:
+            self._link.full()
+
+    def resume_writing(self) -> None:
+        if self._link is not None:
+            self._link.drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._link is not None:
+            self._link.lost()
+            self._link = None
+
+
+class Doorman:
+    """Lets connections in at a bounded rate: as many at once as come in a second, then one by one."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._tokens = float(driver.server.state.limits.connections_per_second)
+        self._tokens_ns = driver.clock.now()
+
+    def admits(self) -> bool:
+        state, now = self.driver.server.state, self.driver.clock.now()
+        rate = state.limits.connections_per_second
+        self._tokens = min(float(rate), self._tokens + (now - self._tokens_ns) * rate / SECOND)
+        self._tokens_ns = now
+        if self._tokens < 1:
+            state.counters.refused[Refusal.CONNECTION_RATE] += 1
+            return False
+        self._tokens -= 1
+        return True
+
+
+async def listen(
+    driver: Driver, name: str, endpoint: Endpoint, tls: ssl.SSLContext | None, *, is_websocket: bool
+) -> asyncio.Server:
+    """Let clients in at this address; Unavailable if it cannot be had."""
+    loop = asyncio.get_running_loop()
+    doorman = Doorman(driver)
+    protocol = WebSocketPipe if is_websocket else ClientProtocol
+    within_s = driver.server.state.limits.connect_within_ns / SECOND
+    try:
+        return await loop.create_server(
+            lambda: protocol(doorman, name),
+            endpoint.host,
+            endpoint.port,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=within_s if tls else None,
+        )
+    except OSError as error:
+        raise Unavailable(f"{name} address {endpoint}", error.strerror or str(error)) from None
+
+
+def peer_of(transport: asyncio.BaseTransport, listener: str) -> Peer:
+    address = transport.get_extra_info("peername") or ("?", 0)
+    host = str(address[0])
+    secure = transport.get_extra_info("ssl_object")
+    return Peer(
+        f"{host}:{address[1]}",
+        is_loopback=_is_loopback(host),
+        is_secure=secure is not None,
+        certified=user_of(secure.getpeercert()) if secure is not None else None,
+        listener=listener,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

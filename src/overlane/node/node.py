@@ -1,0 +1,175 @@
+"""A broker that runs: its store, its state machines, its listeners, from start to a clean end.
+
+open the store -> recover core and server from its records -> listen -> serve
+SIGTERM or SIGINT: clients are told to go elsewhere, what was said reaches the disk and the network, then it ends
+SIGHUP: the network file is read again; what is safe to change while running changes, a wrong file changes nothing
+"""
+
+import asyncio
+import logging
+import resource
+import secrets
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from overlane.core.broker import Broker
+from overlane.errors import ConfigError, Unavailable
+from overlane.mqtt.access import Access
+from overlane.mqtt.limits import NONE
+from overlane.mqtt.server import Server
+from overlane.mqtt.state import Settings
+from overlane.network.classes import broker_config, qos_table
+from overlane.network.endpoints import Endpoints, endpoints
+from overlane.network.reading import read_network
+from overlane.network.schema import Endpoint, Network
+from overlane.node.clock import Clock
+from overlane.node.driver import Driver
+from overlane.node.listeners import listen
+from overlane.node.logins import Logins
+from overlane.node.nostore import NoStore
+from overlane.node.store import RecordStore, Store, StoreError
+from overlane.node.tls import server_context
+from overlane.node.uplink import CoreUplink
+
+DRAIN_S = 5.0
+"""How long a broker that ends waits for its clients to have read the goodbye."""
+
+CORE_TABLES = frozenset({"parcel", "inflow", "subscription", "interest", "history"})
+
+log = logging.getLogger("overlane.node")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run a broker. Without a data directory nothing survives its end."""
+
+    file: Path
+    name: str
+    data: Path | None
+    is_synced: bool = True
+
+
+class Node:
+    def __init__(self, options: Options, network: Network) -> None:
+        """ConfigError when the file asks for what cannot be."""
+        self.options = options
+        self.network = network
+        self.endpoints: Endpoints = endpoints(network, options.name, str(options.file))
+        self._servers: list[asyncio.Server] = []
+        self._ending = asyncio.Event()
+
+    # Life
+
+    async def start(self) -> None:
+        """Serve; ConfigError or Unavailable when it cannot."""
+        _raise_file_limit()
+        loop = asyncio.get_running_loop()
+        self.clock = Clock()
+        self.store = self._open_store(loop)
+        now, records = self.clock.now(), list(self.store.records())
+        settings = settings_of(self.network)
+        core = Broker(
+            broker_config(self.network, self.options.name, settings.qos),
+            self.store.incarnation,
+            [record for record in records if record[0] in CORE_TABLES],
+            now,
+        )
+        uplink = CoreUplink(core)
+        server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
+        self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
+        self.driver.start()
+        await self._listen()
+        for damaged in self.store.quarantined:
+            log.error("a damaged record was put aside: %s %s", damaged.table, damaged.reason)
+
+    async def run(self) -> None:
+        """Serve until told to end, and end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ending.set)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        await self._ending.wait()
+        await self.end()
+
+    async def end(self) -> None:
+        """Drain: nobody new, everybody told, everything written."""
+        for server in self._servers:
+            server.close()
+        self.driver.server.drain(self.clock.now())
+        self.driver.end_turn_soon()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + DRAIN_S
+        while loop.time() < until and not (self.driver.is_quiet and not self.driver.server.state.connections):
+            await asyncio.sleep(0.01)
+        unwritten = await loop.run_in_executor(None, self.store.close)
+        if unwritten is not None:
+            log.error("%s", unwritten)
+        if self.driver.logins is not None:
+            self.driver.logins.close()
+
+    def reload(self) -> None:
+        """Take over what may change while running from the network file; refuse it whole if anything is wrong."""
+        try:
+            network = read_network(self.options.file)
+            if endpoints(network, self.options.name, str(self.options.file)) != self.endpoints:
+                log.warning("addresses of listeners change only with a restart")
+            if self.driver.logins is not None:
+                self.driver.logins.reload()
+        except (ConfigError, Unavailable) as error:
+            log.error("nothing was changed: %s", error)
+            return
+        self.network = network
+        self.driver.server.reconfigure(settings_of(network))
+        self.driver.end_turn_soon()
+        log.info("read %s again", self.options.file)
+
+    # Parts
+
+    def _open_store(self, loop: asyncio.AbstractEventLoop) -> RecordStore:
+        if self.options.data is None:
+            return NoStore(loop.call_soon_threadsafe)
+        limit = self.network.limits.store_bytes
+        return Store.open(
+            self.options.data,
+            loop.call_soon_threadsafe,
+            self._store_changed,
+            bytes_max=None if limit == NONE else limit,
+            synced=self.options.is_synced,
+        )
+
+    def _store_changed(self, error: StoreError | None) -> None:
+        self.driver.store_changed(error)
+
+    def _logins(self) -> Logins | None:
+        users = self.network.security.users
+        return Logins(users) if users is not None else None
+
+    async def _listen(self) -> None:
+        at = self.endpoints
+        tls = server_context(self.network.security) if at.mqtt_tls or at.websocket_tls else None
+        wanted: list[tuple[str, Endpoint | None, bool, bool]] = [
+            ("mqtt", at.mqtt, False, False),
+            ("mqtt_tls", at.mqtt_tls, True, False),
+            ("websocket", at.websocket, False, True),
+            ("websocket_tls", at.websocket_tls, True, True),
+        ]
+        for name, endpoint, is_tls, is_websocket in wanted:
+            if endpoint is not None:
+                context = tls if is_tls else None
+                self._servers.append(await listen(self.driver, name, endpoint, context, is_websocket=is_websocket))
+
+
+def settings_of(network: Network) -> Settings:
+    return Settings(network.limits, Access(network.access), qos_table(network), network.security.anonymous)
+
+
+def _fresh_id() -> str:
+    return f"overlane-{secrets.token_hex(8)}"
+
+
+def _raise_file_limit() -> None:
+    """As many connections as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
