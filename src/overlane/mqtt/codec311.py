@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 import mqtt5
 
+from overlane.mqtt import codec5
 from overlane.mqtt.fields import (
     Buffer,
     binary,
@@ -204,19 +205,26 @@ def _read_nothing(packet_class: Callable[[], mqtt5.Packet]) -> Callable[[bytes, 
 
 
 def _read_subscribe(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
-    packet_id = _packet_id(packet, position)
+    at = position + 2
+    while at < len(packet):
+        _, at = text(packet, at)
+        if packet[at] > 2:
+            raise Malformed(MALFORMED_PACKET, f"a subscription with QoS {packet[at]}; allowed are 0 to 2")
+        at += 1
+    return _as_version_5(0x82, packet, position), len(packet)
+
+
+def _read_unsubscribe(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
+    return _as_version_5(0xA2, packet, position), len(packet)
+
+
+def _as_version_5(first: int, packet: bytes, position: int) -> mqtt5.Packet:
+    """Read by the rules of MQTT 5, whose packet has an empty list of properties more behind the packet identifier.
+
+    The classes cannot be given a filter that is not well formed, but whoever subscribes wants to see and answer it.
+    """
     position += 2
-    filters: list[mqtt5.TopicFilter] = []
-    while position < len(packet):
-        pattern, position = text(packet, position)
-        qos = packet[position]
-        position += 1
-        if qos > 2:
-            raise Malformed(MALFORMED_PACKET, f"a subscription with QoS {qos}; allowed are 0 to 2")
-        filters.append(mqtt5.TopicFilter(pattern, max_qos=_QOS[qos], retain_as_published=False))
-    if not filters:
-        raise Malformed(PROTOCOL_ERROR, "nothing to subscribe to")
-    return mqtt5.SubscribePacket(packet_id, filters), position
+    return codec5.read(_packet(first, packet[position - 2 : position] + b"\0" + packet[position:]))
 
 
 def _read_suback(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
@@ -227,18 +235,6 @@ def _read_suback(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
     if not set(codes) <= {0, 1, 2, _FAILURE}:
         raise Malformed(PROTOCOL_ERROR, "a return code that does not exist")
     return mqtt5.SubAckPacket(packet_id, [mqtt5.SubAckReasonCode(code) for code in codes]), len(packet)
-
-
-def _read_unsubscribe(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
-    packet_id = _packet_id(packet, position)
-    position += 2
-    patterns: list[str] = []
-    while position < len(packet):
-        pattern, position = text(packet, position)
-        patterns.append(pattern)
-    if not patterns:
-        raise Malformed(PROTOCOL_ERROR, "nothing to unsubscribe from")
-    return mqtt5.UnsubscribePacket(packet_id, patterns), position
 
 
 _READERS: Final[dict[int, Callable[[bytes, int], tuple[mqtt5.Packet, int]]]] = {
