@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlane.errors import ConfigError
+from overlane.mqtt.access import Rule
+from overlane.mqtt.limits import EXPIRY_S_NEVER, Limits
 from overlane.network import (
     Broker,
     Crash,
@@ -23,6 +25,7 @@ from overlane.network import (
     Partition,
     Publisher,
     Restart,
+    Security,
     Simulation,
     Slow,
     Subscriber,
@@ -31,9 +34,23 @@ from overlane.network import (
     parse_network,
 )
 from overlane.network.lines import LineIndex
-from overlane.network.schema import ROUTINGS, SCHEDULINGS, TRANSPORTS
+from overlane.network.schema import CLIENT_CERTIFICATES, ROUTINGS, SCHEDULINGS, TRANSPORTS
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "five-cities.toml"
+SERVING = """
+[security]
+anonymous = true
+users = "users.txt"
+client_certificate = "required"
+[[access]]
+user = "alice"
+publish = ["a/%u"]
+[limits]
+packet = "1MiB"
+queue = "2MiB"
+session_expiry_max = "1d"
+messages_per_second = 5
+"""
 
 durations = st.integers(0, 10**16)
 shares = st.floats(0, 1)
@@ -41,6 +58,43 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 levels = st.text(st.characters(exclude_characters="+#/\0", exclude_categories=["Cs"]), max_size=6)
 topic_names = st.lists(levels, min_size=1, max_size=4).map("/".join).filter(bool)
 topic_filters = st.lists(levels | st.just("+"), max_size=3).map(lambda parts: "/".join([*parts, "#"])) | topic_names
+
+printable = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=9)
+paths = st.none() | printable
+patterns = st.lists(
+    st.sampled_from(["#", "+/a", "%u/#", "x/%c/%u", "$SYS/#"])
+    | topic_filters.filter(lambda text: "%u" not in text and "%c" not in text),
+    max_size=4,
+).map(tuple)
+rules = st.builds(Rule, user=st.sampled_from(["*", "anonymous"]) | printable, publish=patterns, subscribe=patterns)
+limits = st.builds(
+    Limits,
+    connections=st.integers(1, 10**7),
+    packet_bytes=st.integers(128, 2**28),
+    connect_within_ns=st.integers(10**6, 10**13),
+    queue_bytes=st.integers(2**28, 2**40),
+    messages_per_second=st.integers(0, 10**9),
+    keep_alive_s_max=st.integers(0, 65_535),
+    session_expiry_s_max=st.integers(0, 10**8) | st.just(EXPIRY_S_NEVER),
+    retained_bytes=st.integers(0, 2**40),
+    store_bytes=st.just(0) | st.integers(2**20, 2**40),
+)
+
+
+@st.composite
+def securities(draw: st.DrawFn) -> Security:
+    has_certificate = draw(st.booleans())
+    has_client_ca = has_certificate and draw(st.booleans())
+    users = draw(paths)
+    return Security(
+        anonymous=draw(st.sampled_from([None, True, False] if users or has_client_ca else [None, True])),
+        users=users,
+        certificate=draw(printable) if has_certificate else None,
+        key=draw(printable) if has_certificate else None,
+        client_ca=draw(printable) if has_client_ca else None,
+        client_certificate=draw(st.sampled_from(CLIENT_CERTIFICATES)) if has_client_ca else "required",
+        admin_token=draw(paths),
+    )
 
 
 @st.composite
@@ -65,6 +119,7 @@ def networks(draw: st.DrawFn) -> Network:
         st.builds(Leave, durations, brokers),
         st.builds(Join, durations, brokers),
     )
+    security = draw(securities())
     return Network(
         brokers=tuple(
             Broker(
@@ -75,6 +130,9 @@ def networks(draw: st.DrawFn) -> Network:
                 clock_offset_ns=draw(st.integers(-(10**12), 10**12)),
                 clock_drift_ppm=draw(st.floats(-1e5, 1e5)),
                 mqtt=draw(st.sampled_from([None, Endpoint("::1", 1883), Endpoint("a.b", 1)])),
+                websocket=draw(st.sampled_from([None, Endpoint("::", 80)])),
+                mqtt_tls=None if security.certificate is None else draw(st.sampled_from([None, Endpoint("a.b", 2)])),
+                admin=None if security.admin_token is None else draw(st.sampled_from([None, Endpoint("0.0.0.0", 3)])),
             )
             for name in known
         ),
@@ -126,6 +184,9 @@ def networks(draw: st.DrawFn) -> Network:
         events=tuple(sorted(draw(st.lists(events, max_size=5)), key=lambda event: event.at_ns)),
         simulation=draw(st.builds(Simulation, duration_ns=st.integers(1, 10**12), seed=st.integers(0, 2**64 - 1))),
         defaults=draw(st.builds(Defaults, routing=routings, scheduling=st.sampled_from(SCHEDULINGS))),
+        security=security,
+        access=tuple(draw(st.lists(rules, max_size=3))),
+        limits=draw(limits),
     )
 
 
@@ -184,7 +245,7 @@ values = st.recursive(
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.data())
 def test_any_value_in_any_place_is_read_or_refused(data: st.DataObject) -> None:
-    lines = EXAMPLE.read_text().splitlines()
+    lines = (EXAMPLE.read_text() + SERVING).splitlines()
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(lines) - 1))
         key, equals, _old = lines[at].partition(" = ")

@@ -56,7 +56,7 @@ def _expiry(duration_s: int) -> str:
 
 _WITHIN = kinds.duration(at_least_ns=MS, allowed='a duration of at least 1ms such as "10s"')
 _EXPIRY = kinds.or_none(_seconds(0, 10 * 365 * 86_400), EXPIRY_S_NEVER)
-_ROWS = (
+ROWS = (
     _Row("connections", "connections", _count(1, 10_000_000)),
     _Row("connections_per_second", "connections_per_second", _count(1, 10_000_000)),
     _Row("packet_bytes", "packet", _size(PACKET_BYTES_MIN, PACKET_BYTES_MAX), _quoted_size),
@@ -81,7 +81,7 @@ _ROWS = (
 
 def read_limits(table: Table) -> Limits:
     defaults = Limits()
-    values = {row.field: table.optional(row.name, row.kind, getattr(defaults, row.field)) for row in _ROWS}
+    values = {row.field: table.optional(row.name, row.kind, getattr(defaults, row.field)) for row in ROWS}
     limits = msgspec.structs.replace(defaults, **values)
     if limits.queue_bytes < limits.packet_bytes:
         # The largest message could never wait for a client.
@@ -98,6 +98,6 @@ def format_limits(limits: Limits) -> list[str]:
     defaults = Limits()
     return [
         f"{row.name} = {row.write(value)}"
-        for row in _ROWS
+        for row in ROWS
         if (value := getattr(limits, row.field)) != getattr(defaults, row.field)
     ]
