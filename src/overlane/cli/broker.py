@@ -1,51 +1,69 @@
 """`overlane broker`: run one broker of a network file."""
 
+import asyncio
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 import uvloop
 
-from overlane.errors import ConfigError, Unavailable
+from overlane.cli.faults import told
+from overlane.errors import ConfigError, Fault
 from overlane.network.reading import read_network
+from overlane.network.schema import Network
 from overlane.node.node import Node, Options
+
+DATA = Path("overlane-data")
 
 
 def broker(
     network: Annotated[Path, typer.Argument(help="The network file.", metavar="NETWORK.toml", show_default=False)],
     name: Annotated[str, typer.Option("--name", help="Which broker of the file; needed if it has several.")] = "",
     data: Annotated[
-        Path | None, typer.Option("--data", help="Where its records are kept. Default: ./overlane-data/NAME.")
+        Path | None, typer.Option("--data", help="Where its records are kept. Default: overlane-data/NAME.")
     ] = None,
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep no records: everything ends with it.")] = False,
     no_sync: Annotated[
-        bool,
-        typer.Option("--no-sync", help="Do not wait for the disk: a power cut may lose acknowledged messages."),
+        bool, typer.Option("--no-sync", help="Do not wait for the disk: a power cut may lose acknowledged messages.")
+    ] = False,
+    supervised: Annotated[
+        bool, typer.Option("--supervised", hidden=True, help="End when standard input ends.")
     ] = False,
 ) -> None:
     """Run one broker of a network file, until Ctrl-C or SIGTERM."""
-    try:
+    with told():
         described = read_network(network)
-        names = [one.name for one in described.brokers]
-        if not name and len(names) != 1:
-            typer.echo(f"{network} has several brokers: say which with --name: {', '.join(names)}", err=True)
-            raise typer.Exit(2)
-        name = name or names[0]
-        where = None if in_memory else data or Path("overlane-data") / name
-        uvloop.run(_run(Options(network, name, where, not no_sync)))
-    except ConfigError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-    except Unavailable as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        chosen = name or _only(described, network)
+        where = None if in_memory else data or DATA / chosen
+        uvloop.run(_run(Options(network, chosen, where, not no_sync), described, supervised))
 
 
-async def _run(options: Options) -> None:
-    node = Node(options, read_network(options.file))
+def _only(network: Network, file: Path) -> str:
+    names = [one.name for one in network.brokers]
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    raise ConfigError([Fault(str(file), 0, "brokers", f"{len(names)} of them", f"--name with one of {shown}")])
+
+
+async def _run(options: Options, network: Network, supervised: bool) -> None:
+    node = Node(options, network)
     await node.start()
+    if supervised:
+        await asyncio.get_running_loop().connect_read_pipe(lambda: _Lifeline(node), sys.stdin)
     at = node.endpoints
-    told = {"mqtt": at.mqtt, "mqtt_tls": at.mqtt_tls, "websocket": at.websocket, "websocket_tls": at.websocket_tls}
-    shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in told.items() if endpoint is not None)
-    print(f"ready  {options.name}  {shown}", flush=True)
+    known = {"mqtt": at.mqtt, "mqtt_tls": at.mqtt_tls, "websocket": at.websocket, "websocket_tls": at.websocket_tls}
+    shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in known.items() if endpoint is not None)
+    print(f"ready  {options.name}  {shown}  admin {at.admin}", flush=True)
     await node.run()
+
+
+class _Lifeline(asyncio.Protocol):
+    """Who started us is gone when this ends."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._node.end_soon()

@@ -7,6 +7,7 @@ from overlane.cli import plan
 from overlane.cli.broker import broker
 from overlane.cli.passwd import passwd
 from overlane.cli.simulate import simulate
+from overlane.cli.up import up
 
 app = typer.Typer(
     name="overlane",
@@ -19,6 +20,7 @@ app.add_typer(plan.app, name="plan")
 app.command()(simulate)
 app.command()(passwd)
 app.command()(broker)
+app.command()(up)
 
 
 @app.command()

@@ -87,10 +87,13 @@ class Node:
         """Serve until told to end, and end."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ending.set)
+            loop.add_signal_handler(number, self.end_soon)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         await self._ending.wait()
         await self.end()
+
+    def end_soon(self) -> None:
+        self._ending.set()
 
     async def end(self) -> None:
         """Drain: nobody new, everybody told, everything written."""

@@ -1,0 +1,63 @@
+"""`overlane up`: run every broker of a network file on this machine."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from overlane.cli.faults import told
+from overlane.network.endpoints import Endpoints, endpoints_on_one_machine
+from overlane.network.reading import read_network
+from overlane.node.supervisor import NeverReady, Supervisor
+
+DATA = Path("overlane-data")
+
+
+def up(
+    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NETWORK.toml", show_default=False)],
+    data: Annotated[
+        Path, typer.Option("--data", help="Each broker keeps its records in a folder of its name here.")
+    ] = DATA,
+    in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep no records: everything ends with it.")] = False,
+) -> None:
+    """Run every broker of a network file as a process of its own, until Ctrl-C; those that die are started again."""
+    with told():
+        described = read_network(network)
+        where = endpoints_on_one_machine(described, str(network))
+    options = ["--in-memory"] if in_memory else []
+    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    supervisor = Supervisor(
+        network,
+        [one.name for one in described.brokers if one.name not in described.absent_at_start()],
+        None if in_memory else data,
+        options,
+        lambda name, text: err.print(f"[bold]{name}[/]  {text}", soft_wrap=True),
+    )
+    try:
+        asyncio.run(_run(supervisor, lambda: _show(out, where)))
+    except NeverReady as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+async def _run(supervisor: Supervisor, ready: Callable[[], None]) -> None:
+    task = asyncio.create_task(supervisor.run(ready))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _show(out: Console, where: dict[str, Endpoints]) -> None:
+    table = Table("broker", "mqtt", "overlay", "admin", box=None, pad_edge=False)
+    for name, at in where.items():
+        table.add_row(name, str(at.mqtt), str(at.overlay), str(at.admin))
+    out.print(table)
+    out.print("ready", style="bold green")
