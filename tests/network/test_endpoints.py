@@ -100,6 +100,8 @@ def test_a_network_too_large_for_one_machine_is_told_only_when_it_runs_there() -
         ("127.0.0.1", True),
         ("127.8.8.8", True),
         ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:10.0.0.1", False),
         ("localhost", True),
         ("LOCALHOST", True),
         ("0.0.0.0", False),

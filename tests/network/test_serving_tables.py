@@ -11,6 +11,8 @@ from overlane.mqtt.limits import EXPIRY_S_NEVER, NONE, Limits
 from overlane.network import Endpoint, Security, format_network, parse_network, read_network
 from overlane.network.limits import ROWS
 
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
 EVERYTHING = """
 [brokers.seattle]
 mqtt = "0.0.0.0:1883"
@@ -331,3 +333,18 @@ def test_a_bad_file_is_told_where_what_and_what_instead(added: str, message: str
     with pytest.raises(ConfigError) as refused:
         parse_network("[brokers.a]\n" + added, "net.toml")
     assert str(refused.value) == f"net.toml:{message}"
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "name_column", "default_column"),
+    [("network-file.md", "\n## [limits]", 1, 2), ("security.md", "\n## Limits", 2, 3)],
+)
+def test_the_documents_tell_every_limit_with_its_default(
+    page: str, heading: str, name_column: int, default_column: int
+) -> None:
+    section = (DOCS / page).read_text().partition(heading)[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("|") and "`" in line]
+    told = {row[name_column].strip(" `"): row[default_column].strip(' `"') for row in rows}
+    assert sorted(told) == sorted(row.name for row in ROWS)
+    fields = [f"{name} = {value}" if value.isdigit() else f'{name} = "{value}"' for name, value in told.items()]
+    assert parse_network("\n".join(["[brokers.a]", "[limits]", *fields])).limits == Limits()

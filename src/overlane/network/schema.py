@@ -63,9 +63,12 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     def _address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         try:
-            return ipaddress.ip_address(self.host)
+            address = ipaddress.ip_address(self.host)
         except ValueError:
             return None
+        # What a listener on IPv6 calls a client that came by IPv4.
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return mapped or address
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
