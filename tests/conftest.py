@@ -1,6 +1,10 @@
-"""For all tests: randomised ones are not judged by the clock, and say how to repeat what they found."""
+"""For all tests: randomised ones are not judged by the clock and say how to repeat what they found; running brokers."""
 
 from hypothesis import HealthCheck, settings
+
+from brokers import any_broker, mortal_broker, our_broker
+
+__all__ = ["any_broker", "mortal_broker", "our_broker"]
 
 settings.register_profile("overlane", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("overlane")

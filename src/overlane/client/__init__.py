@@ -1,0 +1,55 @@
+"""The Python API for applications: publish and subscribe at a broker, over connections that mend themselves.
+
+    import overlane.client
+
+    async with overlane.client.connect("127.0.0.1:1883") as client:
+        await client.publish("alarms/1", b"fire", deadline="60ms", reliability="reliable")
+        async for message in client.subscribe("alarms/#", qos=1):
+            print(message.topic, message.body)
+
+The brokers speak MQTT 5, so this works with any broker that does. `protocol` is the part without I/O, to be driven by
+other event loops.
+"""
+
+from overlane.client.client import Client
+from overlane.client.errors import (
+    BrokerViolation,
+    ClientError,
+    Closed,
+    ConnectionRefused,
+    Disconnected,
+    Expired,
+    InvalidRequest,
+    PublishRefused,
+    Refused,
+    SubscribeRefused,
+    Unreachable,
+)
+from overlane.client.message import Message, Will
+from overlane.client.opening import connect
+from overlane.client.qos import Qos, Reliability, TopicQos
+from overlane.client.subscription import Subscription
+from overlane.client.tls import Tls
+
+__all__ = [
+    "BrokerViolation",
+    "Client",
+    "ClientError",
+    "Closed",
+    "ConnectionRefused",
+    "Disconnected",
+    "Expired",
+    "InvalidRequest",
+    "Message",
+    "PublishRefused",
+    "Qos",
+    "Refused",
+    "Reliability",
+    "SubscribeRefused",
+    "Subscription",
+    "Tls",
+    "TopicQos",
+    "Unreachable",
+    "Will",
+    "connect",
+]

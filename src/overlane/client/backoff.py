@@ -1,0 +1,31 @@
+"""How long to wait before the next attempt: doubling, with a share left to chance.
+
+Many clients lose a broker at the same moment. Each waits between half of the pause and all of it, so that they do not
+come back at the same moment. A connection counts as a success only when it has lasted: a broker that accepts and
+closes at once is met with growing pauses, not with a storm.
+"""
+
+from overlane.core.units import MS, SECOND, Nanos
+
+PAUSE_FIRST: Nanos = 100 * MS
+PAUSE_MAX: Nanos = 15 * SECOND
+LASTED: Nanos = 5 * SECOND
+"""A connection that held this long ends the series of failures."""
+
+
+class Backoff:
+    def __init__(self, first_ns: Nanos = PAUSE_FIRST, max_ns: Nanos = PAUSE_MAX) -> None:
+        self._first_ns = first_ns
+        self._max_ns = max_ns
+        self._pause_ns = min(first_ns, max_ns)
+
+    def pause(self, luck: float) -> Nanos:
+        """The next pause; `luck` is between 0 and 1."""
+        pause_ns = self._pause_ns
+        self._pause_ns = min(self._max_ns, 2 * pause_ns)
+        return pause_ns // 2 + int(luck * (pause_ns - pause_ns // 2))
+
+    def held(self, duration_ns: Nanos) -> None:
+        """A connection held for this long and is lost now."""
+        if duration_ns >= LASTED:
+            self._pause_ns = min(self._first_ns, self._max_ns)

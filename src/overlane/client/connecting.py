@@ -1,0 +1,119 @@
+"""Connecting: makes a connection, waits until it is lost, pauses, and makes the next.
+
+The addresses are tried in turn. The first round must succeed, or the application is told what happened at each of
+them. After that it goes on for as long as it takes, beginning with the address that answered last, because the
+session is there; unless that broker said that it shuts down or that another one is to be used.
+
+A refusal that would only be repeated, such as a wrong password, ends it. So does another client that takes over the
+session: coming back would throw out the other one, and so on.
+"""
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from overlane.client.address import Address
+from overlane.client.backoff import PAUSE_FIRST, PAUSE_MAX, Backoff
+from overlane.client.clocks import now_ns
+from overlane.client.driver import Driver, Parting
+from overlane.client.engine import Engine
+from overlane.client.errors import BrokerViolation, ConnectionRefused, Disconnected, Unreachable, described
+from overlane.client.line import explained, open_line
+from overlane.client.protocol import Broken, Dismissed
+from overlane.core.units import SECOND, Nanos
+
+log = logging.getLogger("overlane.client")
+
+ELSEWHERE = frozenset({0x8B, 0x9C, 0x9D})
+"""Shutting down, use another broker, broker moved: try the others first."""
+PASSING = frozenset({0x00, 0x80, 0x83, 0x88, 0x89, 0x8D, 0x96, 0x97, 0x98, 0x9F, 0xA0}) | ELSEWHERE
+"""Reasons that may be gone the next time. All others would only be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How to reach the brokers."""
+
+    addresses: Sequence[Address]
+    context: ssl.SSLContext | None
+    server_name: str | None
+    within_ns: Nanos
+    reconnect: bool
+    pause_first_ns: Nanos = PAUSE_FIRST
+    pause_max_ns: Nanos = PAUSE_MAX
+
+
+async def stay_connected(engine: Engine, route: Route) -> None:
+    """Never returns; raises what makes another attempt pointless."""
+    addresses = list(route.addresses)
+    backoff = Backoff(route.pause_first_ns, route.pause_max_ns)
+    while True:
+        address, tried = await _first_that_answers(engine.driver, route, addresses)
+        if address is None:
+            if not engine.connections:
+                raise Unreachable(tried)
+            log.info("%s", Unreachable(tried))
+        else:
+            log.info("connected to %s", address)
+            began = now_ns()
+            parting = await engine.driver.parting()
+            engine.driver.drop_line()
+            backoff.held(now_ns() - began)
+            addresses = _next_order(addresses, address, parting)
+            reason = _judged(str(address), parting)
+            if not route.reconnect:
+                raise Unreachable([(str(address), reason)])
+            log.warning("lost %s: %s; connecting again", address, reason)
+        await asyncio.sleep(backoff.pause(random.random()) / SECOND)
+
+
+async def _first_that_answers(
+    driver: Driver, route: Route, addresses: Sequence[Address]
+) -> tuple[Address | None, list[tuple[str, str]]]:
+    tried: list[tuple[str, str]] = []
+    for address in addresses:
+        try:
+            async with asyncio.timeout(route.within_ns / SECOND):
+                context = route.context if address.tls else None
+                await driver.greet(await open_line(address, context, route.server_name, driver))
+        except ConnectionRefused as refused:
+            driver.drop_line()
+            if refused.code not in PASSING:
+                raise ConnectionRefused(f"connection to {address}", refused.code, refused.words) from None
+            tried.append((str(address), refused.reason))
+        except (OSError, ssl.SSLError) as error:  # TimeoutError is an OSError
+            driver.drop_line()
+            tried.append((str(address), explained(error)))
+        except UnicodeError:
+            tried.append((str(address), "not a host name"))
+        else:
+            return address, tried
+    return None, tried
+
+
+def _judged(address: str, parting: Parting) -> str:
+    """What happened, for people; raises if it would only happen again."""
+    match parting:
+        case Dismissed(code, words):
+            if code not in PASSING:
+                raise Disconnected(f"connection to {address}", code, words)
+            return described(code, words)
+        case Broken(reason, is_violation):
+            if is_violation:
+                raise BrokerViolation(f"{address}: {reason}")
+            return reason
+        case str():
+            return parting
+        case _:
+            assert_never(parting)
+
+
+def _next_order(addresses: Sequence[Address], last: Address, parting: Parting) -> list[Address]:
+    at = list(addresses).index(last)
+    if isinstance(parting, Dismissed) and parting.code in ELSEWHERE:
+        at += 1
+    return [*addresses[at:], *addresses[:at]]

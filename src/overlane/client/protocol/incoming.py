@@ -1,0 +1,95 @@
+"""Incoming: messages of QoS 1 and 2 on their way to the application, and the acknowledgements owed for them.
+
+    held        given to the application, not acknowledged yet, by packet id
+    order       the same in the order in which this connection brought them
+    recorded    QoS 2 acknowledged with PUBREC, until the broker says PUBREL
+
+A message is acknowledged when the application is done with it, not when it arrives: what a crash catches unread comes
+again. Acknowledgements leave in the order of arrival, as MQTT demands (4.6.0-2), so one that is done early waits.
+
+After a lost connection the broker sends again what was not acknowledged. The application has these messages already: if
+the session lives on they are recognised and not given to it twice. If the session is lost, so is what was owed.
+"""
+
+from collections import deque
+
+import mqtt5
+
+from overlane.client.message import Message, Receipt
+from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
+from overlane.mqtt.writing import PUBACK, PUBCOMP, PUBREC, ack
+
+PACKET_ID_NOT_FOUND = 0x92
+RECEIVE_MAX_EXCEEDED = 0x93
+
+
+class Incoming:
+    def __init__(self, receive_max: int, out: list[bytes]) -> None:
+        self._receive_max = receive_max
+        self._out = out
+        self._online = False
+        self._epoch = 0
+        self._held: dict[int, Receipt] = {}
+        self._order: deque[Receipt] = deque()
+        self._recorded: set[int] = set()
+
+    def connected(self, session_present: bool) -> None:
+        self._online = True
+        self._order.clear()
+        if not session_present:
+            self._epoch += 1
+            self._held.clear()
+            self._recorded.clear()
+
+    def lost(self) -> None:
+        self._online = False
+
+    def arrived(self, packet: mqtt5.PublishPacket) -> Message | None:
+        """The message, if the application does not have it yet."""
+        packet_id = packet.packet_id
+        if packet_id is None:
+            return Message(packet)
+        if packet_id in self._recorded:
+            if int(packet.qos) != 2:
+                raise Malformed(PROTOCOL_ERROR, f"packet id {packet_id} is used anew before it was released")
+            self._out.append(ack(5, PUBREC, packet_id))
+            return None
+        if len(self._order) >= self._receive_max:
+            raise Malformed(RECEIVE_MAX_EXCEEDED, f"more than {self._receive_max} messages without acknowledgement")
+        held = self._held.get(packet_id)
+        if held is not None and _is_repeated(held.packet, packet):
+            self._order.append(held)
+            self._settle()
+            return None
+        receipt = self._held[packet_id] = Receipt(packet, self._epoch)
+        self._order.append(receipt)
+        return Message(packet, receipt)
+
+    def done(self, receipt: Receipt) -> None:
+        """One reader of the message is done with it."""
+        receipt.readers -= 1
+        if receipt.epoch == self._epoch:
+            self._settle()
+
+    def released(self, packet_id: int) -> None:
+        """PUBREL: the broker has forgotten the message, so may we."""
+        code = 0 if packet_id in self._recorded else PACKET_ID_NOT_FOUND
+        self._recorded.discard(packet_id)
+        self._out.append(ack(5, PUBCOMP, packet_id, code))
+
+    def _settle(self) -> None:
+        """Acknowledge what is done and has nothing unacknowledged before it."""
+        while self._online and self._order and self._order[0].readers <= 0:
+            packet = self._order.popleft().packet
+            packet_id = packet.packet_id or 0
+            self._held.pop(packet_id, None)
+            if int(packet.qos) == 2:
+                self._recorded.add(packet_id)
+                self._out.append(ack(5, PUBREC, packet_id))
+            else:
+                self._out.append(ack(5, PUBACK, packet_id))
+
+
+def _is_repeated(held: mqtt5.PublishPacket, packet: mqtt5.PublishPacket) -> bool:
+    # A broker that has given up the old message may use its packet id for another one.
+    return packet.duplicate and packet.topic == held.topic and packet.payload == held.payload

@@ -1,0 +1,272 @@
+"""The protocol: one client's side of MQTT 5 over any number of connections, as a state machine without I/O.
+
+    OFFLINE --opened--> GREETING --CONNACK--> ONLINE --disconnect--> LEAVING
+       ^                   |                    |                       |
+       +------------------- lost --------------------------------------+
+
+Bytes and calls go in with the time; events come back, and bytes for the broker gather in `out`. The parts each know
+one thing: `Outgoing` what is published, `Incoming` what is owed for what arrived, `Subscribing` what is to be heard,
+`KeepAlive` when to ask whether anyone is there. What they know outlives a connection; only the framing of bytes does
+not.
+
+After `Refused`, `Dismissed` or `Broken` the driver closes the connection and reports it with `lost`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import assert_never
+
+import mqtt5
+
+from overlane.client.message import Publication, Receipt
+from overlane.client.protocol.events import Broken, Connected, Dismissed, Event, Refused, Sending
+from overlane.client.protocol.incoming import Incoming
+from overlane.client.protocol.keepalive import KeepAlive
+from overlane.client.protocol.outgoing import BrokerLimits, Outgoing
+from overlane.client.protocol.packetids import PacketIds
+from overlane.client.protocol.subscribing import Subscribing, Wish
+from overlane.core.units import SECOND, Nanos
+from overlane.mqtt import codec5
+from overlane.mqtt.framing import Framer
+from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
+from overlane.mqtt.writing import PINGREQ
+
+PACKET_BYTES_LIMIT = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the client presents itself to a broker."""
+
+    client_id: str
+    user: str | None = None
+    password: bytes | None = None
+    clean_start: bool = True
+    session_expiry_s: int = 0
+    keep_alive_s: int = 30
+    receive_max: int = 1_000
+    packet_bytes_max: int = 16 * 1024 * 1024
+    will: mqtt5.Will | None = None
+
+
+class Stage(Enum):
+    OFFLINE = auto()
+    GREETING = auto()
+    ONLINE = auto()
+    LEAVING = auto()
+
+
+class Protocol:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.out: list[bytes] = []
+        """Bytes for the broker, in order. The driver takes them out."""
+        ids = PacketIds()
+        self._outgoing = Outgoing(ids, self.out)
+        self._incoming = Incoming(settings.receive_max, self.out)
+        self._subscribing = Subscribing(ids, self.out)
+        self._keepalive = KeepAlive()
+        self._framer = Framer(settings.packet_bytes_max)
+        self._stage = Stage.OFFLINE
+        self._writable = True
+        self._was_connected = False
+        self.limits = BrokerLimits()
+
+    # What the driver may ask
+
+    @property
+    def online(self) -> bool:
+        return self._stage is Stage.ONLINE
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether what is published now would leave now."""
+        return self._writable and self.online
+
+    @property
+    def waiting(self) -> int:
+        """How many publications have not been sent."""
+        return self._outgoing.waiting
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._outgoing.waiting_bytes
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests the broker has yet to answer."""
+        return self._outgoing.unanswered + self._subscribing.unanswered
+
+    @property
+    def next_deadline(self) -> Nanos:
+        return min(self._keepalive.ask_at, self._keepalive.dead_at)
+
+    # The connection
+
+    def opened(self) -> None:
+        """A connection to the broker is there: introduce ourselves."""
+        settings = self._settings
+        self._stage = Stage.GREETING
+        self._framer = Framer(settings.packet_bytes_max)
+        self._writable = True
+        self.out.clear()
+        connect = mqtt5.ConnectPacket(
+            settings.client_id,
+            username=settings.user,
+            password=settings.password,
+            clean_start=settings.clean_start and not self._was_connected,
+            will=settings.will,
+            keep_alive=settings.keep_alive_s,
+            session_expiry_interval=settings.session_expiry_s,
+            receive_max=settings.receive_max,
+            max_packet_size=settings.packet_bytes_max,
+        )
+        self.out.append(codec5.write(connect))
+
+    def receive(self, data: bytes, now: Nanos) -> list[Event]:
+        events: list[Event] = []
+        self._keepalive.heard(now)
+        try:
+            for view in self._framer.feed(data):
+                packet = codec5.read(view)
+                if isinstance(packet, mqtt5.PublishPacket):
+                    self._arrived(packet, events)
+                else:
+                    events += self._handle(packet, now)
+                if self._stage is Stage.OFFLINE:
+                    return events
+        except Malformed as wrong:
+            return [*events, self._give_up(wrong)]
+        if self.online:
+            events += self._pump(now)
+        return events
+
+    def lost(self) -> None:
+        """The connection is gone. What was owed and wanted is kept for the next one."""
+        self._stage = Stage.OFFLINE
+        self._incoming.lost()
+        self._subscribing.lost()
+        self._keepalive.end()
+        self.out.clear()
+
+    def disconnect(self, end_session: bool) -> None:
+        """Take leave. `end_session`: the broker need not keep anything for us."""
+        if self.online:
+            expiry_s = 0 if end_session and self._settings.session_expiry_s else None
+            self.out.append(codec5.write(mqtt5.DisconnectPacket(session_expiry_interval=expiry_s)))
+        self._stage = Stage.LEAVING
+
+    def writable(self, writable: bool, now: Nanos) -> list[Event]:
+        """Whether the line takes more bytes; publications wait while it does not."""
+        self._writable = writable
+        return self._pump(now)
+
+    def listening(self, listening: bool, now: Nanos) -> None:
+        """Whether the driver reads what the broker sends."""
+        self._keepalive.listen(listening, now)
+
+    def sent(self, now: Nanos) -> None:
+        """The driver sent bytes."""
+        self._keepalive.sent(now)
+
+    def tick(self, now: Nanos) -> list[Event]:
+        """The next deadline has come."""
+        if now >= self._keepalive.dead_at:
+            self._stage = Stage.OFFLINE
+            return [Broken("the broker has been silent for too long", is_violation=False)]
+        if now >= self._keepalive.ask_at:
+            self.out.append(PINGREQ)
+            self._keepalive.asked(now)
+            self._keepalive.sent(now)
+        return []
+
+    # What the application wants
+
+    def publish(self, publication: Publication, now: Nanos) -> tuple[Sending, list[Event]]:
+        sending = self._outgoing.publish(publication, now)
+        return sending, self._pump(now)
+
+    def subscribe(self, number: int, wish: Wish) -> None:
+        self._subscribing.subscribe(number, wish)
+
+    def unsubscribe(self, number: int) -> None:
+        self._subscribing.unsubscribe(number)
+
+    def forget(self, number: int) -> None:
+        """Leave the subscription to the session: it is neither ended nor renewed."""
+        self._subscribing.forget(number)
+
+    def done(self, receipt: Receipt) -> None:
+        """A reader of a message is done with it."""
+        self._incoming.done(receipt)
+
+    # Inside
+
+    def _pump(self, now: Nanos) -> list[Event]:
+        return self._outgoing.pump(now) if self.is_writable else []
+
+    def _arrived(self, packet: mqtt5.PublishPacket, events: list[Event]) -> None:
+        if self._stage is Stage.GREETING:
+            raise Malformed(PROTOCOL_ERROR, "PUBLISH before CONNACK")
+        message = self._incoming.arrived(packet)
+        if message is not None:
+            events.append(message)
+
+    def _handle(self, packet: mqtt5.Packet, now: Nanos) -> Iterator[Event]:
+        if isinstance(packet, mqtt5.ConnAckPacket) is not (self._stage is Stage.GREETING):
+            raise Malformed(PROTOCOL_ERROR, f"{type(packet).__name__} at the wrong time")
+        match packet:
+            case mqtt5.PubAckPacket() | mqtt5.PubRecPacket() | mqtt5.PubCompPacket():
+                yield from self._outgoing.answered(packet)
+            case mqtt5.PubRelPacket():
+                self._incoming.released(packet.packet_id)
+            case mqtt5.SubAckPacket():
+                yield from self._subscribing.subscribed(packet)
+            case mqtt5.UnsubAckPacket():
+                yield from self._subscribing.unsubscribed(packet)
+            case mqtt5.PingRespPacket():
+                pass
+            case mqtt5.ConnAckPacket():
+                yield from self._greeted(packet, now)
+            case mqtt5.DisconnectPacket():
+                self._stage = Stage.OFFLINE
+                yield Dismissed(int(packet.reason_code), packet.reason_str or "")
+            case (
+                mqtt5.ConnectPacket()
+                | mqtt5.PublishPacket()
+                | mqtt5.SubscribePacket()
+                | mqtt5.UnsubscribePacket()
+                | mqtt5.PingReqPacket()
+                | mqtt5.AuthPacket()
+            ):
+                raise Malformed(PROTOCOL_ERROR, f"{type(packet).__name__} from a broker")
+            case _:
+                assert_never(packet)
+
+    def _greeted(self, packet: mqtt5.ConnAckPacket, now: Nanos) -> Iterator[Event]:
+        if code := int(packet.reason_code):
+            self._stage = Stage.OFFLINE
+            yield Refused(code, packet.reason_str or "")
+            return
+        self._stage = Stage.ONLINE
+        keep_alive_s = self._settings.keep_alive_s if packet.server_keep_alive is None else packet.server_keep_alive
+        self._keepalive.begin(keep_alive_s * SECOND, now)
+        self.limits = BrokerLimits(
+            packet.receive_max,
+            min(packet.max_packet_size or PACKET_BYTES_LIMIT, PACKET_BYTES_LIMIT),
+            int(packet.max_qos),
+            packet.retain_available,
+        )
+        self._incoming.connected(packet.session_present)
+        self._subscribing.connected(packet.session_present, packet.subscription_id_available)
+        is_first, self._was_connected = not self._was_connected, True
+        yield from self._outgoing.connected(packet.session_present, is_first, self.limits)
+        yield Connected(packet.session_present)
+
+    def _give_up(self, wrong: Malformed) -> Broken:
+        if self.online:
+            code = mqtt5.DisconnectReasonCode(wrong.reason)
+            self.out.append(codec5.write(mqtt5.DisconnectPacket(reason_code=code, reason_str=str(wrong))))
+        self._stage = Stage.OFFLINE
+        return Broken(str(wrong), is_violation=True)
