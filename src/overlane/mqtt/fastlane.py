@@ -3,12 +3,15 @@
 A PUBLISH of QoS 0 without retain flag and properties has the same bytes on its way in and on its way out. What a client
 writes in one go is therefore looked at packet by packet only as far as to find whose it is: the topic's bytes are
 looked up, and consecutive packets for the same audience are one run, which every receiver gets as the bytes it came
-as. No object is made per message.
+as. Packets alike in topic and length are passed all at once, by a regular expression. No object is made per message.
 
 Whatever is not plain stops the lane, for the server to handle on its own way: then the lane goes on behind it. A topic
 enters the lane after its first message was handled that way, so that every check was made once; when subscriptions,
 rights or the overlay's needs change, all topics start anew.
 """
+
+import re
+from struct import Struct
 
 from overlane.core.units import NEVER
 from overlane.mqtt.connection import V5, Connection
@@ -28,13 +31,35 @@ PLAIN = 0x30
 """The first byte of a PUBLISH of QoS 0, not retained."""
 
 
+REPEATS = 4
+"""After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
+LENGTHS_MAX = 4
+
+_short = Struct("!BBH").unpack_from
+_long = Struct("!BBBH").unpack_from
+
+
 class TopicEntry:
-    __slots__ = ("audience", "prefix_bytes", "stats")
+    __slots__ = ("_alike", "audience", "prefix_bytes", "stats")
 
     def __init__(self, audience: Audience, prefix_bytes: int, stats: TopicStats) -> None:
         self.audience = audience
         self.prefix_bytes = prefix_bytes
         self.stats = stats
+        self._alike: dict[bytes, re.Pattern[bytes]] = {}
+
+    def end_of_alike(self, data: bytes, position: int, body: int, following: int) -> int:
+        """Where the run of packets ends that have the same topic and length as the one at the position."""
+        head = data[position : body + self.prefix_bytes]
+        pattern = self._alike.get(head)
+        if pattern is None:
+            if len(self._alike) >= LENGTHS_MAX:
+                self._alike.clear()
+            payload_bytes = following - body - self.prefix_bytes
+            pattern = re.compile(b"(?s:(?:%b.{%d})+)" % (re.escape(head), payload_bytes))
+            self._alike[head] = pattern
+        found = pattern.match(data, position)
+        return found.end() if found is not None else following
 
 
 class FastLane:
@@ -58,47 +83,53 @@ class FastLane:
 
     def pass_on(self, connection: Connection, data: bytes, position: int) -> int:
         """Pass on the plain messages from the position on; the place of the first that is not plain and whole."""
-        state = self._state
-        if connection.entries_of != state.changes:
-            connection.entries.clear()
-            connection.entries_of = state.changes
+        if self._is_stale(connection):
             return position
         find = connection.entries.get
         behind_topic = 3 if connection.version == V5 else 2
         end = len(data)
         last: TopicEntry | None = None
         audience: Audience | None = None
-        run = position  # where the run began
-        run_count = count = 0  # messages of the run; of those, on the last topic
-        topic_from = position
-        while position + 4 < end and data[position] == PLAIN:
-            length = data[position + 1]
+        run = topic_from = position  # where the run began, and in it the last topic
+        run_count = count = 0  # messages of the run before the last topic, and on it
+        last_length, repeats = -1, 0
+        while position + 4 < end:
+            first, length, topic_bytes = _short(data, position)
             body = position + 2
-            if length & 0x80:
-                more = data[body]
-                if more & 0x80:
+            if length > 0x7F:
+                first, length, more, topic_bytes = _long(data, position)
+                if more > 0x7F:
                     break
-                length = length & 0x7F | more << 7
+                length += (more << 7) - 0x80
                 body += 1
             following = body + length
-            if following > end:
+            if first != PLAIN or following > end:
                 break
-            entry = find(data[body : body + behind_topic + data[body + 1]])
+            entry = find(data[body : body + behind_topic + topic_bytes])
             if entry is not last:
                 if last is not None:
                     last.stats.messages += count
                     last.stats.bytes += position - topic_from
                     run_count += count
+                    last = None
                 if entry is None:
-                    count, last = 0, None
                     break
                 if entry.audience is not audience:
                     if run_count and audience is not None:
                         self._spread(connection, audience, data[run:position], run_count)
                     audience, run, run_count = entry.audience, position, 0
-                last, count, topic_from = entry, 0, position
+                last, count, topic_from, last_length, repeats = entry, 0, position, length, 0
             if entry is None or body + entry.prefix_bytes > following:
                 break
+            if length != last_length:
+                last_length, repeats = length, 0
+            elif repeats < REPEATS:
+                repeats += 1
+            else:
+                far = entry.end_of_alike(data, position, body, following)
+                count += (far - position) // (following - position)
+                position, repeats = far, 0
+                continue
             count += 1
             position = following
         if last is not None:
@@ -106,8 +137,16 @@ class FastLane:
             last.stats.bytes += position - topic_from
             run_count += count
         if run_count and audience is not None:
-            self._spread(connection, audience, data[run:position], run_count)
+            self._spread(connection, audience, data if run == 0 and position == end else data[run:position], run_count)
         return position
+
+    def _is_stale(self, connection: Connection) -> bool:
+        """Whether every topic must prove anew that its messages may take the lane."""
+        if connection.entries_of == self._state.changes:
+            return False
+        connection.entries.clear()
+        connection.entries_of = self._state.changes
+        return True
 
     def _spread(self, sender: Connection, audience: Audience, run: bytes, count: int) -> None:
         state = self._state

@@ -24,7 +24,7 @@ LINGER_S = 5.0
 class Pipe(Protocol):
     """What carries the bytes: a TCP or TLS transport, or a WebSocket upon one."""
 
-    def writelines(self, chunks: list[bytes]) -> None: ...
+    def write(self, data: bytes) -> None: ...
     def get_write_buffer_size(self) -> int: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
@@ -73,12 +73,16 @@ class ClientLink:
 
     # From the pipe
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, is_more: bool = False) -> None:
+        """`is_more`: more has come than was read. It waits for the next turn, or one client could fill them all."""
         connection = self.connection
         now = self._now()
         self._server.receive(connection, data, now)
         if connection.rests_until_ns > now and not self._is_resting:
             self._rest(connection.rests_until_ns - now)
+        elif is_more and not self._is_resting and not self._is_full:
+            self._pipe.pause_reading()
+            self._loop.call_soon(self._go_on)
         self._end_turn_soon()
 
     def full(self) -> None:
@@ -89,8 +93,7 @@ class ClientLink:
     def drained(self) -> None:
         self._is_full = False
         self.connection.unsent_bytes = self._unsent_bytes()
-        if not self._is_resting:
-            self._pipe.resume_reading()
+        self._go_on()
         self._server.writable(self.connection, self._now())
         self._end_turn_soon()
 
@@ -109,7 +112,7 @@ class ClientLink:
         elif self._held:
             self._held[-1] += chunks
         elif not self._is_closing:
-            self._pipe.writelines(chunks)
+            self._write(chunks)
         self._sent()
 
     def release(self) -> None:
@@ -117,8 +120,12 @@ class ClientLink:
         if self._held:
             chunks = self._held.popleft()
             if not self._is_closing:
-                self._pipe.writelines(chunks)
+                self._write(chunks)
             self._sent()
+
+    def _write(self, chunks: list[bytes]) -> None:
+        if chunks:
+            self._pipe.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
     def _sent(self) -> None:
         self.connection.unsent_bytes = self._unsent_bytes()
@@ -137,5 +144,8 @@ class ClientLink:
 
     def _rested(self) -> None:
         self._is_resting = False
-        if not self._is_full and not self._is_closing:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not (self._is_full or self._is_resting or self._is_closing):
             self._pipe.resume_reading()

@@ -21,12 +21,15 @@ from overlane.node.tls import user_of
 from overlane.node.websocket import WebSocketPipe
 
 BACKLOG = 4_096
+READ_BYTES = 64 * 1024
+
+_buffer = memoryview(bytearray(READ_BYTES))
 
 log = logging.getLogger("overlane.node")
 
 
-class ClientProtocol(asyncio.Protocol):
-    """MQTT straight upon a transport."""
+class ClientProtocol(asyncio.BufferedProtocol):
+    """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
 
     __slots__ = ("_doorman", "_link", "_name")
 
@@ -43,9 +46,12 @@ class ClientProtocol(asyncio.Protocol):
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self._link = self._doorman.driver.attach(transport, peer_of(transport, self._name))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._link is not None:
-            self._link.received(data)
+            self._link.received(bytes(_buffer[:nbytes]), nbytes == READ_BYTES)
 
     def pause_writing(self) -> None:
         if self._link is not None:

@@ -123,9 +123,9 @@ class WebSocketPipe(asyncio.Protocol):
 
     # The client link's side
 
-    def writelines(self, chunks: list[bytes]) -> None:
+    def write(self, data: bytes) -> None:
         if self._socket.state is State.OPEN:
-            self._socket.send_binary(b"".join(chunks))
+            self._socket.send_binary(data)
             self._flush()
 
     def get_write_buffer_size(self) -> int:

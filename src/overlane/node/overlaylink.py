@@ -1,0 +1,187 @@
+"""A connection to a neighbour: greeting, then the core's frames both ways.
+
+Little is ever handed to the kernel ahead of time: the order of what is sent is the core's to decide until the last
+moment. TCP_NOTSENT_LOWAT bounds what the kernel takes beyond what it can send, and more is pulled from the core only
+when the transport has nothing left. A link may be emulated: then what is sent arrives when the emulation says.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections import deque
+from typing import Protocol, cast
+
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.errors import ProtocolViolation
+from overlane.node.emulation import Emulation
+from overlane.node.greeting import NONCE_BYTES, Credentials, Greeting
+
+GREETING_S = 5.0
+PULL_BYTES = 64 * 1024
+NOTSENT_BYTES = 16 * 1024
+STUCK_MS = 5_000
+"""A connection on which nothing was acknowledged for so long is broken (TCP_USER_TIMEOUT)."""
+EMULATED_AHEAD_NS: Nanos = 2 * MS
+"""An emulated link takes more only when it has less than this left to send."""
+
+log = logging.getLogger("overlane.link")
+
+
+class Host(Protocol):
+    """What a connection asks of the broker that it belongs to."""
+
+    def now(self) -> Nanos: ...
+    def credentials(self, transport: asyncio.Transport) -> Credentials: ...
+    def emulation(self, peer: str) -> Emulation | None: ...
+    def greeted(self, link: "OverlayLink") -> bool:
+        """Whether the connection is to be kept."""
+
+    def received(self, link: "OverlayLink", data: bytes) -> None: ...
+    def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]: ...
+    def lost(self, link: "OverlayLink", why: str) -> None: ...
+
+
+class OverlayLink(asyncio.Protocol):
+    """`dials`: the neighbour's name where we dial, "" where we are dialled."""
+
+    def __init__(self, host: Host, dials: str = "") -> None:
+        self._host = host
+        self._dials = dials
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._greeting: Greeting | None = None
+        self._is_full = False
+        self._late: asyncio.TimerHandle | None = None
+        self._emulation: Emulation | None = None
+        self._under_way: deque[tuple[Nanos, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._why = "closed by the neighbour"
+        self.peer = dials
+        self.is_up = False
+        self.opened_ns: Nanos = 0
+        self.address = ""
+
+    @property
+    def was_dialled_by_us(self) -> bool:
+        return bool(self._dials)
+
+    # The transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(0)
+        _tune(self._transport.get_extra_info("socket"))
+        address = self._transport.get_extra_info("peername") or ("?", 0)
+        self.address = f"{address[0]}:{address[1]}"
+        self.opened_ns = self._host.now()
+        self._greeting = Greeting(
+            self._host.credentials(self._transport), secrets.token_bytes(NONCE_BYTES), self._dials
+        )
+        self._late = self._loop.call_later(GREETING_S, self.close, "no greeting came")
+        self._transport.write(self._greeting.opening())
+
+    def data_received(self, data: bytes) -> None:
+        if self._greeting is not None:
+            data = self._greet(self._greeting, data)
+        if data and self.is_up:
+            self._host.received(self, data)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._late, self._timer):
+            if timer is not None:
+                timer.cancel()
+        self._transport = None
+        self._host.lost(self, str(exc) if exc is not None else self._why)
+
+    def close(self, why: str, last_words: bytes = b"") -> None:
+        self._why = why
+        if self._transport is not None:
+            if last_words and not self._is_full and self._emulation is None:
+                self._transport.write(last_words)
+            self._transport.close()
+            self._loop.call_later(1.0, self._abort)
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Greeting
+
+    def _greet(self, greeting: Greeting, data: bytes) -> bytes:
+        """What lies behind the greeting."""
+        try:
+            answer, rest = greeting.receive(data)
+        except ProtocolViolation as violation:
+            log.warning("%s: %s", self.address, violation.reason)
+            self.close(violation.reason)
+            return b""
+        if answer and self._transport is not None:
+            self._transport.write(answer)
+        if not greeting.is_done:
+            return b""
+        self._greeting = None
+        if self._late is not None:
+            self._late.cancel()
+        self.peer = greeting.peer
+        self._emulation = self._host.emulation(self.peer)
+        self.is_up = self._host.greeted(self)
+        return rest
+
+    # Sending
+
+    def pump(self) -> None:
+        """Send what the core has, as long as it leaves."""
+        transport, emulation = self._transport, self._emulation
+        while self.is_up and transport is not None and not self._is_full:
+            now = self._host.now()
+            if emulation is not None and emulation.backlog_ns(now) > EMULATED_AHEAD_NS:
+                self._wake_at(now + emulation.backlog_ns(now) - EMULATED_AHEAD_NS // 2)
+                return
+            chunks = self._host.pull(self.peer, PULL_BYTES if emulation is None else NOTSENT_BYTES, 0)
+            if not chunks:
+                return
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            if emulation is None:
+                transport.write(data)
+            else:
+                self._under_way.append((emulation.arrival(len(data), now), data))
+                self._wake_at(self._under_way[0][0])
+
+    def _wake_at(self, when: Nanos) -> None:
+        if self._under_way:
+            when = min(when, self._under_way[0][0])
+        if self._timer is not None:
+            if self._timer.when() * SECOND <= self._loop.time() * SECOND + when - self._host.now():
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(0, when - self._host.now()) / SECOND, self._arrive)
+
+    def _arrive(self) -> None:
+        self._timer = None
+        now = self._host.now()
+        if self._emulation is not None and self._emulation.conditions.is_cut:
+            self._under_way.clear()
+        while self._under_way and self._under_way[0][0] <= now and self._transport is not None:
+            self._transport.write(self._under_way.popleft()[1])
+        if self._under_way:
+            self._wake_at(self._under_way[0][0])
+        self.pump()
+
+
+def _tune(connected: socket.socket | None) -> None:
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for option, value in (
+        (socket.TCP_NODELAY, 1),
+        (getattr(socket, "TCP_NOTSENT_LOWAT", 25), NOTSENT_BYTES),
+        (getattr(socket, "TCP_USER_TIMEOUT", 18), STUCK_MS),
+    ):
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
