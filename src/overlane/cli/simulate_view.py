@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from overlane.core.paths import paths_in
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.sim.chronicle import Deed, RouteMove, Unmeetable, milliseconds, seconds
-from overlane.sim.paths import paths_in
 from overlane.sim.report import Report, TopicReport
 from overlane.sim.world import World
 

@@ -13,8 +13,10 @@ here), sink (what is delivered here), forwarding (what passes), routes and signa
 neighbour per link.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from hashlib import sha256
+from itertools import islice
 from typing import assert_never
 
 import msgspec
@@ -45,6 +47,7 @@ from overlane.core.interest import LocalInterest, RemoteInterest
 from overlane.core.linkqueue import Policy
 from overlane.core.links import Links
 from overlane.core.linkstate import LinkStateTable
+from overlane.core.linkview import LinkView, view_of
 from overlane.core.messages import (
     Advert,
     Establish,
@@ -319,6 +322,17 @@ class Broker:
 
     def queue_bytes(self, peer: str) -> int:
         return self._neighbours[peer].queue.bytes
+
+    def link_views(self) -> list[LinkView]:
+        return [view_of(self._neighbours[name]) for name in sorted(self._neighbours)]
+
+    def carried_topics(self, topics_max: int) -> dict[tuple[QosClass, tuple[str, ...]], list[str]]:
+        """Topics that lately went along each route, which has this class and these destinations; some of them."""
+        found: dict[tuple[QosClass, tuple[str, ...]], list[str]] = {}
+        for (topic, _), flow in islice(self._carried.items(), topics_max):
+            if flow is not None:
+                found.setdefault((flow.qos, flow.destinations), []).append(topic)
+        return found
 
     def routes(self) -> list[RouteView]:
         return [

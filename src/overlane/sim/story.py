@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from overlane.core.broker import Broker
+from overlane.core.paths import paths_in
 from overlane.core.qos import QosClass
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker as BrokerSpec
@@ -29,7 +30,6 @@ from overlane.network.schema import Defaults
 from overlane.sim.chronicle import RouteMove
 from overlane.sim.host import Host
 from overlane.sim.judge import Message, Row
-from overlane.sim.paths import paths_in
 from overlane.sim.report import Report
 from overlane.sim.world import World
 
