@@ -68,6 +68,7 @@ class Row:
             busy = False
             for name, broker in self.brokers.items():
                 broker.flush(now)
+                broker.durable(broker.turn, now)
                 for peer in broker.ready():
                     for lane, data in broker.pull(peer, ROOM, now):
                         busy = True
@@ -81,6 +82,7 @@ class Row:
         for _ in range(messages):
             publish(TOPIC, BODY, now)
         self.brokers["a"].flush(now)
+        self.brokers["a"].durable(self.brokers["a"].turn, now)
         return self.pick(self.brokers["a"].pull("b", ROOM, now), "a", "b", now), now
 
     def pick(self, chunks: list[Chunk], source: str, peer: str, now: Nanos) -> bytes:
@@ -185,6 +187,7 @@ def _turn(row: Row, note: Callable[[str, int, int], None]) -> None:
     note("publish", start, MESSAGES)
     start = perf_counter_ns()
     a.flush(now)
+    a.durable(a.turn, now)
     note("flush", start, MESSAGES)
     draft: list[Message] = [(TOPIC, 0, BODY)] * MESSAGES
     start = perf_counter_ns()
@@ -204,6 +207,7 @@ def _turn(row: Row, note: Callable[[str, int, int], None]) -> None:
     start = perf_counter_ns()
     effects = c.receive("b", data, now, Lane.DATA)
     effects += c.flush(now)
+    effects += c.durable(c.turn, now)
     note("receive", start, MESSAGES)
     if messages != MESSAGES or not effects:
         raise AssertionError("the messages did not arrive")
@@ -213,6 +217,7 @@ def _pass(row: Row, data: bytes, now: Nanos) -> list[Chunk]:
     b = row.brokers["b"]
     b.receive("a", data, now, Lane.DATA)
     b.flush(now)
+    b.durable(b.turn, now)
     return b.pull("c", ROOM, now)
 
 

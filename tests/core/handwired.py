@@ -54,6 +54,8 @@ class Overlay:
         self._config = dict(config or {})
         self.effects: dict[str, list[Effect]] = {}
         self.store: dict[str, dict[tuple[str, bytes], bytes]] = {}
+        self.slow_disks: set[str] = set()
+        """Brokers whose records never become durable."""
         self.frames: list[Frame] = []
         """Everything that was sent."""
         self.loses: Callable[[Frame], bool] = lambda _: False
@@ -143,6 +145,8 @@ class Overlay:
     def turn(self, name: str, effects: Iterable[Effect]) -> None:
         broker = self.brokers[name]
         effects = [*effects, *broker.flush(self.now)]
+        if name not in self.slow_disks:
+            effects += broker.durable(broker.turn, self.now)
         self.effects[name] += effects
         for effect in effects:
             match effect:

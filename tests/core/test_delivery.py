@@ -464,3 +464,40 @@ def test_when_a_route_moves_what_it_may_have_lost_is_sent_again_at_once() -> Non
     net.cut("a", "b")
     net.run(60)
     assert net.bodies("d") == [b"warm", b"x"]
+
+
+# Durable before it leaves
+
+
+def test_a_reliable_message_leaves_its_broker_only_when_it_is_durable() -> None:
+    net = overlay(t=RELIABLE, u=QosClass())
+    net.subscribe("c", "#")
+    net.run(500)
+    a = net.brokers["a"]
+    a.publish("t", b"durable", net.now)
+    a.publish("u", b"plain", net.now)
+    a.flush(net.now)
+    turn = a.turn
+    sent = pulled(net)
+    assert (b"plain" in sent, b"durable" in sent) == (True, False)
+    a.flush(net.now)  # turns go on meanwhile
+    assert b"durable" not in pulled(net)
+    a.durable(turn, net.now)
+    assert b"durable" in pulled(net)
+
+
+def test_a_message_is_acknowledged_only_when_its_arrival_is_durable() -> None:
+    net = overlay({"a-b": 10}, t=RELIABLE)
+    net.subscribe("b", "t")
+    net.run(500)
+    net.slow_disks.add("b")
+    net.publish("a", "t", b"x")
+    net.run(500)
+    assert (retained(net, "a"), net.bodies("b")) == (1, [b"x"])
+    net.slow_disks.clear()
+    net.run(500)
+    assert (retained(net, "a"), net.bodies("b")) == (0, [b"x"])
+
+
+def pulled(net: Overlay) -> bytes:
+    return b"".join(data for _, data in net.brokers["a"].pull("b", 1 << 20, net.now))

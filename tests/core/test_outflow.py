@@ -28,7 +28,9 @@ def flow(destinations: str = "bc", qos: QosClass = RELIABLE, number: int = 1) ->
 
 
 def seal(one: Outflow, size: int = 10, now: Nanos = NOW, after: int = 0) -> Retained:
-    return one.seal((("t",), (0,), (bytes(size),)), after, (), False, now)
+    parcel = one.seal((("t",), (0,), (bytes(size),)), after, (), False, now)
+    parcel.is_saved = True
+    return parcel
 
 
 def due(one: Outflow, destination: str, now: Nanos, *, at_once: bool = False) -> list[int]:
@@ -105,6 +107,14 @@ def test_nothing_is_kept_for_a_destination_that_left() -> None:
 
 
 # Resending
+
+
+def test_what_is_not_durable_is_not_sent_again() -> None:
+    one = flow("b")
+    parcel = one.seal((("t",), (0,), (b"x",)), 0, (), False, NOW)
+    assert due(one, "b", NOW + SECOND, at_once=True) == []
+    parcel.is_saved = True
+    assert due(one, "b", NOW + SECOND, at_once=True) == [1]
 
 
 def test_what_is_unacknowledged_is_sent_again_after_a_round_trip_and_a_margin() -> None:
@@ -200,6 +210,7 @@ def test_a_parcel_is_stored_with_all_that_its_next_life_needs() -> None:
     assert (stored.qos(), stored.destinations) == (qos, ["b", "c"])
     again = stored.parcel(1)
     again.missing = {"b", "c"}
+    parcel.is_saved = True
     assert again == parcel
 
 

@@ -66,6 +66,11 @@ class FakeBroker:
             self._pending.append(data)
         return []
 
+    turn = 0
+
+    def durable(self, _: int, __: Nanos) -> list[Effect]:
+        return []
+
     def flush(self, _: Nanos) -> list[Effect]:
         fresh = [body for body in self._pending if body not in self._seen]
         self._pending.clear()

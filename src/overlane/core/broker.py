@@ -5,6 +5,7 @@ Bytes, events and the time go in; bytes, effects and the next deadline come out.
     effects  = broker.handle(event, now), broker.receive(peer, data, now, lane), broker.publish(...), in any number
     effects += broker.flush(now)
     make the Saves and Erases durable, then carry out the other effects
+    effects  = broker.durable(broker.turn, now): what had to wait for that goes out; carry them out too
     for each peer in broker.ready(): send what broker.pull(peer, room, now) gives, while the link takes it
     call broker.handle(Tick(), t) at t = broker.next_deadline()
 
@@ -152,6 +153,10 @@ class Broker:
         self._budgets: BudgetTable[tuple[int, int]] = BudgetTable()
         self._budgets_of = -1
         self._violations = 0
+        self.turn = 0
+        """The turn that was ended last."""
+        self._receipts: deque[tuple[int, Receipt]] = deque()
+        """Receipts to be sent when their turn is durable."""
         self._recover(recovered, now)
 
     def _recover(self, records: Iterable[tuple[str, bytes, bytes]], now: Nanos) -> None:
@@ -286,6 +291,19 @@ class Broker:
             found = {topic: self._sink.subscribers(topic) for topic in dict.fromkeys(one[0] for one in messages)}
             self._sink.effects.append(Deliver(messages, found, self.name, 0, NEVER))
         self._do_what_is_due(now)
+        self.turn = self._source.turn
+        self._source.turn += 1
+        return self._collect()
+
+    def durable(self, turn: int, now: Nanos) -> list[Effect]:
+        """The records of all turns up to this one are durable: parcels and receipts that promise so may leave.
+
+        A driver that makes them durable while further turns go on tells so when it is done, in the order of turns.
+        """
+        self._source.saved(turn, now)
+        while self._receipts and self._receipts[0][0] <= turn:
+            self._post_receipt(self._receipts.popleft()[1])
+        self._send_letters()
         return self._collect()
 
     def _collect(self) -> list[Effect]:
@@ -526,8 +544,7 @@ class Broker:
         self._links.tend(now)
         if now >= self._sink.inflows.wake_at:
             self._sink.release_due(self._names, now)
-            for receipt in self._sink.due_receipts(self._names, now):
-                self._post_receipt(receipt)
+            self._receipts.extend((self._source.turn, receipt) for receipt in self._sink.due_receipts(self._names, now))
             self._sink.inflows.set_wake()
         if now >= self._next_sweep:
             self._next_sweep = now + SLOW_SWEEP
@@ -542,6 +559,9 @@ class Broker:
             self._source.reachable_again(now)
         self._source.review(now)
         self._source.tick(now)
+        self._send_letters()
+
+    def _send_letters(self) -> None:
         for name, message in self._source.letters:
             if (neighbour := self._neighbours.get(name)) is not None:
                 neighbour.send(message)

@@ -54,6 +54,8 @@ class Retained:
     published_ns: Nanos
     missing: set[str]
     history: bool = False
+    is_saved: bool = False
+    """Whether it is durable, so that it may leave."""
 
 
 class StoredParcel(msgspec.Struct, array_like=True):
@@ -85,6 +87,7 @@ class StoredParcel(msgspec.Struct, array_like=True):
             self.published_ns,
             set(),
             self.replayed,
+            is_saved=True,
         )
 
 
@@ -272,6 +275,8 @@ class Outflow:
         lost = False
         for sequence, sent_ns in debt.unacknowledged.items():
             parcel = self.retained[sequence]
+            if not parcel.is_saved:
+                break
             size = len(parcel.content)
             overdue = sent_ns != UNSENT and now >= sent_ns + wait
             if sent_ns == UNSENT or at_once or overdue:

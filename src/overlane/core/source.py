@@ -5,6 +5,7 @@ At the end of the turn each draft is sealed into a parcel, retained if it is rel
 route. What is not acknowledged is sent again, straight to the destination that misses it.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -60,6 +61,10 @@ class Source:
     _next_flow: int = 1
     _sequence: int = 0
     _local_count: int = 0
+    turn: int = 1
+    """The number of the turn that is open."""
+    _unsaved: deque[tuple[int, Outflow, Retained, bool]] = field(default_factory=deque)
+    """Reliable parcels that are not durable yet: of which turn, and whether their flow is full."""
     _next_sweep: Nanos = -NEVER
     _reviewed_ns: Nanos = -NEVER
 
@@ -98,6 +103,8 @@ class Source:
         held_back = flow.qos.reliable and flow.is_full()
         parcel = flow.seal(messages, after, predecessors, history, now)
         if flow.qos.reliable:
+            self._unsaved.append((self.turn, flow, parcel, held_back))
+        if flow.qos.reliable:
             self.retained_bytes += len(parcel.content)
             self.effects.append(Save(PARCELS, flow.key(parcel.sequence), flow.stored(parcel)))
             for debt in flow.debts.values():
@@ -106,8 +113,17 @@ class Source:
             for index, (topic, flags, body) in enumerate(zip(*messages, strict=True)):
                 name = self.identity, *flow.name, parcel.sequence, index
                 self.effects += self.history.keep(Kept(name, topic, flags, body, flow.qos, now), now)
-        if not held_back:
+        if not flow.qos.reliable:
             self._send(flow, parcel, now)
+
+    def saved(self, turn: int, now: Nanos) -> None:
+        """All turns up to this one are durable: the reliable parcels sealed in them may leave."""
+        unsaved = self._unsaved
+        while unsaved and unsaved[0][0] <= turn:
+            _, flow, parcel, held_back = unsaved.popleft()
+            parcel.is_saved = True
+            if not held_back and parcel.missing:
+                self._send(flow, parcel, now)
 
     def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> None:
         route = self.planner.route(flow.qos, flow.destinations)
