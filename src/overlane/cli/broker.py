@@ -27,6 +27,9 @@ def broker(
     no_sync: Annotated[
         bool, typer.Option("--no-sync", help="Do not wait for the disk: a power cut may lose acknowledged messages.")
     ] = False,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Let links take as long as the file says, on one machine too.")
+    ] = False,
     supervised: Annotated[
         bool, typer.Option("--supervised", hidden=True, help="End when standard input ends.")
     ] = False,
@@ -36,7 +39,7 @@ def broker(
         described = read_network(network)
         chosen = name or _only(described, network)
         where = None if in_memory else data or DATA / chosen
-        uvloop.run(_run(Options(network, chosen, where, not no_sync), described, supervised))
+        uvloop.run(_run(Options(network, chosen, where, not no_sync, emulate), described, supervised))
 
 
 def _only(network: Network, file: Path) -> str:

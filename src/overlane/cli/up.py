@@ -25,12 +25,13 @@ def up(
         Path, typer.Option("--data", help="Each broker keeps its records in a folder of its name here.")
     ] = DATA,
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep no records: everything ends with it.")] = False,
+    emulate: Annotated[bool, typer.Option("--emulate", help="Let links take as long as the file says.")] = False,
 ) -> None:
     """Run every broker of a network file as a process of its own, until Ctrl-C; those that die are started again."""
     with told():
         described = read_network(network)
         where = endpoints_on_one_machine(described, str(network))
-    options = ["--in-memory"] if in_memory else []
+    options = [option for option, is_set in (("--in-memory", in_memory), ("--emulate", emulate)) if is_set]
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     supervisor = Supervisor(
         network,

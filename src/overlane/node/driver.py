@@ -29,6 +29,7 @@ from overlane.mqtt.server import Server
 from overlane.node.clientlink import ClientLink, Pipe
 from overlane.node.clock import Clock
 from overlane.node.logins import Login, Logins
+from overlane.node.overlay import Overlay
 from overlane.node.recordfile import Name
 from overlane.node.store import RecordStore, StoreError
 from overlane.node.uplink import CoreUplink
@@ -61,6 +62,7 @@ class Driver:
         self._timer_at: Nanos = 0
         self._checks: set[asyncio.Task[None]] = set()
         self._commits_pending = 0
+        self.overlay: Overlay | None = None
 
     def start(self) -> None:
         now = self.clock.now()
@@ -97,7 +99,7 @@ class Driver:
         effects.clear()
         for effect in self.server.take_effects():
             self._carry_out(effect, changes, now)
-        self._send(changes)
+        self._send(changes, now)
         for question in self.server.take_questions():
             self._check(question)
         self._arm(now)
@@ -116,12 +118,15 @@ class Driver:
                 log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
             case DeadlineUnmeetable(_, destination, latency_ns):
                 log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
-            case Close() | RouteEstablished():
+            case Close():
+                if self.overlay is not None:
+                    self.overlay.close(effect)
+            case RouteEstablished():
                 pass
             case _:
                 assert_never(effect)
 
-    def _send(self, changes: dict[Name, bytes | None]) -> None:
+    def _send(self, changes: dict[Name, bytes | None], now: Nanos) -> None:
         held: list[ClientLink] = []
         for connection in self.server.take_touched():
             chunks, waits = connection.taken()
@@ -131,15 +136,28 @@ class Driver:
             if waits:
                 held.append(link)
             link.send(chunks, waits)
+        turn = self.core.turn
         if changes:
             self._commits_pending += 1
-            self._store.submit(changes, lambda error: self._committed(held, error))
+            self._store.submit(changes, lambda error: self._committed(turn, held, error))
+        elif not self._commits_pending:
+            self._durable(turn, now)
+        if self.overlay is not None:
+            self.overlay.pump()
 
-    def _committed(self, held: list[ClientLink], error: StoreError | None) -> None:
+    def _committed(self, turn: int, held: list[ClientLink], error: StoreError | None) -> None:
         self._commits_pending -= 1
-        if error is None:
-            for link in held:
-                link.release()
+        if error is not None:
+            return
+        for link in held:
+            link.release()
+        self._durable(turn if self._commits_pending else self.core.turn, self.clock.now())
+        if self.overlay is not None:
+            self.overlay.pump()
+
+    def _durable(self, turn: int, now: Nanos) -> None:
+        for effect in self.core.durable(turn, now):
+            self._carry_out(effect, {}, now)
 
     # Who is it?
 

@@ -25,9 +25,11 @@ from overlane.network.reading import read_network
 from overlane.network.schema import Endpoint, Network
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
+from overlane.node.emulation import Conditions
 from overlane.node.listeners import listen
 from overlane.node.logins import Logins
 from overlane.node.nostore import NoStore
+from overlane.node.overlay import Overlay
 from overlane.node.store import RecordStore, Store, StoreError
 from overlane.node.tls import server_context
 from overlane.node.uplink import CoreUplink
@@ -48,6 +50,8 @@ class Options:
     name: str
     data: Path | None
     is_synced: bool = True
+    is_emulated: bool = False
+    """Whether links take as long as the file says, though the brokers may be neighbours on one machine."""
 
 
 class Node:
@@ -78,8 +82,11 @@ class Node:
         uplink = CoreUplink(core)
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
+        self.overlay = self.driver.overlay = self._overlay(core, uplink)
         self.driver.start()
         await self._listen()
+        await self.overlay.listen(self.endpoints.overlay)
+        self._join_neighbours()
         for damaged in self.store.quarantined:
             log.error("a damaged record was put aside: %s %s", damaged.table, damaged.reason)
 
@@ -99,6 +106,7 @@ class Node:
         """Drain: nobody new, everybody told, everything written."""
         for server in self._servers:
             server.close()
+        await self.overlay.end()
         self.driver.server.drain(self.clock.now())
         self.driver.end_turn_soon()
         loop = asyncio.get_running_loop()
@@ -140,6 +148,21 @@ class Node:
             bytes_max=None if limit == NONE else limit,
             synced=self.options.is_synced,
         )
+
+    def _overlay(self, core: Broker, uplink: CoreUplink) -> Overlay:
+        return Overlay(core, self.clock.now, uplink.effects, self.driver.end_turn_soon)
+
+    def _join_neighbours(self) -> None:
+        for link in self.network.links:
+            if self.options.name in link.ends:
+                (other,) = (end for end in link.ends if end != self.options.name)
+                where = endpoints(self.network, other, str(self.options.file)).overlay
+                conditions = None
+                if self.options.is_emulated:
+                    conditions = Conditions(
+                        latency_ns=link.latency_ns, jitter_ns=link.jitter_ns, loss=link.loss, rate_bps=link.rate_bps
+                    )
+                self.overlay.join(other, [where], conditions)
 
     def _store_changed(self, error: StoreError | None) -> None:
         self.driver.store_changed(error)

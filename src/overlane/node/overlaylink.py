@@ -56,11 +56,18 @@ class OverlayLink(asyncio.Protocol):
         self._emulation: Emulation | None = None
         self._under_way: deque[tuple[Nanos, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Nanos = 0
         self._why = "closed by the neighbour"
         self.peer = dials
         self.is_up = False
         self.opened_ns: Nanos = 0
         self.address = ""
+        self.settled = asyncio.Event()
+        """Set when the greeting has come to an end, one way or another."""
+
+    @property
+    def is_broken(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
 
     @property
     def was_dialled_by_us(self) -> bool:
@@ -99,6 +106,7 @@ class OverlayLink(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._transport = None
+        self.settled.set()
         self._host.lost(self, str(exc) if exc is not None else self._why)
 
     def close(self, why: str, last_words: bytes = b"") -> None:
@@ -133,7 +141,16 @@ class OverlayLink(asyncio.Protocol):
         self.peer = greeting.peer
         self._emulation = self._host.emulation(self.peer)
         self.is_up = self._host.greeted(self)
+        self.settled.set()
         return rest
+
+    def emulated(self, emulation: Emulation | None) -> None:
+        """The conditions of the link are others from now on."""
+        self._emulation = emulation
+        if emulation is None:
+            while self._under_way and self._transport is not None:
+                self._transport.write(self._under_way.popleft()[1])
+        self._arrive()
 
     # Sending
 
@@ -159,16 +176,17 @@ class OverlayLink(asyncio.Protocol):
         if self._under_way:
             when = min(when, self._under_way[0][0])
         if self._timer is not None:
-            if self._timer.when() * SECOND <= self._loop.time() * SECOND + when - self._host.now():
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
+        self._timer_at = when
         self._timer = self._loop.call_later(max(0, when - self._host.now()) / SECOND, self._arrive)
 
     def _arrive(self) -> None:
         self._timer = None
         now = self._host.now()
         if self._emulation is not None and self._emulation.conditions.is_cut:
-            self._under_way.clear()
+            self._under_way.clear()  # the core will notice that nothing passes
         while self._under_way and self._under_way[0][0] <= now and self._transport is not None:
             self._transport.write(self._under_way.popleft()[1])
         if self._under_way:

@@ -1,0 +1,244 @@
+"""The overlay's side of a broker: its neighbours, who is dialled when, and which connection counts.
+
+Either end of a link may dial. One connection to a neighbour counts at a time; a second one is turned away as long as
+the first is alive, so that nothing that works is ever dropped for something that may not. Only when both ends have
+dialled at the same moment does it matter which: the one dialled by the broker with the lesser name stays, and both ends
+decide so alike.
+
+A neighbour that cannot be reached is tried again after pauses that grow and vary, at each of its addresses in turn.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Iterable
+from random import Random
+
+from overlane.core.broker import Broker
+from overlane.core.events import Close, Effect, LinkDown, LinkUp
+from overlane.core.units import SECOND, Nanos
+from overlane.errors import Unavailable
+from overlane.mqtt.secret import Secret
+from overlane.network.schema import Endpoint
+from overlane.node.emulation import Conditions, Emulation
+from overlane.node.greeting import Credentials
+from overlane.node.overlaylink import OverlayLink
+from overlane.node.tls import user_of
+
+DIAL_S = 5.0
+PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 10.0
+SAME_MOMENT: Nanos = 2 * SECOND
+"""Two connections that came up within this time were dialled at once from both ends."""
+
+log = logging.getLogger("overlane.link")
+
+
+class Overlay:
+    """Drives the core's links. `effects` collects what the core wants done; `end_turn_soon` sees to it."""
+
+    def __init__(
+        self,
+        core: Broker,
+        now: Callable[[], Nanos],
+        effects: list[Effect],
+        end_turn_soon: Callable[[], None],
+        *,
+        secret: Secret | None = None,
+        is_open: bool = False,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        luck: Random | None = None,
+    ) -> None:
+        self._core = core
+        self.now = now
+        self._effects = effects
+        self._end_turn_soon = end_turn_soon
+        self._secret = secret
+        self._is_open = is_open
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._luck = luck or Random()
+        self.links: dict[str, OverlayLink] = {}
+        self._addresses: dict[str, tuple[Endpoint, ...]] = {}
+        self._emulations: dict[str, Emulation] = {}
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._idle: dict[str, asyncio.Event] = {}
+        """Set while there is no connection to a neighbour."""
+        self._server: asyncio.Server | None = None
+
+    # Life
+
+    async def listen(self, endpoint: Endpoint) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: OverlayLink(self), endpoint.host, endpoint.port, ssl=self._server_tls
+            )
+        except OSError as error:
+            raise Unavailable(f"overlay address {endpoint}", error.strerror or str(error)) from None
+
+    def join(self, name: str, addresses: Iterable[Endpoint], conditions: Conditions | None = None) -> None:
+        """A neighbour, from now on; it is dialled where an address is known."""
+        self._addresses[name] = tuple(addresses)
+        self._idle.setdefault(name, asyncio.Event()).set()
+        if conditions is not None:
+            self.emulate(name, conditions)
+        if self._addresses[name] and name not in self._dialling:
+            self._dialling[name] = asyncio.get_running_loop().create_task(self._keep_dialling(name))
+
+    def part(self, name: str) -> None:
+        """No neighbour any more."""
+        self._addresses.pop(name, None)
+        if (task := self._dialling.pop(name, None)) is not None:
+            task.cancel()
+        if (link := self.links.get(name)) is not None:
+            link.close("no neighbour any more")
+
+    @property
+    def neighbours(self) -> list[str]:
+        return sorted(self._addresses)
+
+    async def end(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._dialling.values():
+            task.cancel()
+        for link in list(self.links.values()):
+            link.close("the broker ends")
+
+    # Emulation
+
+    def emulate(self, name: str, conditions: Conditions | None) -> None:
+        """Let the link to a neighbour behave like this from now on, our direction of it."""
+        if conditions is None:
+            self._emulations.pop(name, None)
+        elif name in self._emulations:
+            self._emulations[name].conditions = conditions
+        else:
+            self._emulations[name] = Emulation(conditions, self._luck)
+        if name in self.links:
+            self.links[name].emulated(self._emulations.get(name))
+
+    def conditions(self, name: str) -> Conditions | None:
+        found = self._emulations.get(name)
+        return found.conditions if found is not None else None
+
+    def _is_cut(self, name: str) -> bool:
+        conditions = self.conditions(name)
+        return conditions is not None and conditions.is_cut
+
+    # Dialling
+
+    async def _keep_dialling(self, name: str) -> None:
+        pause_s, turn = PAUSE_MIN_S, 0
+        # Who has the greater name waits a little at first: the other's call usually comes before.
+        if name < self._core.name:
+            await asyncio.sleep(2 * PAUSE_MIN_S)
+        while True:
+            await self._idle[name].wait()
+            addresses = self._addresses.get(name, ())
+            if not addresses:
+                return
+            address = addresses[turn % len(addresses)]
+            turn += 1
+            if not self._is_cut(name) and await self._dial(name, address):
+                pause_s = PAUSE_MIN_S
+                continue
+            await asyncio.sleep(pause_s * self._luck.uniform(0.5, 1.0))
+            if turn % len(addresses) == 0:
+                pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+
+    async def _dial(self, name: str, address: Endpoint) -> bool:
+        """Whether the neighbour is linked with afterwards, by this call or one of its own."""
+        loop = asyncio.get_running_loop()
+        try:
+            _, link = await asyncio.wait_for(
+                loop.create_connection(
+                    lambda: OverlayLink(self, name),
+                    address.host,
+                    address.port,
+                    ssl=self._client_tls,
+                    server_hostname=name if self._client_tls is not None else None,
+                ),
+                DIAL_S,
+            )
+        except (OSError, TimeoutError) as error:
+            log.debug("%s at %s: %s", name, address, error)
+            return False
+        await link.settled.wait()
+        return name in self.links
+
+    # What connections ask (overlaylink.Host)
+
+    def credentials(self, transport: asyncio.Transport) -> Credentials:
+        address = transport.get_extra_info("peername") or ("?",)
+        secure = transport.get_extra_info("ssl_object")
+        return Credentials(
+            self._core.name,
+            self._secret,
+            user_of(secure.getpeercert()) if secure is not None else None,
+            self._is_open or Endpoint(str(address[0]), 0).is_loopback(),
+        )
+
+    def emulation(self, peer: str) -> Emulation | None:
+        return self._emulations.get(peer)
+
+    def greeted(self, link: OverlayLink) -> bool:
+        peer = link.peer
+        if peer not in self._addresses:
+            log.warning("%s calls itself %s, which is no neighbour", link.address, peer)
+            link.close("no neighbour of ours")
+            return False
+        if self._is_cut(peer):
+            link.close("cut")
+            return False
+        before = self.links.get(peer)
+        if before is not None and not self._replaces(link, before):
+            link.close("there is a connection already")
+            return False
+        self.links[peer] = link
+        self._idle[peer].clear()
+        if before is not None:
+            before.close("another connection, dialled at the same moment, stays")
+        self._effects += self._core.handle(LinkUp(peer), self.now())
+        self._end_turn_soon()
+        return True
+
+    def _replaces(self, link: OverlayLink, before: OverlayLink) -> bool:
+        if link.was_dialled_by_us == before.was_dialled_by_us:
+            return before.is_broken
+        first = min(self._core.name, link.peer)
+        is_preferred = (first == self._core.name) == link.was_dialled_by_us
+        return is_preferred and abs(link.opened_ns - before.opened_ns) < SAME_MOMENT
+
+    def received(self, link: OverlayLink, data: bytes) -> None:
+        if self.links.get(link.peer) is link:
+            self._effects += self._core.receive(link.peer, data, self.now())
+            self._end_turn_soon()
+
+    def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]:
+        return [data for _, data in self._core.pull(peer, bytes_max, self.now(), in_buffer)]
+
+    def lost(self, link: OverlayLink, why: str) -> None:
+        if self.links.get(link.peer) is not link:
+            return
+        del self.links[link.peer]
+        self._idle[link.peer].set()
+        log.info("connection to %s is lost: %s", link.peer, why)
+        self._effects += self._core.handle(LinkDown(link.peer), self.now())
+        self._end_turn_soon()
+
+    # What the driver asks
+
+    def close(self, effect: Close) -> None:
+        """The core has given a connection up."""
+        link = self.links.pop(effect.peer, None)
+        if link is not None:
+            self._idle[effect.peer].set()
+            log.warning("link to %s: %s", effect.peer, effect.reason)
+            link.close(effect.reason, effect.last_words)
+
+    def pump(self) -> None:
+        for peer in self._core.ready():
+            if (link := self.links.get(peer)) is not None:
+                link.pump()
