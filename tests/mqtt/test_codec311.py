@@ -245,8 +245,11 @@ WRONG = {
     "SUBSCRIBE without its header flags": (0x81, packet(0x80, u16(1), text("a"), b"\x00")),
     "SUBSCRIBE with packet id 0": (0x82, packet(0x82, u16(0), text("a"), b"\x00")),
     "SUBSCRIBE to nothing": (0x82, packet(0x82, u16(1))),
-    "SUBSCRIBE with QoS 3": (0x81, packet(0x82, u16(1), text("a"), b"\x03")),
-    "SUBSCRIBE with options of MQTT 5": (0x81, packet(0x82, u16(1), text("a"), b"\x04")),
+    "SUBSCRIBE with QoS 3": (0x82, packet(0x82, u16(1), text("a"), b"\x03")),
+    "SUBSCRIBE with no-local of MQTT 5": (0x81, packet(0x82, u16(1), text("a"), b"\x04")),
+    "SUBSCRIBE with retain-as-published of MQTT 5": (0x81, packet(0x82, u16(1), text("a"), b"\x08")),
+    "SUBSCRIBE with retain handling of MQTT 5": (0x81, packet(0x82, u16(1), text("a"), b"\x00", text("b"), b"\x10")),
+    "SUBSCRIBE with a reserved bit": (0x81, packet(0x82, u16(1), text("a"), b"\x40")),
     "SUBSCRIBE without QoS": (0x81, packet(0x82, u16(1), text("a"))),
     "SUBSCRIBE to what is no text": (0x81, packet(0x82, u16(1), text(NOT_TEXT), b"\x00")),
     "SUBACK for nothing": (0x82, packet(0x90, u16(1))),
@@ -275,6 +278,15 @@ def test_a_packet_that_is_not_whole_is_refused_wherever_it_is_cut(data: bytes) -
     for end in range(len(data)):
         with pytest.raises(Malformed):
             codec311.read(data[:end])
+
+
+def test_more_filters_or_answers_than_allowed_are_refused() -> None:
+    bounds = codec311.Bounds(filters=2)
+    for first, each in ((0x82, text("a") + b"\x00"), (0xA2, text("a")), (0x90, b"\x00")):
+        codec311.read(packet(first, u16(1), each * 2), bounds)
+        with pytest.raises(Malformed) as refused:
+            codec311.read(packet(first, u16(1), each * 3), bounds)
+        assert refused.value.reason == 0x97
 
 
 def takes_or_refuses(data: bytes) -> None:

@@ -1,5 +1,7 @@
 """MQTT 5: what is written is read, and what the specification forbids is refused with the reason it asks for."""
 
+from collections.abc import Callable
+
 import mqtt5
 import pytest
 from any_packets import PACKETS, mutated
@@ -299,7 +301,8 @@ PROTOCOL_ERRORS = {
     "PUBLISH with packet id 0 at QoS 1": publish(first=0x32, packet_id=u16(0)),
     "PUBLISH with packet id 0 at QoS 2": publish(first=0x34, packet_id=u16(0)),
     "PUBLISH without topic and alias": publish(topic=""),
-    "PUBLISH without topic and alias but with another property": publish(pair(), topic=""),
+    "PUBLISH without topic and alias but with a user property": publish(pair(), topic=""),
+    "PUBLISH without topic and alias but with another property": publish(b"\x01\x01", topic=""),
     "PUBLISH with payload format 2": publish(b"\x01\x02"),
     "PUBLISH with subscription identifier 0": publish(b"\x0b\x00"),
     "PUBLISH with a wildcard in the response topic": publish(b"\x08" + text("a/#")),
@@ -367,6 +370,74 @@ def test_a_packet_that_is_not_whole_is_refused_wherever_it_is_cut(data: bytes) -
     for end in range(len(data)):
         with pytest.raises(Malformed):
             codec5.read(data[:end])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda pairs: publish(*pairs),
+        lambda pairs: publish(b"\x01\x01", *pairs, b"\x03" + text("t")),
+        lambda pairs: connect(0x02, *pairs),
+        lambda pairs: connect(0x06, rest=text("c") + properties(*pairs) + text("t") + text("")),
+        lambda pairs: packet(0x20, b"\x00\x00", properties(*pairs)),
+        lambda pairs: subscribe("a", 0, *pairs),
+        lambda pairs: packet(0xA2, u16(1), properties(*pairs), text("a")),
+        lambda pairs: packet(0x40, u16(1), b"\x00", properties(*pairs)),
+        lambda pairs: packet(0x90, u16(1), properties(*pairs), b"\x00"),
+        lambda pairs: packet(0xE0, b"\x00", properties(*pairs)),
+        lambda pairs: packet(0xF0, b"\x18", properties(b"\x15" + text("m"), *pairs)),
+    ],
+    ids=[
+        "PUBLISH",
+        "PUBLISH with others",
+        "CONNECT",
+        "will",
+        "CONNACK",
+        "SUBSCRIBE",
+        "UNSUBSCRIBE",
+        "PUBACK",
+        "SUBACK",
+        "DISCONNECT",
+        "AUTH",
+    ],
+)
+def test_more_user_properties_than_allowed_are_refused(written: Callable[[list[bytes]], bytes]) -> None:
+    bounds = codec5.Bounds(user_properties=2)
+    codec5.read(written([pair()] * 2), bounds)
+    codec5.read(written([pair()] * 3))
+    with pytest.raises(Malformed) as refused:
+        codec5.read(written([pair()] * 3), bounds)
+    assert refused.value.reason == 0x97
+
+
+def test_more_filters_than_allowed_are_refused() -> None:
+    bounds = codec5.Bounds(filters=2)
+    for first, each in ((0x82, text("a") + b"\x00"), (0xA2, text("a"))):
+        codec5.read(packet(first, u16(1), properties(), each * 2), bounds)
+        codec5.read(packet(first, u16(1), properties(), each * 3))
+        with pytest.raises(Malformed) as refused:
+            codec5.read(packet(first, u16(1), properties(), each * 3), bounds)
+        assert refused.value.reason == 0x97
+
+
+def test_more_subscription_identifiers_or_answers_than_allowed_are_refused() -> None:
+    bounds = codec5.Bounds(user_properties=2, filters=2)
+    allowed = [
+        publish(*[b"\x0b\x01"] * 2),
+        packet(0x90, u16(1), properties(), bytes(2)),
+        packet(0xB0, u16(1), properties(), bytes(2)),
+    ]
+    too_many = [
+        publish(*[b"\x0b\x01"] * 3),
+        packet(0x90, u16(1), properties(), bytes(3)),
+        packet(0xB0, u16(1), properties(), bytes(3)),
+    ]
+    for data in allowed:
+        codec5.read(data, bounds)
+    for data in too_many:
+        with pytest.raises(Malformed) as refused:
+            codec5.read(data, bounds)
+        assert refused.value.reason == 0x97
 
 
 def takes_or_refuses(data: bytes) -> None:

@@ -20,6 +20,8 @@ import mqtt5
 
 from overlane.mqtt import codec5
 from overlane.mqtt.fields import (
+    UNBOUNDED,
+    Bounds,
     Buffer,
     binary,
     text,
@@ -33,12 +35,13 @@ from overlane.mqtt.framing import version_of_connect
 from overlane.mqtt.malformed import (
     MALFORMED_PACKET,
     PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
     TOPIC_NAME_INVALID,
     UNSUPPORTED_PROTOCOL_VERSION,
     Malformed,
 )
 
-__all__ = ["NEVER_S", "Malformed", "read", "write"]
+__all__ = ["NEVER_S", "UNBOUNDED", "Bounds", "Malformed", "read", "write"]
 
 NEVER_S: Final = 0xFFFF_FFFF
 """The expiry interval of a session that does not expire."""
@@ -72,7 +75,7 @@ _NEAREST: Final = {int(reason): code for code, reason in enumerate(_RETURN_CODES
 """Other reasons have no return code, and then no CONNACK is to be sent (MQTT 3.1.1, section 3.2.2.3)."""
 
 
-def read(packet: Buffer) -> mqtt5.Packet:
+def read(packet: Buffer, bounds: Bounds = UNBOUNDED) -> mqtt5.Packet:
     """Exactly one whole packet."""
     try:
         first = packet[0]
@@ -82,11 +85,15 @@ def read(packet: Buffer) -> mqtt5.Packet:
         kind = first >> 4
         if kind == 3:
             return _read_publish(packet, first, position)
+        if first & 0x0F != _FLAGS.get(kind, 0):
+            raise Malformed(MALFORMED_PACKET, "the reserved bits of the fixed header are not as they must be")
+        if kind in (8, 10):
+            return _read_filters(bytes(packet), position, bounds)
         reader = _READERS.get(kind)
         if reader is None:
             raise Malformed(MALFORMED_PACKET, f"packets of type {kind} do not exist")
-        if first & 0x0F != _FLAGS.get(kind, 0):
-            raise Malformed(MALFORMED_PACKET, "the reserved bits of the fixed header are not as they must be")
+        if kind == 9 and length - 2 > bounds.filters:
+            raise Malformed(QUOTA_EXCEEDED, f"an answer to more than {bounds.filters} filters")
         value, position = reader(bytes(packet), position)
     except IndexError:
         raise Malformed(MALFORMED_PACKET, "the packet ends too early") from None
@@ -130,6 +137,21 @@ def _packet_id(packet: Buffer, position: int) -> int:
     if not packet_id:
         raise Malformed(PROTOCOL_ERROR, "the packet identifier is 0")
     return packet_id
+
+
+def _read_filters(packet: bytes, position: int, bounds: Bounds) -> mqtt5.Packet:
+    """SUBSCRIBE or UNSUBSCRIBE, by way of MQTT 5, which has but a list of properties more behind the packet identifier.
+
+    The classes cannot be given a filter that is not well formed, but whoever subscribes wants to see and answer it.
+    """
+    position += 2
+    rest = packet[position - 2 : position] + b"\0" + packet[position:]
+    value = codec5.read(_packet(packet[0], rest), bounds)
+    if isinstance(value, mqtt5.SubscribePacket):
+        for each in value.topic_filters:
+            if each.no_local or each.retain_as_published or int(each.retain_handling):
+                raise Malformed(MALFORMED_PACKET, "a reserved bit of the requested QoS is set")
+    return value
 
 
 # Each of these reads the body of a packet that begins at the position, and gives it and where the last field ends.
@@ -204,29 +226,6 @@ def _read_nothing(packet_class: Callable[[], mqtt5.Packet]) -> Callable[[bytes, 
     return reader
 
 
-def _read_subscribe(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
-    at = position + 2
-    while at < len(packet):
-        _, at = text(packet, at)
-        if packet[at] > 2:
-            raise Malformed(MALFORMED_PACKET, f"a subscription with QoS {packet[at]}; allowed are 0 to 2")
-        at += 1
-    return _as_version_5(0x82, packet, position), len(packet)
-
-
-def _read_unsubscribe(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
-    return _as_version_5(0xA2, packet, position), len(packet)
-
-
-def _as_version_5(first: int, packet: bytes, position: int) -> mqtt5.Packet:
-    """Read by the rules of MQTT 5, whose packet has an empty list of properties more behind the packet identifier.
-
-    The classes cannot be given a filter that is not well formed, but whoever subscribes wants to see and answer it.
-    """
-    position += 2
-    return codec5.read(_packet(first, packet[position - 2 : position] + b"\0" + packet[position:]))
-
-
 def _read_suback(packet: bytes, position: int) -> tuple[mqtt5.Packet, int]:
     packet_id = _packet_id(packet, position)
     codes = packet[position + 2 :]
@@ -244,9 +243,7 @@ _READERS: Final[dict[int, Callable[[bytes, int], tuple[mqtt5.Packet, int]]]] = {
     5: _read_only_id(mqtt5.PubRecPacket),
     6: _read_only_id(mqtt5.PubRelPacket),
     7: _read_only_id(mqtt5.PubCompPacket),
-    8: _read_subscribe,
     9: _read_suback,
-    10: _read_unsubscribe,
     11: _read_only_id(lambda packet_id: mqtt5.UnsubAckPacket(packet_id, [])),
     12: _read_nothing(mqtt5.PingReqPacket),
     13: _read_nothing(mqtt5.PingRespPacket),

@@ -2,8 +2,7 @@
 
 `mqtt5` is compiled and fast, but trusts its input in places where a server must not: it takes strings that MQTT
 forbids, aborts on those that are not UTF-8, and lets properties run over the end of their list. So every packet is
-first walked over here, field by field, with one function per type of packet; what passes is then well formed, and
-`mqtt5` makes a value of it. The walk also tells malformed packets from protocol errors, as the specification does.
+first checked against the rules of its type (rules5.py); what passes is well formed, and `mqtt5` makes a value of it.
 
 What a packet means is not judged here: whether its direction is right, whether a filter is well formed, whether an
 alias is known.
@@ -14,89 +13,35 @@ from typing import Final
 
 import mqtt5
 
-from overlane.mqtt.fields import VARIABLE_MAX, Buffer, binary, text, u16, variable
-from overlane.mqtt.framing import version_of_connect
-from overlane.mqtt.malformed import (
-    MALFORMED_PACKET,
-    PACKET_TOO_LARGE,
-    PAYLOAD_FORMAT_INVALID,
-    PROTOCOL_ERROR,
-    TOPIC_NAME_INVALID,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    Malformed,
-)
-from overlane.mqtt.properties import Property, check, mask
+from overlane.mqtt.fields import UNBOUNDED, VARIABLE_MAX, Bounds, Buffer
+from overlane.mqtt.malformed import MALFORMED_PACKET, PACKET_TOO_LARGE, PAYLOAD_FORMAT_INVALID, Malformed
+from overlane.mqtt.rules5 import check_other, check_publish
 
-__all__ = ["ERRORS", "Malformed", "check_payload", "read", "write"]
+__all__ = ["ERRORS", "UNBOUNDED", "Bounds", "Malformed", "check_payload", "read", "write"]
 
 ERRORS: Final = 0x80
 """Reason codes from here on tell of an error."""
 
-_VERSION = 5
 _HEADROOM_BYTES = 1 << 20
 """What a packet may have besides its payload before its length could become too large to be written."""
 
 _COPIED_BYTES_MAX = 2048
 """Up to here a copy as bytes is cheaper than looking at single bytes of a view."""
 
-_MESSAGE = mask(
-    Property.PAYLOAD_FORMAT_INDICATOR,
-    Property.MESSAGE_EXPIRY_INTERVAL,
-    Property.CONTENT_TYPE,
-    Property.RESPONSE_TOPIC,
-    Property.CORRELATION_DATA,
-)
-_AUTHENTICATION = mask(Property.AUTHENTICATION_METHOD, Property.AUTHENTICATION_DATA)
-_SUBSCRIPTION_IDENTIFIER = mask(Property.SUBSCRIPTION_IDENTIFIER)
-_TOPIC_ALIAS = mask(Property.TOPIC_ALIAS)
-_REASON = mask(Property.REASON_STRING)
-
-_WILL_PROPERTIES = _MESSAGE | mask(Property.WILL_DELAY_INTERVAL)
-_PUBLISH_PROPERTIES = _MESSAGE | _TOPIC_ALIAS | _SUBSCRIPTION_IDENTIFIER
-_DISCONNECT_PROPERTIES = _REASON | mask(Property.SESSION_EXPIRY_INTERVAL, Property.SERVER_REFERENCE)
-_AUTH_PROPERTIES = _REASON | _AUTHENTICATION
-_CONNECT_PROPERTIES = _AUTHENTICATION | mask(
-    Property.SESSION_EXPIRY_INTERVAL,
-    Property.REQUEST_PROBLEM_INFORMATION,
-    Property.REQUEST_RESPONSE_INFORMATION,
-    Property.RECEIVE_MAXIMUM,
-    Property.TOPIC_ALIAS_MAXIMUM,
-    Property.MAXIMUM_PACKET_SIZE,
-)
-_CONNACK_PROPERTIES = (
-    _AUTHENTICATION
-    | _REASON
-    | mask(
-        Property.SESSION_EXPIRY_INTERVAL,
-        Property.ASSIGNED_CLIENT_IDENTIFIER,
-        Property.SERVER_KEEP_ALIVE,
-        Property.RESPONSE_INFORMATION,
-        Property.SERVER_REFERENCE,
-        Property.RECEIVE_MAXIMUM,
-        Property.TOPIC_ALIAS_MAXIMUM,
-        Property.MAXIMUM_QOS,
-        Property.RETAIN_AVAILABLE,
-        Property.MAXIMUM_PACKET_SIZE,
-        Property.WILDCARD_SUBSCRIPTION_AVAILABLE,
-        Property.SUBSCRIPTION_IDENTIFIER_AVAILABLE,
-        Property.SHARED_SUBSCRIPTION_AVAILABLE,
-    )
-)
-
 # It takes any buffer, whatever its stub says.
 _parse: Callable[[Buffer], tuple[mqtt5.Packet, int]] = mqtt5.read  # type: ignore[assignment]
 
 
-def read(packet: Buffer) -> mqtt5.Packet:
+def read(packet: Buffer, bounds: Bounds = UNBOUNDED) -> mqtt5.Packet:
     """Exactly one whole packet."""
     if isinstance(packet, memoryview) and len(packet) <= _COPIED_BYTES_MAX:
         packet = packet.tobytes()
     try:
         first = packet[0]
         if first & 0xF0 == 0x30:
-            _check_publish(packet, first)
+            check_publish(packet, first, bounds)
         else:
-            _check_other(bytes(packet), first)
+            check_other(bytes(packet), first, bounds)
         value, size = _parse(packet)
     except Malformed:
         raise
@@ -124,199 +69,3 @@ def check_payload(message: mqtt5.PublishPacket | mqtt5.Will) -> None:
             str(message.payload, "utf-8")
         except UnicodeDecodeError:
             raise Malformed(PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8, as its format says") from None
-
-
-def _check_publish(packet: Buffer, first: int) -> None:
-    qos = first & 0x06
-    if qos == 0x06:
-        raise Malformed(MALFORMED_PACKET, "QoS 3")
-    if first & 0x0E == 0x08:
-        raise Malformed(MALFORMED_PACKET, "the duplicate flag is set at QoS 0")
-    begin = 4 if packet[1] < 0x80 else variable(packet, 1)[1] + 2
-    end = begin + (packet[begin - 2] << 8 | packet[begin - 1])
-    # Cut off at the end of the packet, if need be: then the look at the next byte tells.
-    topic = str(packet[begin:end], "utf-8")
-    if "\0" in topic:
-        raise Malformed(MALFORMED_PACKET, "the topic contains the character U+0000")
-    if "+" in topic or "#" in topic:
-        raise Malformed(TOPIC_NAME_INVALID, "the topic contains a wildcard")
-    if qos:
-        _check_packet_id(packet, end)
-        end += 2
-    seen = check(packet, end, _PUBLISH_PROPERTIES, _SUBSCRIPTION_IDENTIFIER)[0] if packet[end] else 0
-    if not topic and not seen & _TOPIC_ALIAS:
-        raise Malformed(PROTOCOL_ERROR, "the topic is empty and there is no alias")
-
-
-def _check_other(packet: bytes, first: int) -> None:
-    kind = first >> 4
-    length, position = variable(packet, 1)
-    if length != len(packet) - position:
-        raise Malformed(MALFORMED_PACKET, "the packet has not the length that it says")
-    if not kind:
-        raise Malformed(MALFORMED_PACKET, "packets of type 0 do not exist")
-    if first & 0x0F != _FLAGS.get(kind, 0):
-        raise Malformed(MALFORMED_PACKET, "the reserved bits of the fixed header are not as they must be")
-    if _CHECKS[kind](packet, position) != len(packet):
-        raise Malformed(MALFORMED_PACKET, "bytes follow the last field of the packet")
-
-
-def _check_packet_id(packet: Buffer, position: int) -> None:
-    if not u16(packet, position):
-        raise Malformed(PROTOCOL_ERROR, "the packet identifier is 0")
-
-
-# Each of these checks the body of a packet that begins at the position, and gives where the last field ends.
-
-
-def _check_connect(packet: bytes, position: int) -> int:
-    if version_of_connect(packet) != _VERSION:
-        raise Malformed(UNSUPPORTED_PROTOCOL_VERSION, "not a CONNECT of MQTT 5")
-    _, position = binary(packet, position)
-    flags = packet[position + 1]
-    if flags & 0x01:
-        raise Malformed(MALFORMED_PACKET, "the reserved connect flag is set")
-    has_will = flags & 0x04
-    if not has_will and flags & 0x38:
-        raise Malformed(MALFORMED_PACKET, "QoS or retain is given for a will that there is not")
-    if flags & 0x18 == 0x18:
-        raise Malformed(MALFORMED_PACKET, "a will of QoS 3")
-    u16(packet, position + 2)  # keep alive, any
-    seen, position = check(packet, position + 4, _CONNECT_PROPERTIES, 0)
-    _check_authentication(seen)
-    _, position = text(packet, position)
-    if has_will:
-        _, position = check(packet, position, _WILL_PROPERTIES, 0)
-        topic, position = text(packet, position)
-        if not topic or "+" in topic or "#" in topic:
-            raise Malformed(TOPIC_NAME_INVALID, "the topic of the will is not a topic to publish on")
-        _, position = binary(packet, position)
-    if flags & 0x80:
-        _, position = text(packet, position)
-    if flags & 0x40:
-        _, position = binary(packet, position)
-    return position
-
-
-def _check_authentication(seen: int) -> None:
-    if seen & _AUTHENTICATION == mask(Property.AUTHENTICATION_DATA):
-        raise Malformed(PROTOCOL_ERROR, "authentication data without a method")
-
-
-def _check_connack(packet: bytes, position: int) -> int:
-    flags, reason = packet[position], packet[position + 1]
-    if flags > 1:
-        raise Malformed(MALFORMED_PACKET, "a reserved acknowledge flag is set")
-    if flags and reason:
-        raise Malformed(PROTOCOL_ERROR, "a refused connection with a session present")
-    _check_reason(mqtt5.ConnAckReasonCode, reason)
-    return check(packet, position + 2, _CONNACK_PROPERTIES, 0)[1]
-
-
-def _check_reason(reasons: Callable[[int], object], reason: int) -> None:
-    try:
-        reasons(reason)
-    except ValueError:
-        raise Malformed(PROTOCOL_ERROR, f"the reason code {reason:#04x} does not belong into this packet") from None
-
-
-def _check_ack(reasons: Callable[[int], object]) -> Callable[[bytes, int], int]:
-    def checked(packet: bytes, position: int) -> int:
-        _check_packet_id(packet, position)
-        position += 2
-        if position == len(packet):
-            return position
-        _check_reason(reasons, packet[position])
-        return _check_rest(packet, position + 1, _REASON)
-
-    return checked
-
-
-def _check_rest(packet: bytes, position: int, allowed: int) -> int:
-    """Properties that may be left out altogether, where a packet may end after its reason code."""
-    return position if position == len(packet) else check(packet, position, allowed, 0)[1]
-
-
-def _check_subscribe(packet: bytes, position: int) -> int:
-    _check_packet_id(packet, position)
-    _, position = check(packet, position + 2, _SUBSCRIPTION_IDENTIFIER, 0)
-    if position == len(packet):
-        raise Malformed(PROTOCOL_ERROR, "nothing to subscribe to")
-    while position < len(packet):
-        pattern, position = text(packet, position)
-        options = packet[position]
-        position += 1
-        if options & 0xC0:
-            raise Malformed(MALFORMED_PACKET, "a reserved bit of the subscription options is set")
-        if options & 0x03 == 0x03:
-            raise Malformed(PROTOCOL_ERROR, "a subscription with QoS 3")
-        if options & 0x30 == 0x30:
-            raise Malformed(PROTOCOL_ERROR, "a subscription with retain handling 3")
-        if options & 0x04 and pattern.startswith("$share/"):
-            raise Malformed(PROTOCOL_ERROR, "a shared subscription with no-local")
-    return position
-
-
-def _check_unsubscribe(packet: bytes, position: int) -> int:
-    _check_packet_id(packet, position)
-    _, position = check(packet, position + 2, 0, 0)
-    if position == len(packet):
-        raise Malformed(PROTOCOL_ERROR, "nothing to unsubscribe from")
-    while position < len(packet):
-        _, position = text(packet, position)
-    return position
-
-
-def _check_answers(reasons: Callable[[int], object]) -> Callable[[bytes, int], int]:
-    def checked(packet: bytes, position: int) -> int:
-        _check_packet_id(packet, position)
-        _, position = check(packet, position + 2, _REASON, 0)
-        if position == len(packet):
-            raise Malformed(PROTOCOL_ERROR, "an acknowledgement without reason codes")
-        for reason in packet[position:]:
-            _check_reason(reasons, reason)
-        return len(packet)
-
-    return checked
-
-
-def _check_nothing(_packet: bytes, position: int) -> int:
-    return position
-
-
-def _check_disconnect(packet: bytes, position: int) -> int:
-    if position == len(packet):
-        return position
-    _check_reason(mqtt5.DisconnectReasonCode, packet[position])
-    return _check_rest(packet, position + 1, _DISCONNECT_PROPERTIES)
-
-
-def _check_auth(packet: bytes, position: int) -> int:
-    seen = 0
-    if position < len(packet):
-        _check_reason(mqtt5.AuthReasonCode, packet[position])
-        seen, position = check(packet, position + 1, _AUTH_PROPERTIES, 0)
-    if not seen & mask(Property.AUTHENTICATION_METHOD):
-        raise Malformed(PROTOCOL_ERROR, "an authentication without a method")
-    return position
-
-
-_FLAGS: Final = {6: 2, 8: 2, 10: 2}
-"""The lower half of the first byte for PUBREL, SUBSCRIBE and UNSUBSCRIBE; 0 for the others."""
-
-_CHECKS: Final[dict[int, Callable[[bytes, int], int]]] = {
-    1: _check_connect,
-    2: _check_connack,
-    4: _check_ack(mqtt5.PubAckReasonCode),
-    5: _check_ack(mqtt5.PubRecReasonCode),
-    6: _check_ack(mqtt5.PubRelReasonCode),
-    7: _check_ack(mqtt5.PubCompReasonCode),
-    8: _check_subscribe,
-    9: _check_answers(mqtt5.SubAckReasonCode),
-    10: _check_unsubscribe,
-    11: _check_answers(mqtt5.UnsubAckReasonCode),
-    12: _check_nothing,
-    13: _check_nothing,
-    14: _check_disconnect,
-    15: _check_auth,
-}

@@ -8,6 +8,8 @@ Each reader gives the value and the position behind it. An IndexError means that
 reads a whole packet turns it into `Malformed`, so that no field has to look at the packet's length before every byte.
 """
 
+from typing import Final, NamedTuple
+
 from overlane.mqtt.malformed import MALFORMED_PACKET, PACKET_TOO_LARGE, Malformed
 
 Buffer = bytes | memoryview
@@ -15,6 +17,18 @@ Buffer = bytes | memoryview
 BYTES_MAX = 0xFFFF
 """The longest text and the longest binary value."""
 VARIABLE_MAX = (1 << 28) - 1
+
+
+class Bounds(NamedTuple):
+    """How often a packet may repeat what MQTT lets it repeat: one full of small things would take long to read."""
+
+    user_properties: int = VARIABLE_MAX
+    """And identifiers of subscriptions, in one list of properties."""
+    filters: int = VARIABLE_MAX
+    """And answers to them."""
+
+
+UNBOUNDED: Final = Bounds()
 
 
 def u16(packet: Buffer, position: int) -> int:

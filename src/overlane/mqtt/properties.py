@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from overlane.mqtt.fields import Buffer, binary, text, u16, variable
-from overlane.mqtt.malformed import MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, Malformed
+from overlane.mqtt.malformed import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED, TOPIC_ALIAS_INVALID, Malformed
 
 
 class Property(IntEnum):
@@ -104,7 +104,7 @@ _NEVER_ZERO: Final = {
 }
 
 
-def check(packet: Buffer, position: int, allowed: int, repeatable: int) -> tuple[int, int]:
+def check(packet: Buffer, position: int, allowed: int, repeatable: int, repeated_max: int) -> tuple[int, int]:
     """Check the list that begins, with its length, at the position. Gives which properties it has, and where it ends.
 
     User properties are allowed in every list and may be repeated.
@@ -113,7 +113,7 @@ def check(packet: Buffer, position: int, allowed: int, repeatable: int) -> tuple
     end = position + length
     if end > len(packet):
         raise IndexError
-    seen = 0
+    seen = repeated = 0
     # A copy of the list alone: a property that runs over its end then runs into the end of the buffer.
     block = bytes(packet[position:end])
     is_ascii = block.isascii()
@@ -123,16 +123,20 @@ def check(packet: Buffer, position: int, allowed: int, repeatable: int) -> tuple
         at += 1
         if kind == _USER_PROPERTY:
             at = _check_pair(block, at, is_ascii)
-            continue
-        bit = 1 << kind
-        if not bit & allowed:
-            raise Malformed(
-                MALFORMED_PACKET, f"a property with identifier {kind:#04x} does not belong into this packet"
-            )
-        if bit & seen & ~repeatable:
-            raise Malformed(PROTOCOL_ERROR, f"the property {Property(kind)} is given twice")
-        seen |= bit
-        at = _check_value(block, at, kind)
+            repeated += 1
+        else:
+            bit = 1 << kind
+            if not bit & allowed:
+                told = f"a property with identifier {kind:#04x} does not belong into this packet"
+                raise Malformed(MALFORMED_PACKET, told)
+            if bit & repeatable:
+                repeated += 1
+            elif bit & seen:
+                raise Malformed(PROTOCOL_ERROR, f"the property {Property(kind)} is given twice")
+            seen |= bit
+            at = _check_value(block, at, kind)
+        if repeated > repeated_max:
+            raise Malformed(QUOTA_EXCEEDED, f"more than {repeated_max} user properties or subscription identifiers")
     return seen, end
 
 
