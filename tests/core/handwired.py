@@ -46,12 +46,14 @@ class Overlay:
         latency_ms: Mapping[str, int],
         topics: Mapping[str, QosClass] | None = None,
         config: Mapping[str, object] | None = None,
+        of: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
-        """Links are written as "a-b"; their names are all the brokers there are."""
+        """Links are written as "a-b"; their names are all the brokers there are. `of` configures brokers apart."""
         self.now: Nanos = START
         self.latency_ns = {link(*ends.split("-")): ms * MS for ends, ms in latency_ms.items()}
         self.qos = QosTable(topics or {})
         self._config = dict(config or {})
+        self._config_of = dict(of or {})
         self.effects: dict[str, list[Effect]] = {}
         self.store: dict[str, dict[tuple[str, bytes], bytes]] = {}
         self.slow_disks: set[str] = set()
@@ -163,7 +165,7 @@ class Overlay:
     def _start(self, name: str) -> None:
         self._incarnation += 1
         records = [(table, key, value) for (table, key), value in self.store[name].items()]
-        config = BrokerConfig(name, self.qos, **self._config)  # type: ignore[arg-type]
+        config = BrokerConfig(name, self.qos, **self._config, **self._config_of.get(name, {}))  # type: ignore[arg-type]
         self.brokers[name] = Broker(config, self._incarnation, records, self.now)
         self.effects[name] += self.brokers[name].start(self.now)
 

@@ -111,7 +111,7 @@ class Broker:
         self._neighbours: dict[str, Neighbour] = {}
         self._names: dict[int, str] = {self.identity: self.name}
         self._table = LinkStateTable(self.name)
-        self._local = LocalInterest(self.name, incarnation, self._interest_changed)
+        self._local = LocalInterest(self.name, incarnation, self._interest_changed, config.federation.may_ever_enter)
         self._remote = RemoteInterest(self._interest_changed)
         self._history = History(self.identity)
         self._gossip = Gossip(self.name, incarnation, self._neighbours, self._table, self._local, self._remote)
@@ -143,9 +143,10 @@ class Broker:
             self._forwarding,
             self._history,
             config.retention_bytes_max,
+            config.federation,
             self._forget_topics,
         )
-        self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history)
+        self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history, config.federation)
         self._next_sweep: Nanos = now + SLOW_SWEEP
         self._seen_changes = 0
         if config.scheduling == Policy.LAXITY:
@@ -383,6 +384,7 @@ class Broker:
             "overtaken_dropped": self._sink.inflows.overtaken_dropped,
             "repairs": counters.repairs,
             "detours": counters.detours,
+            "refused_at_border": self._sink.refused,
             "retained_bytes": self._source.retained_bytes,
         }
 

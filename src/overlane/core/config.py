@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from overlane.core.federation import OPEN, Federation
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import MS, Nanos
 
@@ -17,6 +18,7 @@ class BrokerConfig:
     link_failure: Mapping[str, float] = field(default_factory=dict)
     queue_bytes_max: int = 256 * 1024
     retention_bytes_max: int = 64 << 20
+    federation: Federation = OPEN
 
 
 @dataclass(frozen=True, slots=True)

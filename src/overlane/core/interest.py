@@ -29,8 +29,16 @@ class Needs:
 class LocalInterest:
     """The local subscription table, and what of it has been told to the others."""
 
-    def __init__(self, me: str, incarnation: int, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        me: str,
+        incarnation: int,
+        on_change: Callable[[], None],
+        is_told: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`is_told`: whether the others are to hear of a filter."""
         self._on_change = on_change
+        self._is_told = is_told
         self._me = me
         self._incarnation = incarnation
         self._trie: FilterTrie[str] = FilterTrie()
@@ -68,11 +76,12 @@ class LocalInterest:
         if not self._changed:
             return None
         self._changed = False
-        added, removed = self._holders.keys() - self._told, self._told - self._holders.keys()
+        wanted = set(filter(self._is_told, self._holders))
+        added, removed = wanted - self._told, self._told - wanted
         if not added and not removed:
             return None
         base, self.sequence = self.sequence, self.sequence + 1
-        self._told = set(self._holders)
+        self._told = wanted
         return Interest(self._me, self._incarnation, self.sequence, base, sorted(added), sorted(removed))
 
     def everything(self) -> Interest:

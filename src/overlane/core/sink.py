@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver, Effect, Erase, Save
+from overlane.core.federation import OPEN, Federation
 from overlane.core.history import AWAITED_FOR, NAME_BYTES, History, Kept, unwrap
 from overlane.core.inflow import Arrival, InflowName, Inflows, bits_to_bytes, decode_name, encode_name
 from overlane.core.interest import LocalInterest
@@ -31,10 +32,13 @@ class Sink:
     qos: QosTable
     local: LocalInterest
     history: History
+    federation: Federation = OPEN
     effects: list[Effect] = field(default_factory=list)
     _awaiting: deque[tuple[str, str, Nanos]] = field(default_factory=deque)
     """Late subscribers: (subscriber, filter, until when the past may still come)."""
     _matches: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: int = 0
+    """Messages that may not enter."""
     inflows: Inflows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +113,8 @@ class Sink:
 
     def _hand_on(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
         messages = arrival.messages
+        if self.federation.enter is not None:
+            messages = self._let_in(origin_name, arrival)
         if arrival.history:
             messages, found = self._replayed(origin, arrival, now)
         else:
@@ -118,6 +124,14 @@ class Sink:
         if found:
             age_ns = arrival.age_ns + now - arrival.arrived_ns
             self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns))
+
+    def _let_in(self, origin_name: str, arrival: Arrival) -> list[Message]:
+        """What of an arrival may enter this domain; the rest is as if it had never come."""
+        may_enter = self.federation.may_enter
+        let_in = [message for message in arrival.messages if may_enter(message[0], origin_name)]
+        self.refused += len(arrival.messages) - len(let_in)
+        arrival.messages = let_in
+        return let_in
 
     def _remember(self, origin: int, arrival: Arrival, now: Nanos) -> None:
         if not self.qos.keeps_history:

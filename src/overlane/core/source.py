@@ -13,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from overlane.core.events import DeadlineUnmeetable, Effect, Erase, RouteChanged, Save
+from overlane.core.federation import Federation
 from overlane.core.forwarding import Forwarding
 from overlane.core.history import History, Kept, wrap
 from overlane.core.interest import RemoteInterest
@@ -47,6 +48,7 @@ class Source:
     forwarding: Forwarding
     history: History
     retention_bytes_max: int
+    federation: Federation
     on_drop: Callable[[], None]
     """Called when a flow is no more, so that nobody publishes into it."""
     effects: list[Effect] = field(default_factory=list)
@@ -79,7 +81,9 @@ class Source:
         return self._flow_to(qos or self.qos.of(topic), destinations, now) if destinations else None
 
     def destinations(self, topic: str) -> tuple[str, ...]:
-        return tuple(name for name in self.remote.needing(topic) if name != self.me)
+        """The other brokers that need a topic and may have it from here."""
+        may_leave = self.federation.may_leave
+        return tuple(name for name in self.remote.needing(topic) if name != self.me and may_leave(topic, name))
 
     def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> None:
         """End of a turn: every draft becomes a parcel, or several."""
@@ -175,7 +179,8 @@ class Source:
         chosen: dict[tuple[int, ...], Kept] = {}
         for topic_filter in filters:
             for kept in self.history.matching(topic_filter, own_only=True, now=now):
-                chosen[kept.name] = kept
+                if self.federation.may_leave(kept.topic, broker):
+                    chosen[kept.name] = kept
         flows: dict[FlowName, tuple[Outflow, list[Kept]]] = {}
         for kept in chosen.values():
             flow = self._flow_to(kept.qos, (broker,), now)
