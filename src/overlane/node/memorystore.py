@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from overlane.node.recordfile import Name, Quarantined
+from overlane.node.salvage import Salvage
 from overlane.node.store import Batch, Cause, Done, Soon, StoreError
 
 
@@ -29,6 +30,7 @@ class MemoryStore:
         self.incarnation = disk.incarnation
         self.quarantined, disk.quarantined = disk.quarantined, []
         self.failing: StoreError | None = None
+        self.salvaged: Salvage | None = None
         self._disk = disk
         self._soon = soon
         self._on_state = on_state

@@ -26,7 +26,9 @@ from typing import Protocol
 
 from overlane.errors import Unavailable
 from overlane.node.datadirectory import DataDirectory
-from overlane.node.recordfile import Name, Quarantined, RecordFile, ailment, create
+from overlane.node.recordfile import Name, Quarantined, RecordFile
+from overlane.node.recordformat import ailment, log_of
+from overlane.node.salvage import Salvage, create_part, finish, salvage, was_cut_short
 
 FILE = "broker.db"
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
@@ -69,6 +71,10 @@ class RecordStore(Protocol):
         """The damaged records that opening found."""
 
     @property
+    def salvaged(self) -> Salvage | None:
+        """What became of the file, if opening found it damaged as a whole."""
+
+    @property
     def failing(self) -> StoreError | None:
         """Why nothing is being written at present, if so."""
 
@@ -99,6 +105,7 @@ class Store:
 
     def __init__(self, directory: DataDirectory, file: RecordFile, soon: Soon, on_state: Done, least: int) -> None:
         self.failing: StoreError | None = None
+        self.salvaged: Salvage | None = None
         self._directory = directory
         self._file = file
         self._soon = soon
@@ -132,15 +139,23 @@ class Store:
         """
         directory = DataDirectory.take(path)
         try:
-            file = _open_file(directory, bytes_max, synced)
+            sound, salvaged = _sound_file(directory)
+            file = RecordFile(sound, bytes_max, synced)
             try:
-                return cls(directory, file, soon, on_state, int(time()) if incarnation_min is None else incarnation_min)
+                store = cls(
+                    directory, file, soon, on_state, int(time()) if incarnation_min is None else incarnation_min
+                )
             except BaseException:
                 file.close()
                 raise
+            store.salvaged = salvaged
+            return store
         except sqlite3.Error as error:
             directory.release()
             raise _mapped(path / FILE, error) from error
+        except OSError as error:
+            directory.release()
+            raise StoreError(str(path / FILE), error.strerror or str(error), Cause.BROKEN) from error
         except BaseException:
             directory.release()
             raise
@@ -272,17 +287,16 @@ class Store:
                 raise
 
 
-def _open_file(directory: DataDirectory, bytes_max: int | None, synced: bool) -> RecordFile:
+def _sound_file(directory: DataDirectory) -> tuple[Path, Salvage | None]:
+    """A file that can be opened, made if there is none; and what became of the one there was if it was not sound."""
     path = directory.path / FILE
-    if not path.exists():
-        part = directory.path / f"{FILE}.part"
-        part.unlink(missing_ok=True)
-        create(part)
-        part.rename(path)
+    if was_cut_short(path):
+        return path, Salvage("found by an earlier start, which was cut short", finish(path), 0, 0, 0)
+    if not path.exists() and not log_of(path).exists():
+        create_part(path).rename(path)
         directory.sync()
-    if trouble := ailment(path):
-        raise StoreError(str(path), trouble, Cause.BROKEN)
-    return RecordFile(path, bytes_max, synced)
+    reason = ailment(path)
+    return path, salvage(path, reason) if reason else None
 
 
 def _mapped(path: Path, error: sqlite3.Error) -> StoreError:
