@@ -37,24 +37,30 @@ def opened(directory: Path, turns: Turns) -> Iterator[Store]:
         store.close()
 
 
-@pytest.fixture
-def closed(tmp_path: Path, turns: Turns) -> Path:
-    """The directory of a store that was closed: everything is in the database, there is no log."""
-    with opened(tmp_path / "closed", turns) as store:
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once, to be copied: the directories of a store that was closed and of one that was killed.
+
+    What was closed has all in the database and no log; what was killed has all in the log, in ten transactions.
+    """
+    directory, turns = tmp_path_factory.mktemp("images"), Turns(Loop())
+    with opened(directory / "closed", turns) as store:
         turns.commit(store, RECORDS)
-    return tmp_path / "closed"
-
-
-@pytest.fixture
-def killed(tmp_path: Path, turns: Turns) -> Path:
-    """The directory of a store that was killed: everything is in the log, a transaction for each tenth."""
-    with opened(tmp_path / "alive", turns) as store:
+    with opened(directory / "alive", turns) as store:
         for tenth in range(10):
             turns.commit(store, dict(list(RECORDS.items())[tenth::10]))
-        (tmp_path / "killed").mkdir()
-        for name in (FILE, f"{FILE}-wal"):
-            shutil.copy(tmp_path / "alive" / name, tmp_path / "killed" / name)
-    return tmp_path / "killed"
+        shutil.copytree(directory / "alive", directory / "killed", ignore=shutil.ignore_patterns("*-shm"))
+    return directory
+
+
+@pytest.fixture
+def closed(tmp_path: Path, images: Path) -> Path:
+    return Path(shutil.copytree(images / "closed", tmp_path / "closed"))
+
+
+@pytest.fixture
+def killed(tmp_path: Path, images: Path) -> Path:
+    return Path(shutil.copytree(images / "killed", tmp_path / "killed"))
 
 
 def overwrite(path: Path, offset: int, garbage: bytes) -> None:

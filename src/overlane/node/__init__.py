@@ -8,6 +8,10 @@
     recordfile     the file of records, open: transactions of many changes
     store          the durable store: turns become durable together, in order, in a thread of their own
     memorystore    the same contract without a disk, for tests
+    secretfile     files that hold secrets: written whole, for their owner alone
+    users          the users file: who can log in with a password
+    logins         is this the password of this user? In threads, few at once
+    tls            contexts for listeners and connections, and whom a client's certificate names
 
 Dependencies point upwards in this list.
 """
