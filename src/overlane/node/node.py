@@ -13,6 +13,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from overlane.core.broker import Broker
 from overlane.errors import ConfigError, Unavailable
 from overlane.mqtt.access import Access
@@ -22,7 +24,7 @@ from overlane.mqtt.state import Settings
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.reading import read_network
-from overlane.network.schema import Endpoint, Network
+from overlane.network.schema import Emulated, Endpoint, Link, Network
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
 from overlane.node.emulation import Conditions
@@ -30,8 +32,11 @@ from overlane.node.listeners import listen
 from overlane.node.logins import Logins
 from overlane.node.nostore import NoStore
 from overlane.node.overlay import Overlay
-from overlane.node.store import RecordStore, Store, StoreError
-from overlane.node.tls import server_context
+from overlane.node.oversight import Oversight, token_of
+from overlane.node.secretfile import read_token
+from overlane.node.store import Store, StoreError
+from overlane.node.timedstore import TimedStore
+from overlane.node.tls import client_context, server_context
 from overlane.node.uplink import CoreUplink
 
 DRAIN_S = 5.0
@@ -83,10 +88,15 @@ class Node:
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
         self.overlay = self.driver.overlay = self._overlay(core, uplink)
+        self.oversight = Oversight(
+            self.options.name, self.network, self.endpoints, self.driver, self.store, self.options.data is not None
+        )
+        await self.oversight.start()
         self.driver.start()
         await self._listen()
         await self.overlay.listen(self.endpoints.overlay)
         self._join_neighbours()
+        self.oversight.survey.is_serving = True
         for damaged in self.store.quarantined:
             log.error("a damaged record was put aside: %s %s", damaged.table, damaged.reason)
 
@@ -118,6 +128,7 @@ class Node:
             log.error("%s", unwritten)
         if self.driver.logins is not None:
             self.driver.logins.close()
+        await self.oversight.stop()
 
     def reload(self) -> None:
         """Take over what may change while running from the network file; refuse it whole if anything is wrong."""
@@ -125,44 +136,68 @@ class Node:
             network = read_network(self.options.file)
             if endpoints(network, self.options.name, str(self.options.file)) != self.endpoints:
                 log.warning("addresses of listeners change only with a restart")
+            token = token_of(network)
             if self.driver.logins is not None:
                 self.driver.logins.reload()
         except (ConfigError, Unavailable) as error:
             log.error("nothing was changed: %s", error)
             return
         self.network = network
+        self.oversight.reconfigure(network, token)
         self.driver.server.reconfigure(settings_of(network))
         self.driver.end_turn_soon()
         log.info("read %s again", self.options.file)
 
     # Parts
 
-    def _open_store(self, loop: asyncio.AbstractEventLoop) -> RecordStore:
+    def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:
         if self.options.data is None:
-            return NoStore(loop.call_soon_threadsafe)
+            return TimedStore(NoStore(loop.call_soon_threadsafe))
         limit = self.network.limits.store_bytes
-        return Store.open(
+        opened = Store.open(
             self.options.data,
             loop.call_soon_threadsafe,
             self._store_changed,
             bytes_max=None if limit == NONE else limit,
             synced=self.options.is_synced,
         )
+        return TimedStore(opened)
 
     def _overlay(self, core: Broker, uplink: CoreUplink) -> Overlay:
-        return Overlay(core, self.clock.now, uplink.effects, self.driver.end_turn_soon)
+        security = self.network.security
+        is_tls = security.overlay_tls
+        return Overlay(
+            core,
+            self.clock.now,
+            uplink.effects,
+            self.driver.end_turn_soon,
+            secret=read_token(security.overlay_secret) if security.overlay_secret is not None else None,
+            is_open=security.overlay_open,
+            server_tls=server_context(msgspec.structs.replace(security, client_certificate="required"))
+            if is_tls
+            else None,
+            client_tls=client_context(ca=security.client_ca, certificate=security.certificate, key=security.key)
+            if is_tls
+            else None,
+        )
 
     def _join_neighbours(self) -> None:
+        reach = {broker.name: broker.reach for broker in self.network.brokers}
         for link in self.network.links:
             if self.options.name in link.ends:
                 (other,) = (end for end in link.ends if end != self.options.name)
-                where = endpoints(self.network, other, str(self.options.file)).overlay
-                conditions = None
-                if self.options.is_emulated:
-                    conditions = Conditions(
-                        latency_ns=link.latency_ns, jitter_ns=link.jitter_ns, loss=link.loss, rate_bps=link.rate_bps
-                    )
-                self.overlay.join(other, [where], conditions)
+                where = reach[other]
+                if where is None:
+                    where = (endpoints(self.network, other, str(self.options.file)).overlay,)
+                self.overlay.join(other, where, self._conditions(link))
+
+    def _conditions(self, link: Link) -> Conditions | None:
+        played: Emulated | Link | None = link if self.options.is_emulated and link.emulate is None else link.emulate
+        if played is None:
+            return None
+        return Conditions(
+            latency_ns=played.latency_ns, jitter_ns=played.jitter_ns, loss=played.loss, rate_bps=played.rate_bps
+        )
 
     def _store_changed(self, error: StoreError | None) -> None:
         self.driver.store_changed(error)

@@ -1,0 +1,182 @@
+"""The admin API's server: HTTP in the broker's own loop.
+
+On a loopback address it asks for nothing, as long as the network file has no token: whoever can reach it is on the
+machine. It then answers only requests that name an address or localhost as their host, so that no web page can reach it
+through the browser of somebody on the machine under a name of its own. With a token it answers only those who have it.
+
+It ends after everything else of the broker, so that an end can be watched.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from overlane.errors import Unavailable
+from overlane.mqtt.secret import Secret
+from overlane.network.schema import Endpoint
+from overlane.node.openapi import document
+from overlane.node.operations import Answer, BadRequest, Operation, Operations, told
+from overlane.node.views import ErrorView
+
+CONNECTIONS_MAX = 100
+FIRST_REQUEST_S = 10.0
+HEAD_BYTES_MAX = 16 * 1024
+END_S = 1
+"""How long answers that are being given may take when the broker ends."""
+
+log = logging.getLogger("overlane.admin")
+
+
+class Admin:
+    """`token` may be replaced while it serves."""
+
+    def __init__(self, endpoint: Endpoint, operations: Operations, token: Secret | None) -> None:
+        self.token = token
+        self._endpoint = endpoint
+        self._openapi = msgspec.json.encode(document(operations.all))
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in operations.all]
+        routes.append(Route("/openapi.json", self._document, methods=["GET"]))
+        self._app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
+
+    async def start(self) -> None:
+        """Serve; Unavailable if the address cannot be had."""
+        sockets = await _bound(self._endpoint)
+        config = uvicorn.Config(
+            self._app,
+            loop="none",
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=END_S,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        )
+        self._server = _Server(config)
+        self._task = asyncio.create_task(self._server.serve(sockets))
+
+    async def stop(self) -> None:
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            await self._task
+
+    # Requests
+
+    def _answering(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            refusal = self._refusal(request, operation.is_open)
+            if refusal is not None:
+                return refusal
+            try:
+                return _response(await operation.call({**request.query_params, **request.path_params}))
+            except BadRequest as bad:
+                return _wrong(400, str(bad))
+            except Exception:
+                # A defect of ours; it must not end more than this request.
+                log.exception("%s %s could not be answered", operation.method, operation.path)
+                return _wrong(500, "the broker could not answer; its log tells more")
+
+        return answer
+
+    async def _document(self, request: Request) -> Response:
+        return self._refusal(request, False) or _response(Answer(200, self._openapi))
+
+    def _refusal(self, request: Request, is_open: bool) -> Response | None:
+        """Why the request is not answered, if so."""
+        if self.token is None:
+            if _is_address(request.headers.get("host", "")):
+                return None
+            return _wrong(421, "the host of a request must be an address or localhost where there is no token")
+        if is_open or self._is_authorized(request.headers.get("authorization", "")):
+            return None
+        log.warning("a request without the token was refused, from %s", request.client.host if request.client else "?")
+        return _wrong(401, "this needs the token: Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"})
+
+    def _is_authorized(self, authorization: str) -> bool:
+        scheme, _, given = authorization.partition(" ")
+        return scheme.lower() == "bearer" and Secret(given.strip().encode()) == self.token
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the broker's to handle."""
+        yield
+
+
+class _Connection(H11Protocol):
+    """One more than is allowed is closed at once, as is one that asks for nothing."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.connections) >= CONNECTIONS_MAX:
+            transport.abort()
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_REQUEST_S, self._look)
+
+    def _look(self) -> None:
+        if not self.cycle and not self.transport.is_closing():
+            self.transport.abort()
+
+
+async def _bound(endpoint: Endpoint) -> list[socket.socket]:
+    loop = asyncio.get_running_loop()
+    sockets: list[socket.socket] = []
+    try:
+        found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+            sockets.append(socket.create_server(address[:2], family=family, backlog=CONNECTIONS_MAX))
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        raise Unavailable(f"admin address {endpoint}", error.strerror or str(error)) from None
+    return sockets
+
+
+def _path(operation: Operation) -> str:
+    """Identifiers of clients may have slashes in them."""
+    return operation.path.replace("{id}", "{id:path}")
+
+
+def _is_address(host: str) -> bool:
+    """Whether the host header names an address, and no name that anybody could have made to mean this machine."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if name.lower() in ("localhost", "localhost."):
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _response(answer: Answer, headers: dict[str, str] | None = None) -> Response:
+    return Response(answer.body, answer.status, headers, answer.content_type if answer.body else None)
+
+
+def _wrong(status: int, error: str, headers: dict[str, str] | None = None) -> Response:
+    return _response(told(ErrorView(error=error), status), headers)
+
+
+async def _misdirected(_: Request, error: Exception) -> Response:
+    """No such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers) if error.headers else None
+    return _wrong(error.status_code, f"{HTTPStatus(error.status_code).phrase.lower()}; see /openapi.json", headers)

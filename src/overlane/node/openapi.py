@@ -1,0 +1,77 @@
+"""The OpenAPI document of the admin API, written from its operations and the types of their answers."""
+
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from overlane import __version__
+from overlane.node.operations import Operation
+from overlane.node.views import ErrorView, View
+
+
+def document(operations: Sequence[Operation]) -> dict[str, Any]:
+    types = _types(operations)
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    by_type = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, by_type)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Overlane admin API",
+            "version": __version__,
+            "description": "What a broker tells operators. A token is asked for where the network file has one.",
+        },
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _types(operations: Iterable[Operation]) -> list[type[View]]:
+    found: dict[type[View], None] = {ErrorView: None}
+    for operation in operations:
+        for answer in operation.answers.values():
+            if isinstance(answer, type):
+                found[answer] = None
+    return list(found)
+
+
+def _described(operation: Operation, by_type: dict[type[View], dict[str, Any]]) -> dict[str, Any]:
+    answers: dict[int, type[View] | str | None] = dict(operation.answers)
+    if not operation.is_open:
+        answers[401] = ErrorView
+    return {
+        "operationId": _name(operation),
+        "summary": operation.told,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "in": parameter.place,
+                "description": parameter.told,
+                "required": parameter.place == "path",
+                "schema": dict(parameter.schema),
+            }
+            for parameter in operation.parameters
+        ],
+        "responses": {str(status): _response(status, answer, by_type) for status, answer in sorted(answers.items())},
+        "security": [] if operation.is_open else [{}, {"token": []}],
+    }
+
+
+def _response(
+    status: int, answer: type[View] | str | None, by_type: dict[type[View], dict[str, Any]]
+) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    if isinstance(answer, str):
+        described["content"] = {answer: {"schema": {"type": "string"}}}
+    elif answer is not None:
+        described["content"] = {"application/json": {"schema": by_type[answer]}}
+    return described
+
+
+def _name(operation: Operation) -> str:
+    words = [word.strip("{}") for word in operation.path.strip("/").split("/")]
+    return "_".join([operation.method.lower(), *words])

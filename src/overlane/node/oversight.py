@@ -1,0 +1,55 @@
+"""Oversight of a running broker: its pulse is taken, its views are served, its token is asked for."""
+
+import asyncio
+import logging
+
+from overlane.mqtt.secret import Secret
+from overlane.network.endpoints import Endpoints
+from overlane.network.schema import Network
+from overlane.node.admin import Admin
+from overlane.node.driver import Driver
+from overlane.node.operations import Operations
+from overlane.node.pulse import Pulse, Totals
+from overlane.node.secretfile import others_can_read, read_token
+from overlane.node.survey import Survey
+from overlane.node.timedstore import TimedStore
+
+log = logging.getLogger("overlane.admin")
+
+
+class Oversight:
+    def __init__(
+        self, name: str, network: Network, endpoints: Endpoints, driver: Driver, store: TimedStore, is_durable: bool
+    ) -> None:
+        """ConfigError when the token cannot be read."""
+        self._driver = driver
+        self._pulse = Pulse(asyncio.get_running_loop(), self._count, lambda: None)
+        self.survey = Survey(name, network, endpoints, driver, store, self._pulse, is_durable)
+        self._admin = Admin(endpoints.admin, Operations(self.survey), token_of(network))
+
+    async def start(self) -> None:
+        """Unavailable if the address cannot be had."""
+        self._pulse.start()
+        await self._admin.start()
+
+    async def stop(self) -> None:
+        await self._admin.stop()
+        self._pulse.stop()
+
+    def reconfigure(self, network: Network, token: Secret | None) -> None:
+        self.survey.network = network
+        self._admin.token = token
+
+    def _count(self) -> Totals:
+        counters = self._driver.server.counters
+        return Totals(counters.messages_in, counters.messages_out, counters.bytes_in, counters.bytes_out)
+
+
+def token_of(network: Network) -> Secret | None:
+    """The admin token, if the file names one; ConfigError when it cannot be read."""
+    path = network.security.admin_token
+    if path is None:
+        return None
+    if others_can_read(path):
+        log.warning("%s can be read by others than its owner", path)
+    return read_token(path)

@@ -1,0 +1,247 @@
+"""What the admin API answers: every value it gives, typed, in one place.
+
+The OpenAPI document is made from these, and the commands that ask a broker read the answers back into them. Times are
+durations, so that no clocks need to agree. Whatever grows with the number of clients or topics comes in pages.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+BrokerState: TypeAlias = Literal["serving", "draining"]
+StoreState: TypeAlias = Literal["none", "writing", "failing"]
+LinkCondition: TypeAlias = Literal["up", "suspect", "failed", "down"]
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer, or a part of one."""
+
+
+class TrafficView(View, frozen=True, kw_only=True):
+    """PUBLISH packets of clients and bytes of all their packets, since the broker started."""
+
+    messages_in: int
+    messages_out: int
+    bytes_in: int
+    bytes_out: int
+
+
+class RatesView(View, frozen=True, kw_only=True):
+    """The same a second, over the last second or so."""
+
+    messages_in: float
+    messages_out: float
+    bytes_in: float
+    bytes_out: float
+
+
+class QueuesView(View, frozen=True, kw_only=True):
+    """Messages of QoS 1 and 2 that clients have not acknowledged: waiting, and of these sent at least once."""
+
+    messages: int
+    bytes: int
+    in_flight: int
+
+
+class RetainedView(View, frozen=True, kw_only=True):
+    messages: int
+    bytes: int
+    messages_max: int
+    bytes_max: int
+
+
+class StoreView(View, frozen=True, kw_only=True):
+    """The durable store. Latency is from the end of a turn to its records on disk, of the last commits."""
+
+    state: StoreState
+    trouble: str
+    """Why nothing is written at present; empty while all is well."""
+    commits: int
+    pending: int
+    latency_p50_us: int
+    latency_p99_us: int
+    quarantined: int
+    """Damaged records that were put aside at the start."""
+
+
+class LoopView(View, frozen=True, kw_only=True):
+    """How late the event loop was with what was due, over the last ten seconds."""
+
+    lag_us: int
+    """On average."""
+    lag_max_us: int
+
+
+class ProcessView(View, frozen=True, kw_only=True):
+    id: int
+    memory_bytes: int
+    cpu_s: float
+
+
+class BrokerView(View, frozen=True, kw_only=True):
+    name: str
+    version: str
+    incarnation: int
+    uptime_s: float
+    state: BrokerState
+    not_ready: tuple[str, ...]
+    """Why clients had better not come here now; empty if it is ready."""
+    listeners: dict[str, str]
+    connections: int
+    clients: int
+    """Clients that are connected, and have been let in."""
+    sessions: int
+    """Those of connected clients, and those that are kept for others."""
+    subscriptions: int
+    topics: int
+    retained: RetainedView
+    queues: QueuesView
+    traffic: TrafficView
+    rates: RatesView
+    throttled: int
+    """How often a client was read more slowly because it published too fast."""
+    dead_letters: int
+    dropped: dict[str, int]
+    """Messages that did not reach a client, by the reason."""
+    refused: dict[str, int]
+    """Clients and packets that were turned away, by the reason."""
+    overlay: dict[str, int]
+    """What the overlay's core counts."""
+    links: int
+    links_up: int
+    store: StoreView
+    loop: LoopView
+    process: ProcessView
+
+
+class ConnectionView(View, frozen=True, kw_only=True):
+    address: str
+    listener: str
+    version: str
+    is_secure: bool
+    connected_s: float
+    silent_s: float
+    keep_alive_s: float | None
+    """After so much silence the client counts as gone."""
+    traffic: TrafficView
+    unsent_bytes: int
+    """What lies ready for the client to read."""
+
+
+class ClientView(View, frozen=True, kw_only=True):
+    """A session, and its connection if there is one."""
+
+    id: str
+    user: str | None
+    connection: ConnectionView | None
+    session_expiry_s: int
+    expires_s: float | None
+    """When the session ends if the client stays away; None while it is connected, or if never."""
+    subscriptions: int
+    queue: QueuesView
+
+
+class SubscriptionView(View, frozen=True, kw_only=True):
+    client: str
+    filter: str
+    group: str
+    """Of a shared subscription; empty if it is none."""
+    qos: int
+    identifier: int
+    no_local: bool
+    retain_as_published: bool
+    deadline_ms: float | None
+    reliable: bool
+
+
+class ClientDetail(View, frozen=True, kw_only=True):
+    client: ClientView
+    subscriptions: tuple[SubscriptionView, ...]
+
+
+class TopicView(View, frozen=True, kw_only=True):
+    """What clients have published here on one topic since it was first counted."""
+
+    topic: str
+    messages: int
+    bytes: int
+    deadline_ms: float | None
+    reliability: str
+    is_retained: bool
+
+
+class LinkView(View, frozen=True, kw_only=True):
+    """A link to a neighbour, as this end of it believes it to be. `down`: there is no connection."""
+
+    peer: str
+    state: LinkCondition
+    latency_ms: float | None
+    """One way; None before it was measured, as jitter and loss."""
+    jitter_ms: float | None
+    loss: float | None
+    queue_parcels: int
+    queue_bytes: int
+    queue_bytes_max: int
+
+
+class RouteView(View, frozen=True, kw_only=True):
+    """A route from this broker: how a class of topics gets to its destinations."""
+
+    id: int
+    version: int
+    destinations: tuple[str, ...]
+    paths: dict[str, tuple[tuple[str, ...], ...]]
+    """To each destination, those of fewer hops first."""
+    latency_ms: dict[str, float]
+    """To each destination that can be reached."""
+    deadline_ms: float | None
+    reliable: bool
+    routing: str
+    cause: str
+    """Why it is as it is."""
+    is_established: bool
+    topics: tuple[str, ...]
+    """Some that went along it lately."""
+
+
+class ClientPage(View, frozen=True, kw_only=True):
+    """`total`: how many there are that match; `next`: what to ask for the next page with, as `after`."""
+
+    items: tuple[ClientView, ...]
+    total: int
+    next: str | None
+
+
+class SubscriptionPage(View, frozen=True, kw_only=True):
+    items: tuple[SubscriptionView, ...]
+    total: int
+    next: str | None
+
+
+class TopicPage(View, frozen=True, kw_only=True):
+    items: tuple[TopicView, ...]
+    total: int
+    next: str | None
+
+
+class LinkList(View, frozen=True, kw_only=True):
+    items: tuple[LinkView, ...]
+
+
+class RouteList(View, frozen=True, kw_only=True):
+    items: tuple[RouteView, ...]
+
+
+class HealthView(View, frozen=True, kw_only=True):
+    alive: Literal[True]
+
+
+class ReadyView(View, frozen=True, kw_only=True):
+    ready: bool
+    reasons: tuple[str, ...]
+
+
+class ErrorView(View, frozen=True, kw_only=True):
+    """What is wrong with a request."""
+
+    error: str
