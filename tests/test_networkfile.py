@@ -31,6 +31,7 @@ from overlane.network import (
     parse_size,
     read_network,
 )
+from overlane.network.schema import Border, Emulated
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -255,7 +256,9 @@ latency = "14ms"
 """
 DURATION = 'a duration such as "14ms", "1.5s" or "2h"'
 POSITIVE = 'a duration above 0 such as "60ms" or "1.5s"'
-TABLES = "access, brokers, events, limits, links, network, publishers, security, simulation, subscribers, topics"
+TABLES = (
+    "access, brokers, events, federation, limits, links, network, publishers, security, simulation, subscribers, topics"
+)
 LINK_FIELDS = "ends, failure, jitter, latency, loss, queue, rate, transport"
 HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join"
 
@@ -462,3 +465,71 @@ def test_units_are_exact() -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not|finer|longer"):
         parse_duration(text)
+
+
+# Brokers that run: links and borders
+
+
+def test_a_link_is_emulated_as_it_is_or_as_a_table_says() -> None:
+    network = parse_network(
+        """
+        [brokers.a]
+        reach = ["10.0.0.1:7001", "a.example:7001"]
+        [brokers.b]
+        reach = []
+        [brokers.c]
+        [[links]]
+        ends = ["a", "b"]
+        latency = "14ms"
+        rate = "1Mbit"
+        emulate = true
+        [[links]]
+        ends = ["b", "c"]
+        latency = "20ms"
+        emulate = { latency = "80ms", loss = 0.01 }
+        """
+    )
+    assert [link.emulate for link in network.links] == [
+        Emulated(latency_ns=14_000_000, rate_bps=1_000_000),
+        Emulated(latency_ns=80_000_000, loss=0.01),
+    ]
+    assert [broker.reach for broker in network.brokers] == [
+        (Endpoint("10.0.0.1", 7001), Endpoint("a.example", 7001)),
+        (),
+        None,
+    ]
+
+
+def test_borders_say_what_may_cross() -> None:
+    network = parse_network(
+        """
+        [brokers.a]
+        [brokers.b]
+        [[federation]]
+        broker = "a"
+        leave = ["alarms/#"]
+        [[federation]]
+        broker = "a"
+        with = "b"
+        enter = []
+        """
+    )
+    assert network.federation == (Border(broker="a", leave=("alarms/#",)), Border(broker="a", other="b", enter=()))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[brokers.a]\n[[federation]]\nbroker = "a"', "found nothing that may cross, allowed is leave, enter or both"),
+        ('[brokers.a]\n[[federation]]\nbroker = "b"\nenter = []', 'federation[0].broker: found "b"'),
+        (
+            '[brokers.a]\n[[federation]]\nbroker = "a"\nwith = "c"\nenter = []',
+            'allowed is the name of a broker, or "*"',
+        ),
+        ("[brokers.a]\n[security]\noverlay_tls = true", "true only with certificate, key and client_ca"),
+    ],
+)
+def test_wrong_borders_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_network(text)
+    assert said in str(refused.value)

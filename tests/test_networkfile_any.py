@@ -34,7 +34,7 @@ from overlane.network import (
     parse_network,
 )
 from overlane.network.lines import LineIndex
-from overlane.network.schema import CLIENT_CERTIFICATES, ROUTINGS, SCHEDULINGS, TRANSPORTS
+from overlane.network.schema import CLIENT_CERTIFICATES, ROUTINGS, SCHEDULINGS, TRANSPORTS, Border, Emulated
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "five-cities.toml"
 SERVING = """
@@ -94,6 +94,9 @@ def securities(draw: st.DrawFn) -> Security:
         client_ca=draw(printable) if has_client_ca else None,
         client_certificate=draw(st.sampled_from(CLIENT_CERTIFICATES)) if has_client_ca else "required",
         admin_token=draw(paths),
+        overlay_secret=draw(paths),
+        overlay_tls=has_client_ca and draw(st.booleans()),
+        overlay_open=draw(st.booleans()),
     )
 
 
@@ -132,6 +135,7 @@ def networks(draw: st.DrawFn) -> Network:
                 mqtt=draw(st.sampled_from([None, Endpoint("::1", 1883), Endpoint("a.b", 1)])),
                 websocket=draw(st.sampled_from([None, Endpoint("::", 80)])),
                 mqtt_tls=None if security.certificate is None else draw(st.sampled_from([None, Endpoint("a.b", 2)])),
+                reach=draw(st.sampled_from([None, (), (Endpoint("a.b", 7), Endpoint("::1", 8))])),
                 admin=None if security.admin_token is None else draw(st.sampled_from([None, Endpoint("0.0.0.0", 3)])),
             )
             for name in known
@@ -144,6 +148,16 @@ def networks(draw: st.DrawFn) -> Network:
                 rate_bps=draw(st.none() | st.integers(1, 10**12)),
                 queue_bytes=draw(st.integers(1, 2**30)),
                 transport=draw(st.sampled_from(TRANSPORTS)),
+                emulate=draw(
+                    st.none()
+                    | st.builds(
+                        Emulated,
+                        latency_ns=durations,
+                        jitter_ns=durations,
+                        loss=shares,
+                        rate_bps=st.none() | st.integers(1, 10**12),
+                    )
+                ),
             )
             for pair in joined
         ),
@@ -187,6 +201,20 @@ def networks(draw: st.DrawFn) -> Network:
         security=security,
         access=tuple(draw(st.lists(rules, max_size=3))),
         limits=draw(limits),
+        federation=tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        Border,
+                        broker=brokers,
+                        other=st.just("*") | brokers,
+                        leave=st.lists(topic_filters, max_size=2).map(tuple),
+                        enter=st.none() | st.lists(topic_filters, max_size=2).map(tuple),
+                    ),
+                    max_size=2,
+                )
+            )
+        ),
     )
 
 

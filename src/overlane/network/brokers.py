@@ -32,6 +32,7 @@ def read_brokers(root: Table) -> Iterator[Broker]:
             websocket_tls=table.optional("websocket_tls", endpoint, None),
             overlay=table.optional("overlay", endpoint, None),
             admin=table.optional("admin", endpoint, None),
+            reach=table.many("reach", endpoint) if "reach" in table else None,
         )
         _refuse_clashes(table, broker)
         # Two brokers may listen on the same address of two machines, but links find them by their overlay's.

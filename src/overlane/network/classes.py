@@ -1,6 +1,7 @@
 """From a network file to what the core is told: QoS classes of topics, and the configuration of a broker."""
 
 from overlane.core.config import BrokerConfig
+from overlane.core.federation import Federation, Passage
 from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
 from overlane.core.units import NEVER
 from overlane.network.schema import Network, Topic
@@ -22,6 +23,17 @@ def qos_table(network: Network) -> QosTable:
     return QosTable({topic.filter: qos_class(topic) for topic in network.topics}, default)
 
 
+def federation(network: Network, name: str) -> Federation:
+    """What may cross the border of a broker's domain: without any rule for a direction, everything."""
+    borders = [border for border in network.federation if border.broker == name]
+    leave = tuple(Passage(border.other, border.leave) for border in borders if border.leave is not None)
+    enter = tuple(Passage(border.other, border.enter) for border in borders if border.enter is not None)
+    return Federation(
+        leave if any(border.leave is not None for border in borders) else None,
+        enter if any(border.enter is not None for border in borders) else None,
+    )
+
+
 def broker_config(network: Network, name: str, qos: QosTable) -> BrokerConfig:
     broker = next(one for one in network.brokers if one.name == name)
     links = [link for link in network.links if name in link.ends]
@@ -32,5 +44,6 @@ def broker_config(network: Network, name: str, qos: QosTable) -> BrokerConfig:
         ping_interval_ns=network.defaults.ping_interval_ns,
         failure=broker.failure,
         link_failure={end: link.failure for link in links for end in link.ends if end != name},
+        federation=federation(network, name),
         queue_bytes_max=min((link.queue_bytes for link in links), default=256 * 1024),
     )

@@ -16,6 +16,7 @@ from overlane.network.brokers import read_brokers
 from overlane.network.events import read_events
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
+from overlane.network.overlay import read_emulation, read_federation
 from overlane.network.schema import (
     LINK_FAILURE,
     RELIABILITIES,
@@ -23,6 +24,7 @@ from overlane.network.schema import (
     SCHEDULINGS,
     TRANSPORTS,
     Defaults,
+    Emulated,
     Link,
     Network,
     Publisher,
@@ -110,6 +112,7 @@ def _network(root: Table, directory: Path | None) -> Network:
         security=read_security(root.table("security"), brokers, directory),
         access=tuple(read_access(root.tables("access"))),
         limits=read_limits(root.table("limits")),
+        federation=tuple(read_federation(root.tables("federation"), names)),
     )
     root.close()
     if not brokers:
@@ -125,12 +128,19 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
         if ends != ends_kind.blank and first.setdefault(frozenset(ends), table) is not table:
             line = table.faults.line(first[frozenset(ends)].path)
             table.refuse("ends", f"one link between two brokers, and line {line} has it already")
-        yield Link(
-            ends=ends,
+        own = Emulated(
             latency_ns=table.required("latency", _duration),
             jitter_ns=table.optional("jitter", _duration, 0),
             loss=table.optional("loss", _share, 0.0),
             rate_bps=table.optional("rate", kinds.rate(), None),
+        )
+        yield Link(
+            ends=ends,
+            latency_ns=own.latency_ns,
+            jitter_ns=own.jitter_ns,
+            loss=own.loss,
+            rate_bps=own.rate_bps,
+            emulate=read_emulation(table, own),
             failure=table.optional("failure", _share, LINK_FAILURE),
             queue_bytes=table.optional("queue", _queue, 256 * 1024),
             transport=table.optional("transport", kinds.choice(TRANSPORTS), TRANSPORTS[0]),

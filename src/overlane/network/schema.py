@@ -89,6 +89,17 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     websocket_tls: Endpoint | None = None
     overlay: Endpoint | None = None
     admin: Endpoint | None = None
+    reach: tuple[Endpoint, ...] | None = None
+    """Where its neighbours dial it, tried in turn. None: where it listens. Empty: nowhere, it dials them."""
+
+
+class Emulated(msgspec.Struct, frozen=True, kw_only=True):
+    """How a link between brokers that run is made to behave, so that a wide area can be played on one machine."""
+
+    latency_ns: int = 0
+    jitter_ns: int = 0
+    loss: float = 0.0
+    rate_bps: int | None = None
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +113,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     failure: float = LINK_FAILURE
     queue_bytes: int = 256 * 1024
     transport: Transport = "datagram"
+    emulate: Emulated | None = None
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +238,18 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     client_ca: str | None = None
     client_certificate: ClientCertificate = "required"  # where there is a client_ca
     admin_token: str | None = None
+    overlay_secret: str | None = None
+    overlay_tls: bool = False  # with the same certificate and authority as clients
+    overlay_open: bool = False  # whether a broker on another machine is believed its mere name
+
+
+class Border(msgspec.Struct, frozen=True, kw_only=True):
+    """What may leave a broker's domain for another broker, and enter it from there; `*` is any. None: no rule."""
+
+    broker: str
+    other: str = "*"
+    leave: tuple[str, ...] | None = None
+    enter: tuple[str, ...] | None = None
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,6 +264,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     security: Security = Security()
     access: tuple[Rule, ...] = ()
     limits: Limits = Limits()
+    federation: tuple[Border, ...] = ()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

@@ -25,10 +25,15 @@ def read_security(table: Table, brokers: Sequence[Broker], directory: Path | Non
             "client_certificate", kinds.choice(CLIENT_CERTIFICATES), Security().client_certificate
         ),
         admin_token=table.optional("admin_token", path, None),
+        overlay_secret=table.optional("overlay_secret", path, None),
+        overlay_tls=table.optional("overlay_tls", kinds.flag(), False),
+        overlay_open=table.optional("overlay_open", kinds.flag(), False),
     )
     table.close()
     if security.anonymous is False and "users" not in table and "client_ca" not in table:
         table.refuse("anonymous", "true, or users or client_ca with it, or nobody could connect")
+    if security.overlay_tls and "client_ca" not in table:
+        table.refuse("overlay_tls", "true only with certificate, key and client_ca, by which neighbours are known")
     _require_together(table)
     for broker in brokers:
         _check_broker(table, broker)

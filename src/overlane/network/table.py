@@ -88,6 +88,9 @@ class Table:
                 self.faults.add((*self.path, field, index), show(value), kind.allowed, meant)
         return tuple(good)
 
+    def is_table(self, field: str) -> bool:
+        return isinstance(self._values.get(field), dict)
+
     def refuse(self, field: str, allowed: str, meant: str = "") -> None:
         """Report the value of a field as one that is not allowed here."""
         self.faults.add((*self.path, field), show(self._values[field]), allowed, meant)

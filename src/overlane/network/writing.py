@@ -13,10 +13,12 @@ import msgspec
 from overlane.mqtt.access import Rule
 from overlane.network.limits import format_limits
 from overlane.network.schema import (
+    Border,
     Broker,
     Crash,
     Cut,
     Defaults,
+    Emulated,
     Event,
     Heal,
     Join,
@@ -59,6 +61,7 @@ def format_network(network: Network) -> str:
         *_optional_table("security", network.security, Security()),
         *("\n".join(["[limits]", *lines]) for lines in (format_limits(network.limits),) if lines),
         *("\n".join(_rule(rule)) for rule in network.access),
+        *("\n".join(_border(border)) for border in network.federation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
         *(_table("[[links]]", link) for link in network.links),
         *(_table(f"[topics.{_key(topic.filter)}]", topic, _topic_defaults(topic, network)) for topic in network.topics),
@@ -98,6 +101,26 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"subscribe = {_value(rule.subscribe)}"
 
 
+def _border(border: Border) -> Iterator[str]:
+    yield "[[federation]]"
+    yield f"broker = {_string(border.broker)}"
+    yield f"with = {_string(border.other)}"
+    for name, filters in (("leave", border.leave), ("enter", border.enter)):
+        if filters is not None:
+            yield f"{name} = {_value(filters)}"
+
+
+def _emulated(emulated: Emulated) -> str:
+    shown = [
+        _field("latency_ns", emulated.latency_ns),
+        _field("jitter_ns", emulated.jitter_ns),
+        _field("loss", emulated.loss),
+    ]
+    if emulated.rate_bps is not None:
+        shown.append(_field("rate_bps", emulated.rate_bps))
+    return f"emulate = {{ {', '.join(shown)} }}"
+
+
 def _event(event: Event) -> Iterator[str]:
     yield f"at = {_string(format_duration(event.at_ns))}"
     match event:
@@ -130,6 +153,8 @@ def _event(event: Event) -> Iterator[str]:
 def _field(name: str, value: object) -> str:
     if name in _DURATIONS and isinstance(value, int):
         return f"{_DURATIONS[name]} = {_string(format_duration(value))}"
+    if isinstance(value, Emulated):
+        return _emulated(value)
     if name == "rate_bps" and isinstance(value, int):
         return f"rate = {_string(format_rate(value))}"
     if name == "queue_bytes" and isinstance(value, int):

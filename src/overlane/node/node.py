@@ -13,8 +13,6 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from overlane.core.broker import Broker
 from overlane.errors import ConfigError, Unavailable
 from overlane.mqtt.access import Access
@@ -24,7 +22,7 @@ from overlane.mqtt.state import Settings
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.reading import read_network
-from overlane.network.schema import Emulated, Endpoint, Link, Network
+from overlane.network.schema import Emulated, Endpoint, Link, Network, Security
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
 from overlane.node.emulation import Conditions
@@ -173,12 +171,8 @@ class Node:
             self.driver.end_turn_soon,
             secret=read_token(security.overlay_secret) if security.overlay_secret is not None else None,
             is_open=security.overlay_open,
-            server_tls=server_context(msgspec.structs.replace(security, client_certificate="required"))
-            if is_tls
-            else None,
-            client_tls=client_context(ca=security.client_ca, certificate=security.certificate, key=security.key)
-            if is_tls
-            else None,
+            server_tls=server_context(structs.replace(security, client_certificate="required")) if is_tls else None,
+            client_tls=client_context(**_identity(security)) if is_tls else None,
         )
 
     def _join_neighbours(self) -> None:
@@ -223,6 +217,10 @@ class Node:
 
 def settings_of(network: Network) -> Settings:
     return Settings(network.limits, Access(network.access), qos_table(network), network.security.anonymous)
+
+
+def _identity(security: Security) -> dict[str, str | None]:
+    return {"ca": security.client_ca, "certificate": security.certificate, "key": security.key}
 
 
 def _fresh_id() -> str:
