@@ -259,7 +259,7 @@ POSITIVE = 'a duration above 0 such as "60ms" or "1.5s"'
 TABLES = (
     "access, brokers, events, federation, limits, links, network, publishers, security, simulation, subscribers, topics"
 )
-LINK_FIELDS = "ends, failure, jitter, latency, loss, queue, rate, transport"
+LINK_FIELDS = "emulate, ends, failure, jitter, latency, loss, queue, rate, transport"
 HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join"
 
 
