@@ -13,6 +13,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import structs
+
 from overlane.core.broker import Broker
 from overlane.errors import ConfigError, Unavailable
 from overlane.mqtt.access import Access
