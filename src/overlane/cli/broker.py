@@ -59,7 +59,14 @@ async def _run(options: Options, network: Network, supervised: bool) -> None:
     known = {"mqtt": at.mqtt, "mqtt_tls": at.mqtt_tls, "websocket": at.websocket, "websocket_tls": at.websocket_tls}
     shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in known.items() if endpoint is not None)
     print(f"ready  {options.name}  {shown}  admin {at.admin}", flush=True)
+    telling = asyncio.create_task(_tell_links(node))
     await node.run()
+    telling.cancel()
+
+
+async def _tell_links(node: Node) -> None:
+    await node.overlay.linked.wait()
+    print(f"linked  {', '.join(node.overlay.neighbours) or 'with nobody'}", flush=True)
 
 
 class _Lifeline(asyncio.Protocol):

@@ -185,7 +185,9 @@ class Node:
                 where = reach[other]
                 if where is None:
                     where = (endpoints(self.network, other, str(self.options.file)).overlay,)
-                self.overlay.join(other, where, self._conditions(link))
+                is_expected = other not in self.network.absent_at_start()
+                self.overlay.join(other, where, self._conditions(link), is_expected=is_expected)
+        self.overlay.settle()
 
     def _conditions(self, link: Link) -> Conditions | None:
         played: Emulated | Link | None = link if self.options.is_emulated and link.emulate is None else link.emulate

@@ -65,6 +65,9 @@ class Overlay:
         self._idle: dict[str, asyncio.Event] = {}
         """Set while there is no connection to a neighbour."""
         self._server: asyncio.Server | None = None
+        self.linked = asyncio.Event()
+        """Set once every neighbour that is expected has been there at the same time."""
+        self._expected: set[str] = set()
 
     # Life
 
@@ -77,9 +80,18 @@ class Overlay:
         except OSError as error:
             raise Unavailable(f"overlay address {endpoint}", error.strerror or str(error)) from None
 
-    def join(self, name: str, addresses: Iterable[Endpoint], conditions: Conditions | None = None) -> None:
+    def join(
+        self,
+        name: str,
+        addresses: Iterable[Endpoint],
+        conditions: Conditions | None = None,
+        *,
+        is_expected: bool = True,
+    ) -> None:
         """A neighbour, from now on; it is dialled where an address is known."""
         self._addresses[name] = tuple(addresses)
+        if is_expected:
+            self._expected.add(name)
         self._idle.setdefault(name, asyncio.Event()).set()
         if conditions is not None:
             self.emulate(name, conditions)
@@ -105,6 +117,10 @@ class Overlay:
             task.cancel()
         for link in list(self.links.values()):
             link.close("the broker ends")
+
+    def settle(self) -> None:
+        """Every neighbour of the start has been named."""
+        self._look_around()
 
     # Emulation
 
@@ -198,11 +214,16 @@ class Overlay:
             return False
         self.links[peer] = link
         self._idle[peer].clear()
+        self._look_around()
         if before is not None:
             before.close("another connection, dialled at the same moment, stays")
         self._effects += self._core.handle(LinkUp(peer), self.now())
         self._end_turn_soon()
         return True
+
+    def _look_around(self) -> None:
+        if self._expected <= self.links.keys():
+            self.linked.set()
 
     def _replaces(self, link: OverlayLink, before: OverlayLink) -> bool:
         if link.was_dialled_by_us == before.was_dialled_by_us:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-READY = "ready"
+READY, LINKED = "ready", "linked"
 PAUSE_MIN_S, PAUSE_MAX_S = 0.2, 10.0
 STEADY_S = 30.0
 """A broker that has lived so long counts as sound again."""
@@ -38,6 +38,7 @@ class Ward:
     name: str
     command: list[str]
     ready: asyncio.Event = field(default_factory=asyncio.Event)
+    linked: asyncio.Event = field(default_factory=asyncio.Event)
     process: Process | None = None
     restarts: int = 0
 
@@ -49,9 +50,9 @@ class Supervisor:
         self.wards = [Ward(name, _command(file, name, data, options)) for name in names]
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Until cancelled. `ready` is called once, when all serve. NeverReady if one cannot."""
+        """Until cancelled. `ready` is called once, when all serve and are linked. NeverReady if one cannot serve."""
         lives = [asyncio.create_task(self._keep_alive(ward)) for ward in self.wards]
-        all_ready = asyncio.gather(*(ward.ready.wait() for ward in self.wards))
+        all_ready = asyncio.gather(*(ward.linked.wait() for ward in self.wards))
         try:
             all_ready.add_done_callback(lambda done: None if done.cancelled() else ready())
             await asyncio.gather(*lives)
@@ -91,12 +92,14 @@ class Supervisor:
         assert process.stdout is not None
         async for line in process.stdout:
             text = line.decode(errors="replace").rstrip()
-            if text.split(" ", 1)[0] == READY:
-                if ward.ready.is_set():
-                    self._tell(ward.name, "ready again")
-                ward.ready.set()
-            else:
+            word = text.split(" ", 1)[0]
+            reached = {READY: ward.ready, LINKED: ward.linked}.get(word)
+            if reached is None:
                 self._tell(ward.name, text)
+            elif reached.is_set():
+                self._tell(ward.name, f"{word} again")
+            else:
+                reached.set()
 
     async def _echo(self, ward: Ward, process: Process, words: list[str]) -> None:
         assert process.stderr is not None
