@@ -7,6 +7,7 @@ not leave before this turn's records are durable. What leaves a connection leave
 it a client that does not read is noticed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import mqtt5
 
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt import codec5, codec311, writing
+from overlane.mqtt.agenda import Appointment
 from overlane.mqtt.framing import Framer
 from overlane.mqtt.limits import Limits
 from overlane.mqtt.message import Message
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from overlane.mqtt.session import Session
 
 V5 = 5
+UNKNOWN = 0
+"""The version of a client that has not said it yet."""
 ERRORS = 0x80
 """Reason codes from here on are errors."""
 
@@ -56,6 +60,7 @@ class Connection:
         "aliases_out_max",
         "allowance",
         "allowance_ns",
+        "appointment",
         "bytes_in",
         "bytes_out",
         "closing",
@@ -74,6 +79,7 @@ class Connection:
         "packet_bytes_max",
         "peer",
         "phase",
+        "received_before",
         "rests_until_ns",
         "session",
         "tells_problems",
@@ -85,13 +91,17 @@ class Connection:
     def __init__(self, peer: Peer, limits: Limits, touched: "list[Connection]", now: Nanos) -> None:
         self.peer = peer
         self.phase = Phase.WAITING
-        self.version = V5
+        self.version = UNKNOWN
         self.framer = Framer(limits.packet_bytes_before_connect)
         self.session: Session | None = None
         self.opened_ns = now
         self.heard_ns = now
         self.keep_alive_ns: Nanos = NEVER
         """After so much silence the client counts as gone."""
+        self.appointment: Appointment | None = None
+        """When to look whether it has said CONNECT, and then whether it is silent."""
+        self.received_before = 0
+        """QoS 2 messages of earlier connections that were not released when this one began: they are not counted."""
         self.packet_bytes_max = NEVER
         """What the client takes."""
         self.tells_problems = True
@@ -134,8 +144,19 @@ class Connection:
             self.is_touched = True
             self._touched.append(self)
 
-    def send_packet(self, packet: mqtt5.Packet) -> None:
-        self.send(codec5.write(packet) if self.version == V5 else codec311.write(packet))
+    def send_packet(self, packet: mqtt5.Packet) -> bool:
+        """False if the client does not take packets of this size (MQTT 5, section 3.1.2.11.4)."""
+        data = codec5.write(packet) if self.version == V5 else codec311.write(packet)
+        if len(data) > self.packet_bytes_max:
+            return False
+        self.send(data)
+        return True
+
+    def send_explained(self, packet: Callable[[str | None], mqtt5.Packet], told: str | None) -> bool:
+        """A packet with a sentence for people, where the client wants such, and takes a packet of that size."""
+        if told is not None and self.tells_problems and self.version == V5 and self.send_packet(packet(told)):
+            return True
+        return self.send_packet(packet(None))
 
     def send_message(
         self,
@@ -187,8 +208,11 @@ class Connection:
         if self.phase is Phase.CLOSED:
             return
         if self.phase is Phase.OPEN and self.version == V5 and reason >= 0:
-            told = why if self.tells_problems and reason >= ERRORS else None
-            self.send_packet(mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode(reason), reason_str=told))
+            code = mqtt5.DisconnectReasonCode(reason)
+            self.send_explained(
+                lambda told: mqtt5.DisconnectPacket(reason_code=code, reason_str=told),
+                why if reason >= ERRORS else None,
+            )
         self.phase = Phase.CLOSED
         self.closing = why
         if not self.is_touched:

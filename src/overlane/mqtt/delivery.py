@@ -31,14 +31,14 @@ class Delivery:
     # To many
 
     def spread(
-        self, message: Message, audience: Audience, now: Nanos, sender: Session | None = None, only: Iterable[str] = ()
+        self, message: Message, audience: Audience, now: Nanos, sender: str | None = None, only: Iterable[str] = ()
     ) -> None:
-        """To everybody who gets it; with `only`, to those of these clients and groups."""
+        """To everybody who gets it; with `only`, to those of these clients and groups. `sender` is a local client."""
         chosen = frozenset(only)
         for receiver in audience.receivers:
             if chosen and receiver.session.client_id not in chosen:
                 continue
-            if receiver.session is sender and not receiver.is_own:
+            if not receiver.is_own and receiver.session.client_id == sender:
                 if receiver.of_own is None:
                     continue
                 receiver = receiver.of_own
@@ -49,7 +49,11 @@ class Delivery:
 
     def share(self, message: Message, group: SharedGroup, now: Nanos) -> bool:
         """To one member of the group."""
-        one = group.choose(lambda session: self._state.may_receive(session, message.topic))
+        limits = self._state.limits
+        one = group.choose(
+            lambda session: self._state.may_receive(session, message.topic),
+            lambda session: session.window.takes(message, limits),
+        )
         if one is None:
             return False
         identifiers = (one.identifier,) if one.identifier else ()
@@ -89,8 +93,12 @@ class Delivery:
             return
         limits = self._state.limits
         if not session.window.takes(message, limits):
-            self._dead(session, message, Drop.QUEUE_FULL, now)
-            return
+            for expired in session.window.expire(now):
+                self._state.shelf.take(session.client_id, expired)
+                self._state.counters.dropped[Drop.EXPIRED] += 1
+            if not session.window.takes(message, limits):
+                self._dead(session, message, Drop.QUEUE_FULL, now)
+                return
         entry = Entry(message, qos, retain, identifiers, group)
         session.window.add(entry)
         if session.is_durable:
@@ -119,22 +127,26 @@ class Delivery:
                 return
             message = entry.message
             drop = None
-            if message.expires_ns <= now:
+            if entry.stage is Stage.WAITING and message.is_expired(now):
                 drop = Drop.EXPIRED
             elif entry.tries >= state.limits.tries:
                 drop = Drop.TRIES
             elif not self._state.may_receive(session, message.topic):
                 drop = Drop.DENIED  # the right was revoked while it waited
             elif not connection.send_message(
-                message, entry.qos, entry.retain, entry.identifiers, now, entry.packet_id, entry.tries > 0
+                message, entry.qos, entry.retain, entry.identifiers, now, entry.packet_id, entry.stage is Stage.SENT
             ):
                 drop = Drop.TOO_LARGE
             if drop is None:
                 window.send(entry)
                 state.counters.messages_out += 1
                 continue
-            window.drop(entry)
-            state.shelf.take(session.client_id, entry)
+            if entry.qos == 2 and entry.stage is Stage.SENT:
+                window.give_up(entry)
+                self._release(session, connection, entry)
+            else:
+                window.drop(entry)
+                state.shelf.take(session.client_id, entry)
             if drop is Drop.TRIES:
                 self._dead(session, message, drop, now)
             else:
@@ -183,12 +195,18 @@ class Delivery:
             self._done(session, entry)
             self.pump(session, connection, now)
             return True
-        if entry.stage is not Stage.RELEASED:
-            entry.stage = Stage.RELEASED
-            self._state.shelf.released(session.client_id, entry)
-            connection.waits |= entry.is_stored
-        connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, 0))
+        if entry.stage is Stage.RELEASED:
+            connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, 0))
+        else:
+            session.window.release(entry)
+            self._release(session, connection, entry)
         return True
+
+    def _release(self, session: Session, connection: Connection, entry: Entry) -> None:
+        # Not before the store knows: after a crash the message would be sent again, and the client take it for new.
+        self._state.shelf.changed(session.client_id, entry)
+        connection.waits |= entry.is_stored
+        connection.send(writing.ack(connection.version, writing.PUBREL, entry.packet_id, 0))
 
     def completed(self, session: Session, connection: Connection, packet_id: int, now: Nanos) -> bool:
         """PUBCOMP."""
@@ -210,6 +228,12 @@ class Delivery:
         for entry in session.window.reconnected():
             connection.send(writing.ack(connection.version, writing.PUBREL, entry.packet_id, 0))
         self.pump(session, connection, now)
+
+    def interrupted(self, session: Session) -> None:
+        """The connection is lost: what was sent over it without being acknowledged is remembered."""
+        for entry in session.window.sent.values():
+            if entry.stage is Stage.SENT and session.is_durable:
+                self._state.shelf.changed(session.client_id, entry)
 
     def abandon(self, session: Session, subscriptions: Iterable[Subscription], now: Nanos) -> None:
         """The session ends. What it owed of shared subscriptions goes to another member, QoS 2 under way excepted."""

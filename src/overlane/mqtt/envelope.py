@@ -29,8 +29,8 @@ def pack(message: Message, now: Nanos) -> tuple[int, bytes]:
     return flags | PROPERTIES, write_variable(len(properties)) + properties + message.payload
 
 
-def unpack(topic: str, flags: int, body: bytes, origin: str, published_ns: Nanos) -> Message:
-    """ValueError if the body does not hold what the flags say."""
+def unpack(topic: str, flags: int, body: bytes, published_ns: Nanos) -> Message:
+    """ValueError or IndexError if the body does not hold what the flags say."""
     properties, payload, expiry_s = b"", body, None
     if flags & PROPERTIES:
         length, start = variable(body, 0)
@@ -45,7 +45,6 @@ def unpack(topic: str, flags: int, body: bytes, origin: str, published_ns: Nanos
         min(2, (flags & QOS_MASK) >> QOS_SHIFT),
         bool(flags & RETAIN),
         properties,
-        sender=origin,
         published_ns=published_ns,
         expires_ns=expires(published_ns, expiry_s),
     )

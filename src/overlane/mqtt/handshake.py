@@ -13,10 +13,12 @@ import mqtt5
 
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.mqtt import codec5
 from overlane.mqtt.connection import V5, Connection, Peer, Phase
 from overlane.mqtt.counters import Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.limits import NONE
+from overlane.mqtt.notices import Connected
 from overlane.mqtt.secret import Secret
 from overlane.mqtt.session import Session
 from overlane.mqtt.sessions import Sessions
@@ -69,13 +71,18 @@ class Handshake:
         try:
             return self._consider(connection, packet, now)
         except _Rejected as rejected:
-            self._reject(connection, rejected)
+            self._reject(connection, packet, rejected)
             return None
 
     def _consider(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> Authenticate | None:
         state, peer = self._state, connection.peer
         connection.tells_problems = packet.request_problem_info
-        if len(packet.user_properties) > state.limits.user_properties:
+        connection.packet_bytes_max = packet.max_packet_size or NEVER
+        if len(state.connections) > state.limits.connections:
+            told = f"more than {state.limits.connections} connections"
+            raise _Rejected(Answer.SERVER_BUSY, Refusal.CONNECTIONS, told)
+        properties = max(len(packet.user_properties), len(packet.will.user_properties) if packet.will else 0)
+        if properties > state.limits.user_properties:
             raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.QUOTA, "too many user properties")
         if packet.authentication_method is not None:
             told = "enhanced authentication is not offered: use a user name and password, or a certificate"
@@ -105,7 +112,7 @@ class Handshake:
         try:
             self._open(connection, packet, self._user(connection, packet, verdict), now)
         except _Rejected as rejected:
-            self._reject(connection, rejected)
+            self._reject(connection, packet, rejected)
 
     def _user(self, connection: Connection, packet: mqtt5.ConnectPacket, verdict: Verdict) -> str | None:
         match verdict:
@@ -124,10 +131,11 @@ class Handshake:
     def gone(self, connection: Connection) -> None:
         self._waiting.pop(connection, None)
 
-    def _reject(self, connection: Connection, rejected: "_Rejected") -> None:
-        self._state.counters.refused[rejected.why] += 1
-        told = rejected.told if connection.tells_problems and connection.version == V5 else None
-        connection.send_packet(mqtt5.ConnAckPacket(reason_code=rejected.reason, reason_str=told))
+    def _reject(self, connection: Connection, packet: mqtt5.ConnectPacket, rejected: "_Rejected") -> None:
+        self._state.refuse(rejected.why, rejected.told, connection, packet.client_id)
+        connection.send_explained(
+            lambda told: mqtt5.ConnAckPacket(reason_code=rejected.reason, reason_str=told), rejected.told
+        )
         connection.close(-1, rejected.told)
 
     def _open(self, connection: Connection, packet: mqtt5.ConnectPacket, user: str | None, now: Nanos) -> None:
@@ -137,54 +145,63 @@ class Handshake:
         if will is not None and (refusal := self._wrong_with(will, user, client_id)):
             raise _Rejected(refusal[0], Refusal.DENIED, refusal[1])
         expiry_s = min(packet.session_expiry_interval, limits.session_expiry_s_max)
-        if expiry_s and state.is_store_failing:
+        known = state.sessions.get(client_id)
+        if state.is_store_failing and (expiry_s or (known is not None and known.is_known)):
             told = "the durable store takes nothing at the moment; connect without a session that is kept"
             raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.STORE, told)
+
+        def answer(is_present: bool) -> mqtt5.ConnAckPacket:
+            return mqtt5.ConnAckPacket(
+                session_present=is_present,
+                assigned_client_id=None if packet.client_id else client_id,
+                session_expiry_interval=expiry_s if expiry_s != packet.session_expiry_interval else None,
+                server_keep_alive=self._server_keep_alive_s(connection, packet),
+                receive_max=limits.in_flight,
+                topic_alias_max=limits.topic_aliases,
+                max_packet_size=limits.packet_bytes,
+                retain_available=limits.retained_messages > 0,
+            )
+
+        if connection.version == V5 and len(codec5.write(answer(False))) > connection.packet_bytes_max:
+            told = "the client does not take a packet as large as the answer"
+            raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
         before = len(state.effects)
         session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
         self._attach(connection, session, packet, now)
         self._wills.connected(session, will)
-        answer = mqtt5.ConnAckPacket(
-            session_present=is_present,
-            assigned_client_id=None if packet.client_id else client_id,
-            session_expiry_interval=expiry_s if expiry_s != packet.session_expiry_interval else None,
-            server_keep_alive=self._keep_alive(connection, packet),
-            receive_max=limits.in_flight,
-            topic_alias_max=limits.topic_aliases,
-            max_packet_size=limits.packet_bytes,
-            retain_available=limits.retained_messages > 0,
-        )
-        connection.send_packet(answer)
+        state.notices.add(Connected(client_id, user, connection.peer, connection.version, is_present))
+        connection.send_packet(answer(is_present))
         self._delivery.resume(session, connection, now)
-        connection.waits |= len(state.effects) > before
+        # While the store fails nobody gets here whose session would have to be stored.
+        connection.waits |= len(state.effects) > before and not state.is_store_failing
 
     def _attach(self, connection: Connection, session: Session, packet: mqtt5.ConnectPacket, now: Nanos) -> None:
         limits = self._state.limits
         connection.phase = Phase.OPEN
         connection.session = session
         connection.framer.packet_bytes_max = limits.packet_bytes
-        connection.packet_bytes_max = packet.max_packet_size or NEVER
         connection.aliases_out_max = min(packet.topic_alias_max, limits.topic_aliases)
         connection.allowance, connection.allowance_ns = float(limits.messages_per_second), now
+        connection.received_before = len(session.received)
+        if keep_alive_s := self._server_keep_alive_s(connection, packet) or packet.keep_alive:
+            connection.keep_alive_ns = keep_alive_s * SECOND * 3 // 2
         session.connection = connection
         session.window.receive_max = min(packet.receive_max, limits.in_flight)
         self._state.counters.connections_accepted += 1
 
-    def _keep_alive(self, connection: Connection, packet: mqtt5.ConnectPacket) -> int | None:
-        """Sets how long the client may be silent; the interval to tell it, where it is not its own."""
+    def _server_keep_alive_s(self, connection: Connection, packet: mqtt5.ConnectPacket) -> int | None:
+        """The interval that replaces the client's own; None where its own is right."""
         longest, wanted = self._state.limits.keep_alive_s_max, packet.keep_alive
-        chosen = wanted
-        if longest != NONE and (not wanted or wanted > longest) and connection.version == V5:
-            chosen = longest
-        if chosen:
-            connection.keep_alive_ns = chosen * SECOND * 3 // 2
-        return chosen if chosen != wanted else None
+        is_replaced = longest != NONE and not 0 < wanted <= longest and connection.version == V5
+        return longest if is_replaced else None
 
     def _wrong_with(self, will: Will, user: str | None, client_id: str) -> tuple[Answer, str] | None:
         try:
             check_topic(will.topic)
         except BadTopic as bad:
             return Answer.TOPIC_NAME_INVALID, f"will: {bad}"
+        if will.topic.count("/") >= self._state.limits.filter_levels:
+            return Answer.TOPIC_NAME_INVALID, f"a will's topic of more than {self._state.limits.filter_levels} levels"
         if not self._state.settings.access.may_publish(user, client_id, will.topic):
             return Answer.NOT_AUTHORIZED, f"not allowed to publish its will on {will.topic[:100]}"
         if will.retain and not self._state.limits.retained_messages:

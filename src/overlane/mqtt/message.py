@@ -57,6 +57,10 @@ class Message:
     def size_bytes(self) -> int:
         return len(self.payload) + len(self.topic_utf8) + len(self.properties)
 
+    def is_expired(self, now: Nanos) -> bool:
+        """One that expires at once can still be sent at once."""
+        return self.expires_ns <= now and self.published_ns < now
+
     def remaining_s(self, now: Nanos) -> int | None:
         """The expiry interval to be sent on now; None if the message does not expire."""
         if self.expires_ns >= NEVER:

@@ -6,12 +6,15 @@ the client releases it, so that one sent again is only acknowledged again.
 
 What cannot be accepted is refused with a reason where the protocol has one: always for QoS 1 and 2 of MQTT 5. MQTT
 3.1.1 has no way to refuse a message: one that its client may not publish is acknowledged and dropped, and one that
-could not be kept closes the connection unacknowledged, so that the client tries again.
+could not be kept closes the connection unacknowledged, so that the client tries again. A message that nobody waits to
+have acknowledged, of QoS 0 or a will, is not refused for want of room: what can be done with it is done, and what
+cannot is counted.
 """
 
 import mqtt5
 
-from overlane.core.events import Effect, Published
+from overlane.core.events import Published
+from overlane.core.qos import QosClass
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import Nanos
 from overlane.mqtt import envelope, writing
@@ -33,6 +36,9 @@ IDENTIFIER_UNKNOWN = 0x92
 RECEIVE_MAX = 0x93
 ALIAS_INVALID = 0x94
 QUOTA = 0x97
+RETAIN_UNAVAILABLE = 0x9A
+
+STORE_FAILS = "the durable store takes nothing at the moment"
 
 
 class Refused(Exception):
@@ -59,7 +65,8 @@ class Publishing:
         if qos == 2 and packet_id in session.received:
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
             return
-        if qos == 2 and len(session.received) >= self._state.limits.in_flight:
+        under_way = len(session.received) - connection.received_before
+        if qos == 2 and under_way >= self._state.limits.in_flight and connection.version == V5:
             raise Malformed(RECEIVE_MAX, f"more than {self._state.limits.in_flight} QoS 2 messages under way")
         message = Message(
             topic,
@@ -73,6 +80,8 @@ class Publishing:
         )
         before = len(self._state.effects)
         try:
+            if qos == 2 and session.is_durable and self._state.is_store_failing:
+                raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
             reason = self.accept(message, session, packet.user_properties, now)
         except Refused as refused:
             self._refuse(connection, qos, packet_id, refused)
@@ -97,7 +106,14 @@ class Publishing:
         reason = 0 if is_known or connection.version != V5 else IDENTIFIER_UNKNOWN
         connection.send(writing.ack(connection.version, writing.PUBCOMP, packet_id, reason))
 
-    def accept(self, message: Message, session: Session, user_properties: list[tuple[str, str]], now: Nanos) -> int:
+    def accept(
+        self,
+        message: Message,
+        session: Session,
+        user_properties: list[tuple[str, str]],
+        now: Nanos,
+        is_will: bool = False,
+    ) -> int:
         """Take responsibility for a client's message, or a will: the reason code to acknowledge it with; or Refused."""
         state = self._state
         topic = message.topic
@@ -113,31 +129,62 @@ class Publishing:
             qos = tightened(qos, qos.deadline_ns, reliable=True)
         audience = state.subscriptions.audience(topic)
         is_carried = state.uplink.carries(topic)
-        if state.is_store_failing and (
-            message.retain or (is_carried and qos.reliable) or self._delivery.needs_store(message, audience)
+        is_answered = message.qos > 0 and not is_will
+        if (
+            state.is_store_failing
+            and is_answered
+            and (message.retain or (is_carried and qos.reliable) or self._delivery.needs_store(message, audience))
         ):
-            raise Refused(QUOTA, Refusal.STORE, "the durable store takes nothing at the moment")
-        if message.retain and message.payload and not state.retained.has_room(message):
-            raise Refused(QUOTA, Refusal.QUOTA, "no room for more retained messages")
+            raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
+        unkept = self._why_not_kept(message, now) if message.retain else None
+        if unkept is not None and is_answered:
+            raise unkept
         if is_carried:
-            flags, body = envelope.pack(message, now)
-            match state.uplink.publish(topic, body, flags, qos, now):
-                case Published.BUSY:
-                    raise Refused(QUOTA, Refusal.BUSY, "the overlay has no room now; try again")
-                case Published.TOO_LARGE:
-                    raise Refused(QUOTA, Refusal.TOO_LARGE, "too large for the overlay")
-        if message.retain:
-            self._retain(message)
-        self._delivery.spread(message, audience, now, session)
+            try:
+                self._send_up(message, qos, now)
+            except Refused as refused:
+                if is_answered or is_will:
+                    raise
+                state.refuse(refused.why, refused.told, session.connection)
+        if unkept is not None:
+            state.refuse(unkept.why, unkept.told, session.connection)
+            state.effects += state.retained.remove(topic)
+        elif message.retain and state.limits.retained_messages:
+            state.effects += state.retained.keep(message)
+        self._delivery.spread(message, audience, now, session.client_id)
         return 0 if audience.receivers or audience.groups or is_carried or not message.qos else NO_SUBSCRIBERS
 
-    def _retain(self, message: Message) -> None:
-        effects: list[Effect] = self._state.retained.keep(message)
-        self._state.effects += effects
+    def _why_not_kept(self, message: Message, now: Nanos) -> Refused | None:
+        """Why it cannot be kept as its topic's retained message. Without payload it only takes one away."""
+        state = self._state
+        if not message.payload or not state.limits.retained_messages:
+            return None
+        if state.is_store_failing:
+            return Refused(QUOTA, Refusal.STORE, STORE_FAILS)
+        has_room, effects = state.retained.has_room(message, now)
+        state.effects += effects
+        return None if has_room else Refused(QUOTA, Refusal.QUOTA, "no room for more retained messages")
+
+    def _send_up(self, message: Message, qos: QosClass, now: Nanos) -> None:
+        state = self._state
+        if state.is_store_failing and qos.reliable:
+            raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
+        flags, body = envelope.pack(message, now)
+        match state.uplink.publish(message.topic, body, flags, qos, now):
+            case Published.BUSY:
+                raise Refused(QUOTA, Refusal.BUSY, "the overlay has no room now; try again")
+            case Published.TOO_LARGE:
+                raise Refused(QUOTA, Refusal.TOO_LARGE, "too large for the overlay")
+            case Published.ACCEPTED:
+                pass
 
     def _topic(self, connection: Connection, packet: mqtt5.PublishPacket) -> str:
         if len(packet.user_properties) > self._state.limits.user_properties:
             raise Malformed(QUOTA, f"more than {self._state.limits.user_properties} user properties")
+        if packet.subscription_ids:
+            raise Malformed(PROTOCOL_ERROR, "a subscription identifier is for servers to send")
+        if packet.retain and not self._state.limits.retained_messages and connection.version == V5:
+            raise Malformed(RETAIN_UNAVAILABLE, "retained messages are not offered")
         topic, alias = packet.topic, packet.topic_alias
         if alias is not None:
             if not 0 < alias <= self._state.limits.topic_aliases:
@@ -157,14 +204,20 @@ class Publishing:
         return topic
 
     def _refuse(self, connection: Connection, qos: int, packet_id: int, refused: Refused) -> None:
-        self._state.counters.refused[refused.why] += 1
+        self._state.refuse(refused.why, refused.told, connection)
         if not qos:
             return
         if connection.version == V5:
-            told = refused.told if connection.tells_problems else None
-            kind = mqtt5.PubAckPacket if qos == 1 else mqtt5.PubRecPacket
-            codes = mqtt5.PubAckReasonCode if qos == 1 else mqtt5.PubRecReasonCode
-            connection.send_packet(kind(packet_id, reason_code=codes(refused.reason), reason_str=told))  # type: ignore[arg-type]
+
+            def answer(told: str | None) -> mqtt5.Packet:
+                if qos == 1:
+                    code = mqtt5.PubAckReasonCode(refused.reason)
+                    return mqtt5.PubAckPacket(packet_id, reason_code=code, reason_str=told)
+                return mqtt5.PubRecPacket(
+                    packet_id, reason_code=mqtt5.PubRecReasonCode(refused.reason), reason_str=told
+                )
+
+            connection.send_explained(answer, refused.told)
         elif refused.why in (Refusal.DENIED, Refusal.TOO_LARGE, Refusal.PROTOCOL):
             kind_311 = writing.PUBACK if qos == 1 else writing.PUBREC
             connection.send(writing.ack(connection.version, kind_311, packet_id, 0))

@@ -7,11 +7,14 @@ bytes are bounded; a retained message that would go beyond is not kept, and its 
 from collections.abc import Iterator
 
 from overlane.core.events import Effect, Erase, Save
-from overlane.core.units import Nanos
+from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.limits import Limits
 from overlane.mqtt.message import Message, restored
 
 TABLE = "mqtt.retained"
+
+SWEEP_EVERY: Nanos = 10 * SECOND
+"""A search through all of them for what has expired comes no more often."""
 
 
 class _Node:
@@ -27,12 +30,23 @@ class RetainedMessages:
         self.limits = limits
         self._root = _Node()
         self._count = 0
+        self._swept_ns: Nanos = -SWEEP_EVERY
         self.bytes = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def has_room(self, message: Message) -> bool:
+    def has_room(self, message: Message, now: Nanos) -> tuple[bool, list[Effect]]:
+        """Whether it can be kept; where there was no room, those that have expired are taken away first."""
+        effects: list[Effect] = []
+        if not self._fits(message) and now >= self._swept_ns + SWEEP_EVERY:
+            self._swept_ns = now
+            for one in list(self._below(self._root, at_root=False)):
+                if one.expires_ns <= now:
+                    effects += self.remove(one.topic)
+        return self._fits(message), effects
+
+    def _fits(self, message: Message) -> bool:
         old = self.get(message.topic)
         count = self._count + (old is None)
         size = self.bytes + message.size_bytes - (old.size_bytes if old else 0)
@@ -47,7 +61,7 @@ class RetainedMessages:
     def keep(self, message: Message, durable: bool = True) -> list[Effect]:
         """Keep it instead of its topic's earlier one; one without payload takes that away."""
         if not message.payload:
-            return self._remove(message.topic)
+            return self.remove(message.topic)
         node = self._root
         for level in message.topic.split("/"):
             node = node.children.setdefault(level, _Node())
@@ -67,7 +81,7 @@ class RetainedMessages:
         found, effects = [], []
         for message in list(self._walk(topic_filter)):
             if message.expires_ns <= now:
-                effects += self._remove(message.topic)
+                effects += self.remove(message.topic)
             else:
                 found.append(message)
         return found, effects
@@ -103,7 +117,7 @@ class RetainedMessages:
                 yield child.message
             stack += reversed(child.children.values())
 
-    def _remove(self, topic: str) -> list[Effect]:
+    def remove(self, topic: str) -> list[Effect]:
         way = [("", self._root)]
         for level in topic.split("/"):
             child = way[-1][1].children.get(level)

@@ -18,7 +18,7 @@ from typing import assert_never
 import mqtt5
 
 from overlane import __version__
-from overlane.core.events import Deliver, Effect
+from overlane.core.events import Deliver, Effect, Erase
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt import codec5, codec311, envelope, message, retained, shelf, systopics, wills, writing
 from overlane.mqtt import session as stored
@@ -26,10 +26,11 @@ from overlane.mqtt.connection import ERRORS, V5, Connection, Peer, Phase
 from overlane.mqtt.counters import Counters, Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import PLAIN, FastLane
-from overlane.mqtt.framing import packet_end, version_of_connect
+from overlane.mqtt.framing import CONNECT, packet_end, version_of_connect
 from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
 from overlane.mqtt.limits import NONE
 from overlane.mqtt.malformed import PACKET_TOO_LARGE, PROTOCOL_ERROR, UNSUPPORTED_PROTOCOL_VERSION, Malformed
+from overlane.mqtt.notices import Notice
 from overlane.mqtt.publishing import IDENTIFIER_UNKNOWN, QUOTA, Publishing, Refused
 from overlane.mqtt.retained import RetainedMessages
 from overlane.mqtt.session import Session
@@ -44,6 +45,14 @@ Record = tuple[str, bytes, bytes]
 Reason = mqtt5.DisconnectReasonCode
 
 Acknowledgement = mqtt5.PubAckPacket | mqtt5.PubRecPacket | mqtt5.PubRelPacket | mqtt5.PubCompPacket
+
+CONNECTIONS_AHEAD = 64
+"""So many more than are allowed may connect, to be told so; any more are closed without a word."""
+
+WILL_AGAIN_AFTER: Nanos = SECOND
+"""When the overlay had no room for a will."""
+
+CONNECT_BYTE = bytes((CONNECT,))
 
 _REFUSALS = {PACKET_TOO_LARGE: Refusal.TOO_LARGE, PROTOCOL_ERROR: Refusal.PROTOCOL, QUOTA: Refusal.QUOTA}
 
@@ -87,14 +96,8 @@ class Server:
                 case stored.SESSIONS:
                     session = stored.restored(key, value)
                     state.sessions[session.client_id] = session
-                case stored.SUBSCRIPTIONS:
-                    client_id, name = stored.owner(key)
-                    if (owner := state.sessions.get(client_id)) is not None:
-                        self._subscribing.restore(stored.restored_subscription(owner, name.decode(), value))
-                case stored.RECEIVED:
-                    client_id, packet_id = stored.owner(key)
-                    if (owner := state.sessions.get(client_id)) is not None:
-                        owner.received.add(int.from_bytes(packet_id))
+                case stored.SUBSCRIPTIONS | stored.RECEIVED:
+                    self._recover_part(table, key, value)
                 case shelf.QUEUES:
                     found = state.shelf.restore_entry(key, value)
                     if found is not None and (owner := state.sessions.get(found[0])) is not None:
@@ -104,8 +107,20 @@ class Server:
                 case wills.TABLE:
                     self._wills.restore(key, value)
         state.shelf.recovered()
+        self._subscribing.recovered(now)
         self._wills.recovered(now)
         self._sessions.recovered(now)
+
+    def _recover_part(self, table: str, key: bytes, value: bytes) -> None:
+        """What belongs to a session. If the session's own record was lost, it must not come back with a later one."""
+        client_id, rest = stored.owner(key)
+        owner = self.state.sessions.get(client_id)
+        if owner is None:
+            self.state.effects.append(Erase(table, key))
+        elif table == stored.SUBSCRIPTIONS:
+            self._subscribing.restore(stored.restored_subscription(owner, rest.decode(), value))
+        else:
+            owner.received.add(int.from_bytes(rest))
 
     # Connections
 
@@ -113,17 +128,24 @@ class Server:
         state = self.state
         connection = Connection(peer, state.limits, state.touched, now)
         state.connections.add(connection)
-        state.agenda.at(now + state.limits.connect_within_ns, lambda at: self._look_at_handshake(connection, at))
-        if len(state.connections) > state.limits.connections:
-            state.counters.refused[Refusal.CONNECTIONS] += 1
-            connection.close(-1, f"more than {state.limits.connections} connections")
+        due = now + state.limits.connect_within_ns
+        connection.appointment = state.agenda.at(due, lambda at: self._look_at_handshake(connection, at))
+        if len(state.connections) > state.limits.connections + CONNECTIONS_AHEAD:
+            told = f"more than {state.limits.connections} connections"
+            state.refuse(Refusal.CONNECTIONS, told, connection)
+            connection.close(-1, told)
         return connection
 
     def receive(self, connection: Connection, data: bytes, now: Nanos) -> None:
         """Bytes from a client. Whatever is wrong with them ends that connection and changes nothing else."""
+        if connection.phase is Phase.CLOSED:
+            return
         connection.heard_ns = now
         connection.bytes_in += len(data)
         self.state.counters.bytes_in += len(data)
+        self._understand(connection, data, now)
+
+    def _understand(self, connection: Connection, data: bytes, now: Nanos) -> None:
         before = connection.messages_in
         try:
             self._read(connection, data, now)
@@ -146,6 +168,8 @@ class Server:
                 return
             self._packet(connection, first, now)
             data, position = framer.take()
+        elif connection.phase is Phase.WAITING and data[:1] not in (b"", CONNECT_BYTE):
+            raise Malformed(PROTOCOL_ERROR, "the first packet is not a CONNECT")  # without waiting for all of it
         end = len(data)
         while position < end:
             if connection.phase is Phase.OPEN:
@@ -171,7 +195,7 @@ class Server:
         self._watch_silence(connection)
         if connection.phase is Phase.OPEN and connection.framer.waiting_bytes:
             data, position = connection.framer.take()
-            self.receive(connection, data[position:], now)
+            self._understand(connection, data[position:], now)
 
     def writable(self, connection: Connection, now: Nanos) -> None:
         """The client has read: there is room in the driver's buffer again."""
@@ -182,18 +206,20 @@ class Server:
         """The connection is broken, or closed by us before."""
         connection.phase = Phase.CLOSED
         self.state.connections.discard(connection)
+        self.state.agenda.call_off(connection.appointment)
         self._handshake.gone(connection)
         self._sessions.leave(connection, True, now)
 
     def _violated(self, connection: Connection, malformed: Malformed, now: Nanos) -> None:
-        self.state.counters.refused[_REFUSALS.get(malformed.reason, Refusal.MALFORMED)] += 1
+        self.state.refuse(_REFUSALS.get(malformed.reason, Refusal.MALFORMED), str(malformed), connection)
         if connection.phase is Phase.WAITING and malformed.reason == UNSUPPORTED_PROTOCOL_VERSION:
             # Whatever it speaks, these bytes are how every version says that it is not spoken here.
             connection.version = 4
             connection.send(b"\x20\x02\x00\x01")
         elif connection.phase in (Phase.WAITING, Phase.CHECKING) and connection.version == V5:
-            connection.send_packet(
-                mqtt5.ConnAckPacket(reason_code=_connack_reason(malformed.reason), reason_str=str(malformed)[:200])
+            code = _connack_reason(malformed.reason)
+            connection.send_explained(
+                lambda told: mqtt5.ConnAckPacket(reason_code=code, reason_str=told), str(malformed)[:200]
             )
         self._close(connection, malformed.reason, str(malformed), now)
 
@@ -216,6 +242,8 @@ class Server:
         if session is None or connection.phase is not Phase.OPEN:
             self._first_packet(connection, data, now)
             return
+        if data[0] >> 4 == CONNECT >> 4:
+            raise Malformed(PROTOCOL_ERROR, "a second CONNECT")
         packet = codec5.read(data) if connection.version == V5 else codec311.read(data)
         match packet:
             case mqtt5.PublishPacket():
@@ -234,11 +262,15 @@ class Server:
                 connection.send(writing.PINGRESP)
             case mqtt5.DisconnectPacket():
                 self._goodbye(connection, session, packet, now)
-            case mqtt5.ConnectPacket():
-                raise Malformed(PROTOCOL_ERROR, "a second CONNECT")
             case mqtt5.AuthPacket():
                 raise Malformed(PROTOCOL_ERROR, "AUTH, though no authentication method was agreed on")
-            case mqtt5.ConnAckPacket() | mqtt5.SubAckPacket() | mqtt5.UnsubAckPacket() | mqtt5.PingRespPacket():
+            case (
+                mqtt5.ConnectPacket()
+                | mqtt5.ConnAckPacket()
+                | mqtt5.SubAckPacket()
+                | mqtt5.UnsubAckPacket()
+                | mqtt5.PingRespPacket()
+            ):
                 raise Malformed(PROTOCOL_ERROR, f"{type(packet).__name__} is for servers to send")
             case _:
                 assert_never(packet)
@@ -288,9 +320,9 @@ class Server:
         state = self.state
         for one in effect.deliveries:
             try:
-                arrived = envelope.unpack(one.topic, one.flags, one.body, effect.origin, now - effect.age_ns)
+                arrived = envelope.unpack(one.topic, one.flags, one.body, now - effect.age_ns)
             except (ValueError, IndexError):
-                state.counters.refused[Refusal.MALFORMED] += 1
+                state.refuse(Refusal.MALFORMED, f"a message of {effect.origin} that cannot be read")
                 continue
             if arrived.expires_ns <= now:
                 continue
@@ -304,9 +336,11 @@ class Server:
     def _say(self, client_id: str, will: Will, now: Nanos) -> None:
         speaker = Session(client_id, will.user, 0)
         try:
-            self._publishing.accept(will.message(client_id, now), speaker, will.user_properties, now)
+            self._publishing.accept(will.message(client_id, now), speaker, will.user_properties, now, is_will=True)
         except Refused as refused:
-            self.state.counters.refused[refused.why] += 1
+            self.state.refuse(refused.why, f"a will: {refused.told}", client_id=client_id)
+            if refused.why in (Refusal.BUSY, Refusal.STORE):
+                self.state.agenda.at(now + WILL_AGAIN_AFTER, lambda at: self._say(client_id, will, at))
 
     # Time
 
@@ -318,20 +352,27 @@ class Server:
 
     def _look_at_handshake(self, connection: Connection, now: Nanos) -> None:
         if connection.phase in (Phase.WAITING, Phase.CHECKING):
-            self.state.counters.refused[Refusal.CONNECT_LATE] += 1
+            self.state.refuse(Refusal.CONNECT_LATE, "no CONNECT in time", connection)
             self._close(connection, -1, "no CONNECT in time", now)
 
     def _watch_silence(self, connection: Connection) -> None:
+        self.state.agenda.call_off(connection.appointment)
         if connection.phase is Phase.OPEN and connection.keep_alive_ns < NEVER:
-            due = connection.heard_ns + connection.keep_alive_ns
-            self.state.agenda.at(due, lambda now: self._look_at_silence(connection, now))
+            due = self._silent_until(connection)
+            connection.appointment = self.state.agenda.at(due, lambda now: self._look_at_silence(connection, now))
+
+    @staticmethod
+    def _silent_until(connection: Connection) -> Nanos:
+        """How long it may be silent. While it had to rest, it was we who did not listen."""
+        return max(connection.heard_ns, connection.rests_until_ns) + connection.keep_alive_ns
 
     def _look_at_silence(self, connection: Connection, now: Nanos) -> None:
         if connection.phase is not Phase.OPEN:
             return
-        if now - connection.heard_ns >= connection.keep_alive_ns:
-            self.state.counters.refused[Refusal.KEEP_ALIVE] += 1
-            self._close(connection, Reason.KEEP_ALIVE_TIMEOUT, "silent for longer than its keep-alive", now)
+        if now >= self._silent_until(connection):
+            told = "silent for longer than its keep-alive"
+            self.state.refuse(Refusal.KEEP_ALIVE, told, connection)
+            self._close(connection, Reason.KEEP_ALIVE_TIMEOUT, told, now)
         else:
             self._watch_silence(connection)
 
@@ -348,6 +389,10 @@ class Server:
         self.state.effects.clear()
         return effects
 
+    def take_notices(self) -> tuple[list[Notice], int]:
+        """What operators want to read of, and of how many more there was no room to tell."""
+        return self.state.notices.take()
+
     def take_questions(self) -> list[Authenticate]:
         questions, self._questions = self._questions, []
         return questions
@@ -355,6 +400,7 @@ class Server:
     def take_touched(self) -> list[Connection]:
         touched = list(self.state.touched)
         self.state.touched.clear()
+        self.state.counters.bytes_out += sum(connection.out_bytes for connection in touched)
         return touched
 
     @property
@@ -401,8 +447,15 @@ def _recovery_order(record: Record) -> tuple[int, bytes]:
 
 
 def _disconnect_reason(reason: int) -> int:
-    return reason if reason < 0 or reason in {int(code) for code in Reason} else int(Reason.MALFORMED_PACKET)
+    """A reason that DISCONNECT can tell; less than 0 is none."""
+    try:
+        return reason if reason < 0 else int(Reason(reason))
+    except ValueError:
+        return int(Reason.MALFORMED_PACKET)
 
 
 def _connack_reason(reason: int) -> Answer:
-    return Answer(reason) if reason in {int(code) for code in Answer} else Answer.MALFORMED_PACKET
+    try:
+        return Answer(reason)
+    except ValueError:
+        return Answer.MALFORMED_PACKET

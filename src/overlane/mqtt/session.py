@@ -8,6 +8,7 @@ import msgspec
 
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.mqtt.agenda import Appointment
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.subscriptions import Subscription
 from overlane.mqtt.window import Window
@@ -25,6 +26,7 @@ _decode_subscription = msgspec.msgpack.Decoder(tuple[str, str, int, bool, bool, 
 
 class Session:
     __slots__ = (
+        "appointment",
         "client_id",
         "connection",
         "expires_ns",
@@ -43,6 +45,8 @@ class Session:
         self.connection: Connection | None = None
         self.expires_ns: Nanos = NEVER
         """When it ends, while nobody is connected."""
+        self.appointment: Appointment | None = None
+        """To end it then."""
         self.subscriptions: dict[str, Subscription] = {}
         self.window = Window()
         self.received: set[int] = set()

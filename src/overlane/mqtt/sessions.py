@@ -9,6 +9,7 @@ import mqtt5
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.notices import Left
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
 from overlane.mqtt.subscribing import Subscribing
@@ -27,6 +28,9 @@ class Sessions:
     def claim(self, client_id: str, user: str | None, clean: bool, expiry_s: int, now: Nanos) -> tuple[Session, bool]:
         """The session for a client that connects, and whether it was there before."""
         session = self._state.sessions.get(client_id)
+        if session is not None and session.connection is None and session.expires_ns <= now:
+            self.end(session, now)  # it was due at this very moment
+            session = None
         if session is not None and session.connection is not None:
             connection = session.connection
             connection.close(TAKEN_OVER, f"another connection came under the identifier {client_id[:60]}")
@@ -43,6 +47,7 @@ class Sessions:
             self._wills.forget(client_id)
         session.expiry_s = expiry_s
         session.expires_ns = NEVER
+        self._state.agenda.call_off(session.appointment)
         if session.is_durable or session.is_known:
             self._state.effects.append(session.saved())
         return session, is_present
@@ -54,6 +59,9 @@ class Sessions:
             return
         session.connection = None
         connection.session = None
+        why = connection.closing or "the connection broke"
+        self._state.notices.add(Left(session.client_id, connection.peer, why))
+        self._delivery.interrupted(session)
         if with_will:
             self._wills.lost(session, now)
         else:
@@ -70,6 +78,7 @@ class Sessions:
         state = self._state
         self._wills.say(session.client_id, now)
         state.sessions.pop(session.client_id, None)
+        state.agenda.call_off(session.appointment)
         subscriptions = self._subscribing.end(session, now)
         self._delivery.abandon(session, subscriptions, now)
         state.effects += session.erased()
@@ -79,14 +88,10 @@ class Sessions:
         """After a restart nobody is connected: those who were are lost as of now."""
         for session in list(self._state.sessions.values()):
             if session.expires_ns >= NEVER:
+                session.window.cut_short(self._state.limits.in_flight)
                 session.expires_ns = session.ends_ns(now)
                 self._state.effects.append(session.saved())
             self._watch(session)
 
     def _watch(self, session: Session) -> None:
-        self._state.agenda.at(session.expires_ns, lambda now: self._look(session, now))
-
-    def _look(self, session: Session, now: Nanos) -> None:
-        is_there = self._state.sessions.get(session.client_id) is session
-        if is_there and session.connection is None and session.expires_ns <= now:
-            self.end(session, now)
+        session.appointment = self._state.agenda.at(session.expires_ns, lambda now: self.end(session, now))

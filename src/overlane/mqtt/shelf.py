@@ -15,7 +15,7 @@ from overlane.mqtt.window import Entry, Stage
 QUEUES = "mqtt.queue"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[int, int, bool, tuple[int, ...], str, int]).decode
+_decode = msgspec.msgpack.Decoder(tuple[int, int, bool, tuple[int, ...], str, int, int]).decode
 
 
 class Shelf:
@@ -34,8 +34,8 @@ class Shelf:
         entry.is_stored = True
         self._effects.append(Save(QUEUES, _key(client_id, entry.sequence), _stored(entry)))
 
-    def released(self, client_id: str, entry: Entry) -> None:
-        """The client has the message and said so: what is left is to agree on its end (MQTT 5, section 4.3.3)."""
+    def changed(self, client_id: str, entry: Entry) -> None:
+        """It was released, or sent without being acknowledged before the connection ended."""
         if entry.is_stored:
             self._effects.append(Save(QUEUES, _key(client_id, entry.sequence), _stored(entry)))
 
@@ -59,7 +59,7 @@ class Shelf:
 
     def restore_entry(self, key: bytes, value: bytes) -> tuple[str, Entry] | None:
         """The client and the entry; None if its message is no more."""
-        number, qos, retain, identifiers, group, stage = _decode(value)
+        number, qos, retain, identifiers, group, stage, tries = _decode(value)
         client_id, _, sequence = key[:-9].decode(), key[-9], int.from_bytes(key[-8:])
         message = self._recovered.get(number)
         if message is None:
@@ -67,7 +67,7 @@ class Shelf:
             return None
         message.holders += 1
         entry = Entry(message, qos, retain, identifiers, group)
-        entry.sequence, entry.stage, entry.is_stored = sequence, Stage(stage), True
+        entry.sequence, entry.stage, entry.tries, entry.is_stored = sequence, Stage(stage), tries, True
         return client_id, entry
 
     def recovered(self) -> None:
@@ -83,4 +83,5 @@ def _key(client_id: str, sequence: int) -> bytes:
 
 
 def _stored(entry: Entry) -> bytes:
-    return _encode((entry.message.number, entry.qos, entry.retain, entry.identifiers, entry.group, int(entry.stage)))
+    value = entry.message.number, entry.qos, entry.retain, entry.identifiers, entry.group, int(entry.stage), entry.tries
+    return _encode(value)

@@ -10,8 +10,9 @@ from overlane.core.units import Nanos
 from overlane.mqtt.access import Access
 from overlane.mqtt.agenda import Agenda
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.counters import Counters, TopicStats
+from overlane.mqtt.counters import Counters, Refusal, TopicStats
 from overlane.mqtt.limits import Limits
+from overlane.mqtt.notices import Notices, Refused
 from overlane.mqtt.retained import RetainedMessages
 from overlane.mqtt.session import Session
 from overlane.mqtt.shelf import Shelf
@@ -81,6 +82,7 @@ class State:
     connections: set[Connection] = field(default_factory=set)
     touched: list[Connection] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
+    notices: Notices = field(default_factory=Notices)
     agenda: Agenda = field(default_factory=Agenda)
     is_store_failing: bool = False
     """While it is, nothing is accepted that would have to be durable."""
@@ -97,6 +99,13 @@ class State:
     def changes(self) -> int:
         """Grows whenever a topic may have to go elsewhere than before."""
         return self.subscriptions.changes + self.uplink.changes
+
+    def refuse(self, why: Refusal, told: str, connection: Connection | None = None, client_id: str = "") -> None:
+        """Count what is turned away, and let operators know."""
+        self.counters.refused[why] += 1
+        if connection is not None and connection.session is not None:
+            client_id = connection.session.client_id
+        self.notices.add(Refused(why, told, client_id or None, connection.peer if connection is not None else None))
 
     def stats(self, topic: str) -> TopicStats:
         found = self.topics.get(topic)

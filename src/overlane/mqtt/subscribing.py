@@ -14,6 +14,7 @@ from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.counters import Refusal
 from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.malformed import PACKET_TOO_LARGE, Malformed
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
 from overlane.mqtt.subscriptions import BadFilter, Subscription, split_shared
@@ -44,7 +45,7 @@ class Subscribing:
             except _Refused as refused:
                 codes.append(refused.code)
                 faults.append(str(refused))
-                self._state.counters.refused[refused.why] += 1
+                self._state.refuse(refused.why, str(refused), connection)
                 continue
             codes.append(Granted(subscription.qos))
             is_new = asked.pattern not in session.subscriptions
@@ -54,8 +55,11 @@ class Subscribing:
                 asked.retain_handling == always or (is_new and asked.retain_handling == once)
             ):
                 past.append(subscription)
-        told = "; ".join(faults)[:FAULTS_CHARS_MAX] if faults and connection.tells_problems else None
-        connection.send_packet(mqtt5.SubAckPacket(packet.packet_id, codes, reason_str=told))
+        told = "; ".join(faults)[:FAULTS_CHARS_MAX] if faults else None
+        if not connection.send_explained(
+            lambda told: mqtt5.SubAckPacket(packet.packet_id, codes, reason_str=told), told
+        ):
+            raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the SUBACK")
         for subscription in past:
             self._send_retained(session, subscription, now)
         connection.waits |= len(self._state.effects) > before
@@ -74,12 +78,18 @@ class Subscribing:
             if session.is_known:
                 self._state.effects.append(session.erased_subscription(name))
                 connection.waits = True
-        connection.send_packet(mqtt5.UnsubAckPacket(packet.packet_id, codes))
+        if not connection.send_packet(mqtt5.UnsubAckPacket(packet.packet_id, codes)):
+            raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the UNSUBACK")
 
     def restore(self, subscription: Subscription) -> None:
-        """After a restart: the overlay remembers its own side."""
         subscription.session.subscriptions[subscription.name] = subscription
         self._state.subscriptions.add(subscription)
+
+    def recovered(self, now: Nanos) -> None:
+        """After a restart: the overlay remembers those that it knows by name, and is told of the others."""
+        if not self._state.settings.qos.keeps_history:
+            for topic_filter in self._state.subscriptions.filters():
+                self._state.uplink.subscribe(EVERYBODY, topic_filter, False, now)
 
     def end(self, session: Session, now: Nanos) -> list[Subscription]:
         """The session is over; which subscriptions it had."""

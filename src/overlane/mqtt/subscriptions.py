@@ -66,7 +66,7 @@ class Receiver:
     def __init__(self, session: "Session", subscriptions: list[Subscription]) -> None:
         self.session = session
         self.qos = max(one.qos for one in subscriptions)
-        self.identifiers = tuple(sorted({one.identifier for one in subscriptions if one.identifier}))
+        self.identifiers = tuple(sorted(one.identifier for one in subscriptions if one.identifier))
         self.retain_as_published = any(one.retain_as_published for one in subscriptions)
         others = [one for one in subscriptions if not one.no_local]
         self.is_own = len(others) == len(subscriptions)
@@ -76,11 +76,16 @@ class Receiver:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        return id(self.session), self.qos, self.identifiers, self.retain_as_published, self.is_own, self.of_own is None
+        of_own = None if self.of_own is None else self.of_own.shape
+        return id(self.session), self.qos, self.identifiers, self.retain_as_published, self.is_own, of_own
 
 
 class SharedGroup:
-    """The members of one shared subscription take turns; those that are there come before those that are away."""
+    """The members of one shared subscription take turns.
+
+    A message goes to the next member that can be sent it now; if there is none, to the next that is there and has room
+    for it in its queue; if there is none, to the next that has room and is away.
+    """
 
     __slots__ = ("_turn", "filter", "members", "name")
 
@@ -90,11 +95,11 @@ class SharedGroup:
         self.members: dict[Session, Subscription] = {}
         self._turn = 0
 
-    def choose(self, may: Callable[["Session"], bool]) -> Subscription | None:
-        """Whose turn it is, of those that may have the message."""
+    def choose(self, may: Callable[["Session"], bool], takes: Callable[["Session"], bool]) -> Subscription | None:
+        """Whose turn it is, of those that may have the message, and rather one whose queue takes it."""
         members = list(self.members.values())
         self._turn += 1
-        away = None
+        best, best_rank = None, 4
         for place in range(len(members)):
             one = members[(self._turn + place) % len(members)]
             session = one.session
@@ -102,9 +107,10 @@ class SharedGroup:
                 continue
             if session.connection is not None and session.window.has_room:
                 return one
-            if away is None or (away.session.connection is None and session.connection is not None):
-                away = one
-        return away
+            rank = 3 if not takes(session) else 2 if session.connection is None else 1
+            if rank < best_rank:
+                best, best_rank = one, rank
+        return best
 
 
 class Audience:
@@ -153,7 +159,8 @@ class SubscriptionTable:
         if subscription.group:
             key = subscription.group, subscription.filter
             group = self._groups[key]
-            del group.members[subscription.session]
+            if group.members.get(subscription.session) is subscription:  # and not one that stands in for it already
+                del group.members[subscription.session]
             if not group.members:
                 del self._groups[key]
         self._holders[subscription.filter] -= 1

@@ -2,7 +2,9 @@
 
 A will is a record in the store from the moment its client is connected, so that it is said even when the broker is
 what failed. It is due when the connection ends otherwise than by a normal DISCONNECT, after its delay, but no later
-than the session ends; a client that comes back in time takes it away (MQTT 5, section 3.1.2.5).
+than the session ends; a client that comes back in time takes it away (MQTT 5, section 3.1.2.5). When it is due is part
+of the record, so that a restart does not prolong the delay. While the store takes nothing, a will is kept in memory
+alone.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import msgspec
 from overlane.core.events import Erase, Save
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt import writing
+from overlane.mqtt.agenda import Appointment
 from overlane.mqtt.message import EXPIRY_S_MAX, Message
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
@@ -68,22 +71,22 @@ class Wills:
         self._state = state
         self._say = say
         self._wills: dict[str, Will] = {}
+        self._appointments: dict[str, Appointment | None] = {}
 
     def __len__(self) -> int:
         return len(self._wills)
 
     def connected(self, session: Session, will: Will | None) -> None:
         """A new connection's will stands in for that of the one before."""
-        client_id = session.client_id
+        self.forget(session.client_id)
         if will is not None:
-            self._wills[client_id] = will
-            self._state.effects.append(Save(TABLE, client_id.encode(), msgspec.msgpack.encode(will)))
-        else:
-            self.forget(client_id)
+            self._wills[session.client_id] = will
+            self._save(session.client_id, will)
 
     def forget(self, client_id: str) -> None:
         """A normal goodbye, or a return in time."""
         if self._wills.pop(client_id, None) is not None:
+            self._state.agenda.call_off(self._appointments.pop(client_id, None))
             self._state.effects.append(Erase(TABLE, client_id.encode()))
 
     def lost(self, session: Session, now: Nanos) -> None:
@@ -95,28 +98,33 @@ class Wills:
         if will.due_ns <= now:
             self.say(session.client_id, now)
         else:
-            self._state.agenda.at(will.due_ns, lambda at: self._look(session.client_id, at))
+            self._save(session.client_id, will)
+            self._watch(session.client_id, will)
 
     def say(self, client_id: str, now: Nanos) -> None:
         """Now, if there is one: its time has come, or its session ends."""
-        will = self._wills.pop(client_id, None)
+        will = self._wills.get(client_id)
         if will is not None:
-            self._state.effects.append(Erase(TABLE, client_id.encode()))
+            self.forget(client_id)
             self._say(client_id, will, now)
 
     def restore(self, key: bytes, value: bytes) -> None:
         self._wills[key.decode()] = _decode(value)
 
     def recovered(self, now: Nanos) -> None:
-        """After a restart every client counts as lost now."""
-        for client_id in list(self._wills):
+        """After a restart every client that was connected counts as lost now."""
+        for client_id, will in list(self._wills.items()):
             session = self._state.sessions.get(client_id)
-            if session is None:
+            if session is None or will.due_ns <= now:
                 self.say(client_id, now)
+            elif will.due_ns < NEVER:
+                self._watch(client_id, will)
             else:
                 self.lost(session, now)
 
-    def _look(self, client_id: str, now: Nanos) -> None:
-        will = self._wills.get(client_id)
-        if will is not None and will.due_ns <= now:
-            self.say(client_id, now)
+    def _watch(self, client_id: str, will: Will) -> None:
+        self._appointments[client_id] = self._state.agenda.at(will.due_ns, lambda now: self.say(client_id, now))
+
+    def _save(self, client_id: str, will: Will) -> None:
+        if not self._state.is_store_failing:
+            self._state.effects.append(Save(TABLE, client_id.encode(), msgspec.msgpack.encode(will)))

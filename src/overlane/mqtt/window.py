@@ -6,12 +6,17 @@ and PUBCOMP. After a reconnect everything sent and not acknowledged is sent agai
 
 An entry's packet identifier follows from its sequence number, so that it is the same after a restart of the broker
 without having been stored again when it was sent. The queue is bounded in messages and bytes.
+
+What was sent once is owed to the end: it does not expire any more, and a QoS 2 message that is given up is released
+instead, or the client would hold its identifier for ever and take a later message under it for this one.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
+from itertools import islice
 
+from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.limits import Limits
 from overlane.mqtt.message import Message
 
@@ -20,8 +25,11 @@ IDENTIFIERS = 65_535
 
 class Stage(IntEnum):
     WAITING = 0
+    """The client has not got it."""
     SENT = 1
+    """The client may have got it, over this connection or an earlier one."""
     RELEASED = 2
+    """The client has it and knows that we know."""
 
 
 class Entry:
@@ -46,7 +54,7 @@ class Entry:
 
 
 class Window:
-    __slots__ = ("_next_sequence", "bytes", "receive_max", "sent", "waiting")
+    __slots__ = ("_expires_ns", "_next_sequence", "bytes", "receive_max", "sent", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Entry] = deque()
@@ -54,6 +62,8 @@ class Window:
         self.bytes = 0
         self.receive_max = 0
         self._next_sequence = 1
+        self._expires_ns: Nanos = NEVER
+        """Nothing that waits expires before."""
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.sent)
@@ -73,16 +83,23 @@ class Window:
         entry.sequence = self._next_sequence
         self._next_sequence += 1
         self.bytes += entry.message.size_bytes
+        self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
         self.waiting.append(entry)
 
     def restore(self, entry: Entry) -> None:
         """Entries come back in the order of their sequence numbers."""
         self._next_sequence = max(self._next_sequence, entry.sequence + 1)
         self.bytes += entry.message.size_bytes
+        self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
         if entry.stage is Stage.RELEASED:
             self.sent[entry.packet_id] = entry
         else:
             self.waiting.append(entry)
+
+    def cut_short(self, in_flight: int) -> None:
+        """The broker died while the client was connected: nobody knows what of the first was sent."""
+        for entry in islice(self.waiting, in_flight):
+            entry.stage = Stage.SENT
 
     def next_to_send(self) -> Entry | None:
         """The first that waits, if the client takes one more now."""
@@ -102,6 +119,30 @@ class Window:
         """It is the first that waits, and will not be sent."""
         self.waiting.popleft()
         self.bytes -= entry.message.size_bytes
+
+    def give_up(self, entry: Entry) -> None:
+        """It is the first that waits, of QoS 2, and the client may have it: it will be released, and not sent."""
+        self.waiting.popleft()
+        self.sent[entry.packet_id] = entry
+        entry.stage = Stage.RELEASED
+
+    def release(self, entry: Entry) -> None:
+        """The client has it. What is released is released again in the order in which it was (section 4.6)."""
+        self.sent[entry.packet_id] = self.sent.pop(entry.packet_id)
+        entry.stage = Stage.RELEASED
+
+    def expire(self, now: Nanos) -> list[Entry]:
+        """Take those away that have expired and were never sent."""
+        if self._expires_ns > now:
+            return []
+        gone = [one for one in self.waiting if one.stage is Stage.WAITING and one.message.expires_ns <= now]
+        if gone:
+            self.bytes -= sum(one.message.size_bytes for one in gone)
+            taken = frozenset(gone)
+            self.waiting = deque(one for one in self.waiting if one not in taken)
+        owed = (one.message.expires_ns for one in self.waiting if one.stage is Stage.WAITING)
+        self._expires_ns = min(owed, default=NEVER)
+        return gone
 
     def done(self, entry: Entry) -> None:
         """It was sent, and nothing more is owed."""
