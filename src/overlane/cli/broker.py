@@ -12,6 +12,7 @@ from overlane.cli.faults import told
 from overlane.errors import ConfigError, Fault
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
+from overlane.node.logs import Format, Level, set_up
 from overlane.node.node import Node, Options
 
 DATA = Path("overlane-data")
@@ -30,11 +31,16 @@ def broker(
     emulate: Annotated[
         bool, typer.Option("--emulate", help="Let links take as long as the file says, on one machine too.")
     ] = False,
+    log_format: Annotated[
+        Format, typer.Option("--log-format", help="How the log on standard error looks.")
+    ] = Format.TEXT,
+    log_level: Annotated[Level, typer.Option("--log-level", help="What of less weight is not logged.")] = Level.INFO,
     supervised: Annotated[
         bool, typer.Option("--supervised", hidden=True, help="End when standard input ends.")
     ] = False,
 ) -> None:
     """Run one broker of a network file, until Ctrl-C or SIGTERM."""
+    set_up(log_format, log_level)
     with told():
         described = read_network(network)
         chosen = name or _only(described, network)

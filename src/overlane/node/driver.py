@@ -28,6 +28,7 @@ from overlane.mqtt.handshake import Authenticate, Verdict
 from overlane.mqtt.server import Server
 from overlane.node.clientlink import ClientLink, Pipe
 from overlane.node.clock import Clock
+from overlane.node.journal import Journal
 from overlane.node.logins import Login, Logins
 from overlane.node.overlay import Overlay
 from overlane.node.recordfile import Name
@@ -54,6 +55,7 @@ class Driver:
         self.core = core
         self.clock = clock
         self.logins = logins
+        self.journal = Journal()
         self._loop = loop
         self._uplink = uplink
         self._store = store
@@ -102,6 +104,9 @@ class Driver:
         self._send(changes, now)
         for question in self.server.take_questions():
             self._check(question)
+        notices, left_out = self.server.take_notices()
+        if notices:
+            self.journal.write(notices, left_out, now)
         self._arm(now)
 
     def _carry_out(self, effect: Effect, changes: dict[Name, bytes | None], now: Nanos) -> None:

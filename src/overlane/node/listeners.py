@@ -81,7 +81,7 @@ class Doorman:
         self._tokens = min(float(rate), self._tokens + (now - self._tokens_ns) * rate / SECOND)
         self._tokens_ns = now
         if self._tokens < 1:
-            state.counters.refused[Refusal.CONNECTION_RATE] += 1
+            state.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections a second")
             return False
         self._tokens -= 1
         return True

@@ -23,7 +23,7 @@ class Oversight:
     ) -> None:
         """ConfigError when the token cannot be read."""
         self._driver = driver
-        self._pulse = Pulse(asyncio.get_running_loop(), self._count, lambda: None)
+        self._pulse = Pulse(asyncio.get_running_loop(), self._count, self._on_second)
         self.survey = Survey(name, network, endpoints, driver, store, self._pulse, is_durable)
         self._admin = Admin(endpoints.admin, Operations(self.survey), token_of(network))
 
@@ -39,6 +39,9 @@ class Oversight:
     def reconfigure(self, network: Network, token: Secret | None) -> None:
         self.survey.network = network
         self._admin.token = token
+
+    def _on_second(self) -> None:
+        self._driver.journal.tick(self._driver.clock.now())
 
     def _count(self) -> Totals:
         counters = self._driver.server.counters
