@@ -247,6 +247,13 @@ class Broker:
         """Whether other brokers need the topic, or its past is kept for late subscribers."""
         return bool(self.config.qos.of(topic).history or self._source.destinations(topic))
 
+    def reserved_needs(self) -> list[tuple[str, str]]:
+        """What other brokers need under names of the overlay's own: (filter, broker)."""
+        return self._remote.reserved()
+
+    def can_reach(self, broker: str) -> bool:
+        return self._table.map.way(self.name, broker) is not None
+
     def _enter(self, topic: str, now: Nanos) -> TopicEntry:
         if len(self._topics) >= TOPICS_REMEMBERED:
             self._topics.clear()

@@ -15,7 +15,7 @@ from overlane.core.topics import covers, matches
 
 ANYONE = "*"
 
-INNER = {"$retained": 1, "$share": 4}
+INNER = {"$retained": 1, "$share": 4, "$want": 3}
 """The overlay's own names, and how many levels each puts in front of a topic."""
 
 

@@ -97,6 +97,11 @@ class RemoteInterest:
         self.effects: list[Effect] = []
         self._needs: dict[str, Needs] = {}
         self._trie: FilterTrie[str] = FilterTrie()
+        self._reserved: set[tuple[str, str]] = set()
+
+    def reserved(self) -> list[tuple[str, str]]:
+        """The needs (filter, broker) under names of the overlay's own, those that begin with `$`."""
+        return sorted(self._reserved)
 
     def version_of(self, broker: str) -> tuple[int, int]:
         needs = self._needs.get(broker)
@@ -127,10 +132,10 @@ class RemoteInterest:
         wanted = added if news.base < 0 else (needs.filters | added) - set(news.removed)
         fresh, gone = wanted - needs.filters, needs.filters - wanted
         for topic_filter in sorted(fresh):
-            self._trie.add(topic_filter, news.broker)
+            self._add(topic_filter, news.broker)
             self.effects.append(Save(TABLE, _key(news.broker, topic_filter), b""))
         for topic_filter in sorted(gone):
-            self._trie.remove(topic_filter, news.broker)
+            self._remove(topic_filter, news.broker)
             self.effects.append(Erase(TABLE, _key(news.broker, topic_filter)))
         needs.version, needs.filters = (news.incarnation, news.sequence), wanted
         if fresh or gone:
@@ -142,7 +147,7 @@ class RemoteInterest:
         needs = self._needs.get(broker)
         if needs and needs.filters:
             for topic_filter in sorted(needs.filters):
-                self._trie.remove(topic_filter, broker)
+                self._remove(topic_filter, broker)
                 self.effects.append(Erase(TABLE, _key(broker, topic_filter)))
             needs.filters = set()
             self._on_change()
@@ -151,8 +156,17 @@ class RemoteInterest:
         """What a broker needed in an earlier life of ours, until it is heard what it needs now."""
         broker, _, topic_filter = key.decode().partition("\0")
         self._needs.setdefault(broker, Needs()).filters.add(topic_filter)
-        self._trie.add(topic_filter, broker)
+        self._add(topic_filter, broker)
         self._on_change()
+
+    def _add(self, topic_filter: str, broker: str) -> None:
+        self._trie.add(topic_filter, broker)
+        if topic_filter.startswith("$"):
+            self._reserved.add((topic_filter, broker))
+
+    def _remove(self, topic_filter: str, broker: str) -> None:
+        self._trie.remove(topic_filter, broker)
+        self._reserved.discard((topic_filter, broker))
 
 
 def in_parts(message: Interest) -> list[Interest]:
