@@ -68,6 +68,8 @@ async def _run(options: Options, network: Network, supervised: bool) -> None:
     telling = asyncio.create_task(_tell_links(node))
     await node.run()
     telling.cancel()
+    if node.unwritten is not None:
+        raise node.unwritten
 
 
 async def _tell_links(node: Node) -> None:

@@ -10,7 +10,6 @@ It ends after everything else of the broker, so that an end can be watched.
 import asyncio
 import ipaddress
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -24,9 +23,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from overlane.errors import Unavailable
 from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
+from overlane.node.binding import bound
 from overlane.node.openapi import document
 from overlane.node.operations import Answer, BadRequest, Operation, Operations, told
 from overlane.node.views import ErrorView
@@ -55,7 +54,7 @@ class Admin:
 
     async def start(self) -> None:
         """Serve; Unavailable if the address cannot be had."""
-        sockets = await _bound(self._endpoint)
+        sockets = await bound("admin", self._endpoint, CONNECTIONS_MAX)
         config = uvicorn.Config(
             self._app,
             loop="none",
@@ -134,20 +133,6 @@ class _Connection(H11Protocol):
     def _look(self) -> None:
         if not self.cycle and not self.transport.is_closing():
             self.transport.abort()
-
-
-async def _bound(endpoint: Endpoint) -> list[socket.socket]:
-    loop = asyncio.get_running_loop()
-    sockets: list[socket.socket] = []
-    try:
-        found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-        for family, address in dict.fromkeys((one[0], one[4]) for one in found):
-            sockets.append(socket.create_server(address[:2], family=family, backlog=CONNECTIONS_MAX))
-    except OSError as error:
-        for one in sockets:
-            one.close()
-        raise Unavailable(f"admin address {endpoint}", error.strerror or str(error)) from None
-    return sockets
 
 
 def _path(operation: Operation) -> str:

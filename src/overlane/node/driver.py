@@ -60,6 +60,7 @@ class Driver:
         self._uplink = uplink
         self._store = store
         self._is_turn_open = False
+        self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Nanos = 0
         self._checks: set[asyncio.Task[None]] = set()
@@ -70,6 +71,12 @@ class Driver:
         now = self.clock.now()
         self._uplink.effects += self.core.start(now)
         self.end_turn_soon()
+
+    def stop(self) -> None:
+        """No more turns: whatever comes now would find the store closed."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
 
     def attach(self, pipe: Pipe, peer: Peer) -> ClientLink:
         """A client has connected."""
@@ -86,11 +93,13 @@ class Driver:
     # Turns
 
     def end_turn_soon(self) -> None:
-        if not self._is_turn_open:
+        if not self._is_turn_open and not self._is_stopped:
             self._is_turn_open = True
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
+        if self._is_stopped:
+            return
         now = self.clock.now()
         self._is_turn_open = False
         effects = self._uplink.effects

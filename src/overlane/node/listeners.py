@@ -7,14 +7,15 @@ else about a connection is the server's to judge.
 import asyncio
 import ipaddress
 import logging
+import socket
 import ssl
 from typing import cast
 
 from overlane.core.units import SECOND
-from overlane.errors import Unavailable
 from overlane.mqtt.connection import Peer
 from overlane.mqtt.counters import Refusal
 from overlane.network.schema import Endpoint
+from overlane.node.binding import bound
 from overlane.node.clientlink import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
 from overlane.node.driver import Driver
 from overlane.node.tls import user_of
@@ -87,25 +88,51 @@ class Doorman:
         return True
 
 
-async def listen(
-    driver: Driver, name: str, endpoint: Endpoint, tls: ssl.SSLContext | None, *, is_websocket: bool
-) -> asyncio.Server:
-    """Let clients in at this address; Unavailable if it cannot be had."""
-    loop = asyncio.get_running_loop()
-    doorman = Doorman(driver)
-    protocol = WebSocketPipe if is_websocket else ClientProtocol
-    within_s = driver.server.state.limits.connect_within_ns / SECOND
-    try:
-        return await loop.create_server(
-            lambda: protocol(doorman, name),
-            endpoint.host,
-            endpoint.port,
-            ssl=tls,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=within_s if tls else None,
-        )
-    except OSError as error:
-        raise Unavailable(f"{name} address {endpoint}", error.strerror or str(error)) from None
+class Listener:
+    """One address where clients come in. `renew` changes its certificate and lets nobody stand before a closed door: a
+    new server takes over the same sockets before the old one lets go of them."""
+
+    def __init__(self, driver: Driver, name: str, endpoint: Endpoint, *, is_websocket: bool) -> None:
+        self._driver = driver
+        self._name = name
+        self._endpoint = endpoint
+        self._doorman = Doorman(driver)
+        self._protocol = WebSocketPipe if is_websocket else ClientProtocol
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self.is_secure = False
+
+    async def open(self, tls: ssl.SSLContext | None) -> None:
+        """Let clients in; Unavailable if the address cannot be had."""
+        self.is_secure = tls is not None
+        self._sockets = await bound(self._name, self._endpoint, BACKLOG)
+        await self._serve(tls)
+
+    async def renew(self, tls: ssl.SSLContext) -> None:
+        """Those who come from now on meet this certificate; those who are there stay."""
+        before, self._servers = self._servers, []
+        await self._serve(tls)
+        for server in before:
+            server.close()
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for one in self._sockets:
+            one.close()
+
+    async def _serve(self, tls: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        within_s = self._driver.server.state.limits.connect_within_ns / SECOND
+        for one in self._sockets:
+            server = await loop.create_server(
+                lambda: self._protocol(self._doorman, self._name),
+                sock=one.dup(),
+                ssl=tls,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=within_s if tls else None,
+            )
+            self._servers.append(server)
 
 
 def peer_of(transport: asyncio.BaseTransport, listener: str) -> Peer:

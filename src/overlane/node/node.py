@@ -23,16 +23,16 @@ from overlane.mqtt.server import Server
 from overlane.mqtt.state import Settings
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
-from overlane.network.reading import read_network
 from overlane.network.schema import Emulated, Endpoint, Link, Network, Security
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
 from overlane.node.emulation import Conditions
-from overlane.node.listeners import listen
+from overlane.node.listeners import Listener
 from overlane.node.logins import Logins
 from overlane.node.nostore import NoStore
 from overlane.node.overlay import Overlay
-from overlane.node.oversight import Oversight, token_of
+from overlane.node.oversight import Oversight
+from overlane.node.reloading import needs_restart, read_again
 from overlane.node.secretfile import read_token
 from overlane.node.store import Store, StoreError
 from overlane.node.timedstore import TimedStore
@@ -65,8 +65,12 @@ class Node:
         self.options = options
         self.network = network
         self.endpoints: Endpoints = endpoints(network, options.name, str(options.file))
-        self._servers: list[asyncio.Server] = []
+        self.unwritten: StoreError | None = None
+        """What the store could not write before the end."""
+        self._listeners: list[Listener] = []
         self._ending = asyncio.Event()
+        self._one_reload = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
 
     # Life
 
@@ -114,39 +118,61 @@ class Node:
 
     async def end(self) -> None:
         """Drain: nobody new, everybody told, everything written."""
-        for server in self._servers:
-            server.close()
-        await self.overlay.end()
+        log.info("the broker shuts down")
+        for listener in self._listeners:
+            listener.close()
         self.driver.server.drain(self.clock.now())
         self.driver.end_turn_soon()
         loop = asyncio.get_running_loop()
         until = loop.time() + DRAIN_S
         while loop.time() < until and not (self.driver.is_quiet and not self.driver.server.state.connections):
             await asyncio.sleep(0.01)
-        unwritten = await loop.run_in_executor(None, self.store.close)
-        if unwritten is not None:
-            log.error("%s", unwritten)
+        await self.overlay.end()
+        self.driver.stop()
+        self.unwritten = await loop.run_in_executor(None, self.store.close)
+        if self.unwritten is not None:
+            log.error("%s", self.unwritten)
         if self.driver.logins is not None:
             self.driver.logins.close()
         await self.oversight.stop()
 
     def reload(self) -> None:
         """Take over what may change while running from the network file; refuse it whole if anything is wrong."""
-        try:
-            network = read_network(self.options.file)
-            if endpoints(network, self.options.name, str(self.options.file)) != self.endpoints:
-                log.warning("addresses of listeners change only with a restart")
-            token = token_of(network)
-            if self.driver.logins is not None:
-                self.driver.logins.reload()
-        except (ConfigError, Unavailable) as error:
-            log.error("nothing was changed: %s", error)
-            return
-        self.network = network
-        self.oversight.reconfigure(network, token)
-        self.driver.server.reconfigure(settings_of(network))
-        self.driver.end_turn_soon()
-        log.info("read %s again", self.options.file)
+        task = asyncio.get_running_loop().create_task(self._reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self) -> None:
+        async with self._one_reload:
+            loop = asyncio.get_running_loop()
+            try:
+                fresh = await loop.run_in_executor(None, read_again, self.options.file, self.endpoints)
+                logins = self._fresh_logins(fresh.network)
+            except (ConfigError, Unavailable) as error:
+                log.error("nothing was changed: %s", error)
+                return
+            if found := needs_restart(self.network, fresh.network, self.options.name, self.options.file):
+                log.warning("changes only with a restart: %s", ", ".join(found))
+            before, self.driver.logins = self.driver.logins, logins
+            if before is not None and before is not logins:
+                before.close()
+            self.network = fresh.network
+            self.oversight.reconfigure(fresh.network, fresh.token)
+            self.driver.server.reconfigure(settings_of(fresh.network))
+            self.driver.end_turn_soon()
+            if fresh.tls is not None:
+                for listener in self._listeners:
+                    if listener.is_secure:
+                        await listener.renew(fresh.tls)
+            log.info("read %s again", self.options.file)
+
+    def _fresh_logins(self, network: Network) -> Logins | None:
+        """The users as the file has them now; ConfigError if it is wrong, and then those of before stay."""
+        logins, users = self.driver.logins, network.security.users
+        if logins is not None and users is not None and users == self.network.security.users:
+            logins.reload()
+            return logins
+        return Logins(users) if users is not None else None
 
     # Parts
 
@@ -215,8 +241,9 @@ class Node:
         ]
         for name, endpoint, is_tls, is_websocket in wanted:
             if endpoint is not None:
-                context = tls if is_tls else None
-                self._servers.append(await listen(self.driver, name, endpoint, context, is_websocket=is_websocket))
+                listener = Listener(self.driver, name, endpoint, is_websocket=is_websocket)
+                await listener.open(tls if is_tls else None)
+                self._listeners.append(listener)
 
 
 def settings_of(network: Network) -> Settings:

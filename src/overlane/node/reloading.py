@@ -1,0 +1,55 @@
+"""Reloading: the network file is read again while the broker runs.
+
+Everything is read and checked first: the file, the certificates, the token, the users. If anything is wrong, nothing
+changes. What may change while running: users, certificates of clients' listeners, the admin token, access rules,
+limits, the QoS of topics. The rest takes a restart, and is told.
+"""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from overlane.mqtt.secret import Secret
+from overlane.network.endpoints import Endpoints, endpoints
+from overlane.network.reading import read_network
+from overlane.network.schema import Network
+from overlane.node.oversight import token_of
+from overlane.node.tls import server_context
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """The file as it is now, and what it names."""
+
+    network: Network
+    token: Secret | None
+    tls: ssl.SSLContext | None
+
+
+def read_again(file: Path, at: Endpoints) -> Fresh:
+    """ConfigError or Unavailable if anything is wrong. `at`: where the broker listens, and goes on listening."""
+    network = read_network(file)
+    is_secure = at.mqtt_tls is not None or at.websocket_tls is not None
+    return Fresh(network, token_of(network), server_context(network.security) if is_secure else None)
+
+
+def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str]:
+    """What the file says anew that a running broker does not take up."""
+    found = []
+    if name not in [broker.name for broker in new.brokers]:
+        found.append(f"{name} is gone from the file")
+    elif endpoints(new, name, str(file)) != endpoints(old, name, str(file)):
+        found.append("addresses")
+    if _links(new, name) != _links(old, name):
+        found.append("links")
+    if new.defaults != old.defaults:
+        found.append("[network]")
+    if new.limits.store_bytes != old.limits.store_bytes:
+        found.append("limits.store")
+    if {one.filter: one.history for one in new.topics} != {one.filter: one.history for one in old.topics}:
+        found.append("history of topics")
+    return found
+
+
+def _links(network: Network, name: str) -> list[object]:
+    return [link for link in network.links if name in link.ends]
