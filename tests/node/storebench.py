@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from overlane.node.memorystore import MemoryDisk, MemoryStore
 from overlane.node.recordfile import Name
-from overlane.node.store import RecordStore, Store, StoreError
+from overlane.node.store import RecordStore, Store
+from overlane.node.storeerror import StoreError
 
 WAIT_MAX_S = 30.0
 

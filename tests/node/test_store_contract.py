@@ -8,7 +8,7 @@ import pytest
 from storebench import Kind, Loop, Turns, content, stores_in, stores_on
 
 from overlane.node.memorystore import MemoryDisk
-from overlane.node.store import Cause, StoreError
+from overlane.node.storeerror import Cause, StoreError
 
 MIB = 1 << 20
 

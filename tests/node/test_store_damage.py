@@ -14,7 +14,7 @@ from overlane.errors import ConfigError, Unavailable
 from overlane.node import salvage
 from overlane.node.recordfile import Name, Quarantined
 from overlane.node.recordformat import roots
-from overlane.node.store import FILE, Store
+from overlane.node.store import FILE, RESERVE, Store
 
 PAGE = 4096
 RECORDS: dict[Name, bytes] = {
@@ -49,18 +49,23 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with opened(directory / "alive", turns) as store:
         for tenth in range(10):
             turns.commit(store, dict(list(RECORDS.items())[tenth::10]))
-        shutil.copytree(directory / "alive", directory / "killed", ignore=shutil.ignore_patterns("*-shm"))
+        copy(directory / "alive", directory / "killed")
     return directory
 
 
 @pytest.fixture
 def closed(tmp_path: Path, images: Path) -> Path:
-    return Path(shutil.copytree(images / "closed", tmp_path / "closed"))
+    return copy(images / "closed", tmp_path / "closed")
 
 
 @pytest.fixture
 def killed(tmp_path: Path, images: Path) -> Path:
-    return Path(shutil.copytree(images / "killed", tmp_path / "killed"))
+    return copy(images / "killed", tmp_path / "killed")
+
+
+def copy(source: Path, target: Path) -> Path:
+    """What is left of the store when its process is no more."""
+    return Path(shutil.copytree(source, target, ignore=shutil.ignore_patterns("*-shm", RESERVE)))
 
 
 def overwrite(path: Path, offset: int, garbage: bytes) -> None:
@@ -74,9 +79,11 @@ def shell(directory: Path, statement: str) -> list[tuple[object, ...]]:
         return connection.execute(statement).fetchall()
 
 
-def test_the_directory_and_its_files_are_private(closed: Path) -> None:
-    assert closed.stat().st_mode & 0o777 == 0o700
-    assert {path.name: path.stat().st_mode & 0o777 for path in closed.iterdir()} == {FILE: 0o600, "broker.lock": 0o600}
+def test_the_directory_and_its_files_are_private(closed: Path, turns: Turns) -> None:
+    with opened(closed, turns):
+        assert closed.stat().st_mode & 0o777 == 0o700
+        modes = {path.name: path.stat().st_mode & 0o777 for path in closed.iterdir()}
+        assert modes == dict.fromkeys((FILE, f"{FILE}-wal", f"{FILE}-shm", RESERVE, "broker.lock"), 0o600)
 
 
 def test_a_directory_in_use_is_refused_by_name(closed: Path, turns: Turns) -> None:

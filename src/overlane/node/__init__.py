@@ -6,6 +6,8 @@
     recordformat   the file of records: tables, header, whether it is sound
     salvage        a damaged file: what can be read goes into a fresh one
     recordfile     the file of records, open: transactions of many changes
+    reserve        disk space held back for when there is none left
+    storeerror     why a store cannot write
     store          the durable store: turns become durable together, in order, in a thread of their own
     memorystore    the same contract without a disk, for tests
     secretfile     files that hold secrets: written whole, for their owner alone

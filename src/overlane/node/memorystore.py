@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from overlane.node.recordfile import Name, Quarantined
 from overlane.node.salvage import Salvage
-from overlane.node.store import Batch, Cause, Done, Soon, StoreError
+from overlane.node.store import Batch, Done, Soon
+from overlane.node.storeerror import Cause, StoreError
 
 
 @dataclass

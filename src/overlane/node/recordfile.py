@@ -15,7 +15,7 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,11 +154,18 @@ class RecordFile:
                 execute("ROLLBACK")
             raise
 
-    def checkpoint(self) -> None:
-        """Copy the write-ahead log into the database, to make it short again."""
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    def make_room(self) -> None:
+        """Let the log start anew, in the space it already has. To be tried after a write has failed."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+
+    def free_pages(self) -> int:
+        """How many pages of the database records have left behind, to be used again."""
+        (count,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+        return int(count)
 
     def close(self) -> None:
+        """The last of all connections to close copies the log into the database, and removes it."""
         self._connection.close()
 
 

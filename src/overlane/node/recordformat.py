@@ -63,6 +63,8 @@ def connect(path: Path, bytes_max: int | None = None, synced: bool = True) -> sq
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        # Some builds of SQLite write zeros over each page that becomes free: erasing would fill the log.
+        connection.execute("PRAGMA secure_delete = FAST")
         if bytes_max is not None:
             connection.execute(f"PRAGMA max_page_count = {max(1, bytes_max // PAGE_BYTES)}")
     except BaseException:

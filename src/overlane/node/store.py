@@ -7,6 +7,7 @@ wait together, and the next commit takes all of them: the busier the broker, the
     idle -- submit --> committing -- on disk --> idle, or committing what has come meanwhile
                        committing -- disk full, read-only, broken --> failing
                        failing -- backoff over --> committing what failed and all that has come since
+                       failing -- the reserve given up --> committing, but still failing until there is room
                        any -- close --> drained, or given up when the patience is over
 
 Nothing handed over is dropped while the store is open. A batch that fails stays ahead of all later ones, and is tried
@@ -19,38 +20,27 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from time import monotonic, time
 from typing import Protocol
 
-from overlane.errors import Unavailable
 from overlane.node.datadirectory import DataDirectory
 from overlane.node.recordfile import Name, Quarantined, RecordFile
-from overlane.node.recordformat import ailment, log_of
+from overlane.node.recordformat import CHECKPOINT_PAGES, ailment, log_of
+from overlane.node.reserve import Reserve
 from overlane.node.salvage import Salvage, create_part, finish, salvage, was_cut_short
+from overlane.node.storeerror import Cause, StoreError, store_error
+
+__all__ = ["Batch", "Cause", "Done", "RecordStore", "Soon", "Store", "StoreError"]
 
 FILE = "broker.db"
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
+RESERVE, RESERVE_BYTES = "broker.reserve", 32 << 20
+"""Twice the log's usual length."""
 PATIENCE_S = 5.0
 """How long closing waits for a disk that does not take what is pending."""
 
 log = logging.getLogger("overlane.store")
-
-
-class Cause(Enum):
-    """Why the store cannot write."""
-
-    FULL = "full"
-    READ_ONLY = "read-only"
-    BROKEN = "broken"
-    CLOSED = "closed"
-
-
-class StoreError(Unavailable):
-    def __init__(self, what: str, reason: str, cause: Cause) -> None:
-        super().__init__(what, reason)
-        self.cause = cause
 
 
 Done = Callable[[StoreError | None], object]
@@ -76,7 +66,7 @@ class RecordStore(Protocol):
 
     @property
     def failing(self) -> StoreError | None:
-        """Why nothing is being written at present, if so."""
+        """Why nothing, or nothing more than the most necessary, can be written at present, if so."""
 
     def records(self) -> Iterator[tuple[str, bytes, bytes]]:
         """Every good record (table, key, value) there is, for recovery."""
@@ -103,11 +93,14 @@ class Batch:
 class Store:
     """The store on disk."""
 
-    def __init__(self, directory: DataDirectory, file: RecordFile, soon: Soon, on_state: Done, least: int) -> None:
+    def __init__(
+        self, directory: DataDirectory, file: RecordFile, reserve: Reserve, soon: Soon, on_state: Done, least: int
+    ) -> None:
         self.failing: StoreError | None = None
         self.salvaged: Salvage | None = None
         self._directory = directory
         self._file = file
+        self._reserve = reserve
         self._soon = soon
         self._on_state = on_state
         self.incarnation = file.raise_incarnation(least)
@@ -127,24 +120,25 @@ class Store:
         on_state: Done = lambda _: None,
         *,
         bytes_max: int | None = None,
+        reserve_bytes: int = RESERVE_BYTES,
         synced: bool = True,
         incarnation_min: int | None = None,
     ) -> "Store":
         """Open the store in the data directory `path`, which is made where there is none.
 
         `on_state` is called in the loop's thread with what `failing` becomes, whenever it changes. `bytes_max` limits
-        the size of the database. Unless `synced`, an acknowledgement survives the end of the process, but not that
-        of the machine. `incarnation_min` is the time in seconds if not given: so an incarnation grows even where the
-        store has been lost, or replaced by an old copy.
+        the size of the database; `reserve_bytes` are held back for when the disk is full. Unless `synced`, an
+        acknowledgement survives the end of the process, but not that of the machine. `incarnation_min` is the time in
+        seconds if not given: so an incarnation grows even where the store has been lost, or replaced by an old copy.
         """
         directory = DataDirectory.take(path)
         try:
             sound, salvaged = _sound_file(directory)
+            reserve = _reserve(path / RESERVE, reserve_bytes)
             file = RecordFile(sound, bytes_max, synced)
             try:
-                store = cls(
-                    directory, file, soon, on_state, int(time()) if incarnation_min is None else incarnation_min
-                )
+                least = int(time()) if incarnation_min is None else incarnation_min
+                store = cls(directory, file, reserve, soon, on_state, least)
             except BaseException:
                 file.close()
                 raise
@@ -152,7 +146,7 @@ class Store:
             return store
         except sqlite3.Error as error:
             directory.release()
-            raise _mapped(path / FILE, error) from error
+            raise store_error(path / FILE, error) from error
         except OSError as error:
             directory.release()
             raise StoreError(str(path / FILE), error.strerror or str(error), Cause.BROKEN) from error
@@ -192,8 +186,6 @@ class Store:
                 if not self._commit(batch):
                     self._give_up(batch)
                     break
-            if self._unwritten is None:
-                self._checkpoint()
         except Exception as error:
             # A defect of ours. Nothing may be taken in any more that would never be written.
             log.exception("%s: the store has stopped", self._file.path)
@@ -206,13 +198,18 @@ class Store:
             self._directory.release()
 
     def _next(self) -> Batch | None:
-        with self._changed:
-            while not self._waiting.dones:
+        """The turns that wait, as soon as there are some; None if there will be none."""
+        while True:
+            with self._changed:
+                if not self._waiting.dones and self._closes_at is None:
+                    self._changed.wait(RETRY_MAX_S if self.failing else None)
+                if self._waiting.dones:
+                    batch, self._waiting = self._waiting, Batch()
+                    return batch
                 if self._closes_at is not None:
                     return None
-                self._changed.wait()
-            batch, self._waiting = self._waiting, Batch()
-            return batch
+            if self.failing:
+                self._fails(self._shortage())
 
     def _commit(self, batch: Batch) -> bool:
         """Write the batch, however long it takes; False if the store's closing did not leave the time."""
@@ -221,18 +218,27 @@ class Store:
             try:
                 self._file.write(batch.changes)
             except sqlite3.Error as error:
-                self._fails(_mapped(self._file.path, error))
+                self._fails(store_error(self._file.path, error))
+                is_relieved = self._reserve.give_up()
+                self._file.make_room()
             else:
-                self._fails(None)
+                self._fails(self._shortage())
                 self._soon(self._tell, batch.dones, None)
                 return True
-            if not self._pause(pause_s):
-                return False
-            pause_s = min(2 * pause_s, RETRY_MAX_S)
+            if not is_relieved:
+                if not self._pause(pause_s):
+                    return False
+                pause_s = min(2 * pause_s, RETRY_MAX_S)
             self._join_waiting(batch)
 
+    def _shortage(self) -> StoreError | None:
+        """Whether only the reserve was left: what is submitted is written, but no more than must be should come."""
+        if self._reserve.hold() or self._file.free_pages() >= CHECKPOINT_PAGES:
+            return None
+        return StoreError(str(self._file.path), "the disk is full", Cause.FULL)
+
     def _fails(self, error: StoreError | None) -> None:
-        if str(error) == str(self.failing):
+        if (error and error.cause) is (self.failing and self.failing.cause):
             return
         self.failing = error
         if error is None:
@@ -268,13 +274,6 @@ class Store:
         log.error("%s", self._unwritten)
         self._soon(self._tell, batch.dones, self._unwritten)
 
-    def _checkpoint(self) -> None:
-        try:
-            self._file.checkpoint()
-        except sqlite3.Error as error:
-            # All of it is in the write-ahead log, and is read from there at the next start.
-            log.warning("%s", _mapped(self._file.path, error))
-
     # From here on in the loop's thread again.
 
     def _tell(self, dones: list[Done], error: StoreError | None) -> None:
@@ -299,12 +298,10 @@ def _sound_file(directory: DataDirectory) -> tuple[Path, Salvage | None]:
     return path, salvage(path, reason) if reason else None
 
 
-def _mapped(path: Path, error: sqlite3.Error) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    match code:
-        case sqlite3.SQLITE_FULL:
-            return StoreError(str(path), "the disk, or the share of it that the store may use, is full", Cause.FULL)
-        case sqlite3.SQLITE_READONLY:
-            return StoreError(str(path), "the disk is read-only", Cause.READ_ONLY)
-        case _:
-            return StoreError(str(path), str(error), Cause.BROKEN)
+def _reserve(path: Path, size_bytes: int) -> Reserve:
+    reserve = Reserve(path, size_bytes)
+    if not reserve.hold():
+        log.warning("%s: the disk has no room for %d bytes in reserve", path, size_bytes)
+        reserve = Reserve(path, 0)
+        reserve.hold()
+    return reserve
