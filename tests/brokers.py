@@ -153,3 +153,9 @@ def any_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def mortal_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBroker]:
     """Our broker and Mosquitto in turn, for one test alone, which may stop and start it."""
     yield from running(make_broker(request.param, tmp_path / request.param))
+
+
+@pytest.fixture
+def our_mortal_broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    """Our broker for one test alone, which may stop, kill and start it."""
+    yield from running(make_broker("overlane", tmp_path / "overlane"))

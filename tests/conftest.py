@@ -2,9 +2,9 @@
 
 from hypothesis import HealthCheck, settings
 
-from brokers import any_broker, mortal_broker, our_broker
+from brokers import any_broker, mortal_broker, our_broker, our_mortal_broker
 
-__all__ = ["any_broker", "mortal_broker", "our_broker"]
+__all__ = ["any_broker", "mortal_broker", "our_broker", "our_mortal_broker"]
 
 settings.register_profile("overlane", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("overlane")

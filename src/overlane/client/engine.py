@@ -8,6 +8,7 @@ It ends with `end`: then everyone who waits is told why, and so is everyone who 
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
@@ -56,6 +57,7 @@ class Engine:
         self._granting: dict[int, asyncio.Future[None]] = {}
         self._leaving: dict[int, asyncio.Future[None]] = {}
         self._changes: list[asyncio.Future[None]] = []
+        self._abandoned: deque[int] = deque()
         self._numbers = 0
         self._error: Exception | None = None
         self.inboxes = Inboxes(self.done)
@@ -117,6 +119,7 @@ class Engine:
 
     def subscribe(self, wish: Wish, unread_max: int) -> tuple[int, Inbox]:
         self.check()
+        self._leave_abandoned()
         for topic_filter in wish.filters:
             if self.inboxes.subscribed(topic_filter):
                 raise InvalidRequest(f"{topic_filter} is subscribed to already: read it there")
@@ -144,9 +147,23 @@ class Engine:
         await asyncio.shield(waiter)
 
     def leave(self, number: int) -> None:
-        """Nobody reads the subscription any more. May be called from any thread."""
+        """Nobody reads the subscription any more."""
+        self._granting.pop(number, None)
+        if self._error is not None or self.inboxes.get(number) is None:
+            return
+        if self._keep_session:
+            self._protocol.forget(number)
+        else:
+            self._protocol.unsubscribe(number)
+        self.inboxes.close(number, keep_unread=self._keep_session)
+        self.driver.flush_soon()
+        self.driver.regulate()
+
+    def abandon(self, number: int) -> None:
+        """Nobody holds the subscription any more. Called by the garbage collector: at any moment, from any thread."""
+        self._abandoned.append(number)
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._leave, number)
+            self._loop.call_soon_threadsafe(self._leave_abandoned)
 
     def done(self, message: Message) -> None:
         """A reader is done with the message."""
@@ -246,17 +263,9 @@ class Engine:
         if inbox is not None:
             inbox.end()
 
-    def _leave(self, number: int) -> None:
-        self._granting.pop(number, None)
-        if self._error is not None or self.inboxes.get(number) is None:
-            return
-        if self._keep_session:
-            self._protocol.forget(number)
-        else:
-            self._protocol.unsubscribe(number)
-        self.inboxes.close(number, keep_unread=self._keep_session)
-        self.driver.flush()
-        self.driver.regulate()
+    def _leave_abandoned(self) -> None:
+        while self._abandoned:
+            self.leave(self._abandoned.popleft())
 
     def _outbox_is_full(self) -> bool:
         protocol = self._protocol

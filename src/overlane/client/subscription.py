@@ -18,6 +18,8 @@ class Host(Interface):
 
     def leave(self, number: int) -> None: ...
 
+    def abandon(self, number: int) -> None: ...
+
     async def granted(self, number: int) -> None: ...
 
     async def unsubscribe(self, number: int) -> None: ...
@@ -93,7 +95,7 @@ class Subscription(AsyncIterator[Message]):
         self._host.leave(self._number)
 
     def __del__(self) -> None:
-        self._host.leave(self._number)
+        self._host.abandon(self._number)
 
     def acknowledge(self) -> None:
         """Done with every message read so far, without waiting for the next."""

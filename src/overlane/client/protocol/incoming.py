@@ -9,6 +9,9 @@ again. Acknowledgements leave in the order of arrival, as MQTT demands (4.6.0-2)
 
 After a lost connection the broker sends again what was not acknowledged. The application has these messages already: if
 the session lives on they are recognised and not given to it twice. If the session is lost, so is what was owed.
+
+A broker that sends more than was agreed before it is acknowledged is no danger, and is let be: brokers are seen to do
+so after they have resumed a session, and whoever drives this stops reading when too much is unread.
 """
 
 from collections import deque
@@ -20,12 +23,10 @@ from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.writing import PUBACK, PUBCOMP, PUBREC, ack
 
 PACKET_ID_NOT_FOUND = 0x92
-RECEIVE_MAX_EXCEEDED = 0x93
 
 
 class Incoming:
-    def __init__(self, receive_max: int, out: list[bytes]) -> None:
-        self._receive_max = receive_max
+    def __init__(self, out: list[bytes]) -> None:
         self._out = out
         self._online = False
         self._epoch = 0
@@ -54,8 +55,6 @@ class Incoming:
                 raise Malformed(PROTOCOL_ERROR, f"packet id {packet_id} is used anew before it was released")
             self._out.append(ack(5, PUBREC, packet_id))
             return None
-        if len(self._order) >= self._receive_max:
-            raise Malformed(RECEIVE_MAX_EXCEEDED, f"more than {self._receive_max} messages without acknowledgement")
         held = self._held.get(packet_id)
         if held is not None and _is_repeated(held.packet, packet):
             self._order.append(held)

@@ -85,6 +85,8 @@ class Outgoing:
             if is_first:
                 self._inherited = set()
             self._repeat.extend(self._sent)
+            # MQTT would let us use the whole window anew (4.9), but brokers are seen to refuse more than it holds.
+            self._credit -= sum(sending.released for sending in self._sent.values())
             return []
         self._inherited = None
         done: list[Event] = []
@@ -106,7 +108,7 @@ class Outgoing:
         while self._waiting and not self._repeat:
             sending = self._waiting[0]
             qos = sending.publication.qos
-            if qos and not self._credit and not sending.cancelled:
+            if qos and self._credit <= 0 and not sending.cancelled:
                 break
             self._waiting.popleft()
             self.waiting_bytes -= sending.publication.size_bytes
@@ -184,7 +186,7 @@ class Outgoing:
         if sending.released:
             self._out.append(ack(5, PUBREL, packet_id))
             return True
-        if not self._credit:
+        if self._credit <= 0:
             return False
         self._credit -= 1
         # It goes even if it has expired: it may have been delivered, and only the broker can tell.
