@@ -31,7 +31,8 @@ from overlane.mqtt.framing import packet_end
 from overlane.mqtt.handshake import Authenticate, Verdict
 from overlane.mqtt.limits import Limits
 from overlane.mqtt.server import Server
-from overlane.mqtt.state import Alone, Settings, Uplink
+from overlane.mqtt.state import Settings
+from overlane.mqtt.uplink import Alone, Uplink
 
 NEVER_S = 0xFFFF_FFFF
 

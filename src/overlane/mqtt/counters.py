@@ -15,6 +15,7 @@ class Drop(StrEnum):
     TRIES = "too many tries"
     SESSION_ENDED = "session ended"
     DENIED = "denied"
+    OVERLAY_FULL = "overlay full"
 
 
 class Refusal(StrEnum):

@@ -33,7 +33,7 @@ class Delivery:
     def spread(
         self, message: Message, audience: Audience, now: Nanos, sender: str | None = None, only: Iterable[str] = ()
     ) -> None:
-        """To everybody who gets it; with `only`, to those of these clients and groups. `sender` is a local client."""
+        """To every receiver; with `only`, to those of these clients. `sender` is a local client."""
         chosen = frozenset(only)
         for receiver in audience.receivers:
             if chosen and receiver.session.client_id not in chosen:
@@ -43,9 +43,11 @@ class Delivery:
                     continue
                 receiver = receiver.of_own
             self._give(receiver, message, now)
+
+    def share_here(self, message: Message, audience: Audience, now: Nanos) -> None:
+        """To one member of each shared subscription of this broker."""
         for group in audience.groups:
-            if not chosen or f"$share/{group.name}/{group.filter}" in chosen:
-                self.share(message, group, now)
+            self.share(message, group, now)
 
     def share(self, message: Message, group: SharedGroup, now: Nanos) -> bool:
         """To one member of the group."""
@@ -174,6 +176,7 @@ class Delivery:
             published_ns=message.published_ns,
         )
         self.spread(letter, audience, now)
+        self.share_here(letter, audience, now)
 
     # What the client says of it
 

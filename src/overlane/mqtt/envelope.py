@@ -1,7 +1,8 @@
 """An MQTT message as the overlay carries it: eight flags and a body.
 
-    flags   bit 0 retain | bits 1-2 QoS | bit 3 properties ahead of the payload
+    flags   bit 0 retain | bits 1-2 QoS | bit 3 properties ahead of the payload | bit 4 a run | bit 5 of MQTT 5
     body    [ length varint | properties | ] payload
+    run     number of messages u32 | their PUBLISH packets as a client sent them, all plain and of one topic
 
 The properties are those of MQTT 5 that a server passes on, and the expiry interval, as of when the message was sent.
 """
@@ -15,6 +16,8 @@ RETAIN = 0x01
 QOS_SHIFT = 1
 QOS_MASK = 0x06
 PROPERTIES = 0x08
+RUN = 0x10
+RUN_OF_V5 = 0x20
 
 _EXPIRY_FIRST = b"\x02"
 
@@ -48,3 +51,12 @@ def unpack(topic: str, flags: int, body: bytes, published_ns: Nanos) -> Message:
         published_ns=published_ns,
         expires_ns=expires(published_ns, expiry_s),
     )
+
+
+def pack_run(run: bytes, count: int, is_v5: bool) -> tuple[int, bytes]:
+    return RUN | (RUN_OF_V5 if is_v5 else 0), count.to_bytes(4) + run
+
+
+def unpack_run(flags: int, body: bytes) -> tuple[bytes, int, bool]:
+    """The packets, how many they are, and whether they are of MQTT 5."""
+    return body[4:], int.from_bytes(body[:4]), bool(flags & RUN_OF_V5)

@@ -13,9 +13,12 @@ rights or the overlay's needs change, all topics start anew.
 import re
 from struct import Struct
 
-from overlane.core.units import NEVER
+from overlane.core.events import Published
+from overlane.core.qos import QosClass
+from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, TopicStats
+from overlane.mqtt.envelope import pack_run
 from overlane.mqtt.fields import write_variable
 from overlane.mqtt.framing import packet_end
 from overlane.mqtt.session import Session
@@ -40,10 +43,17 @@ _long = Struct("!BBBH").unpack_from
 
 
 class TopicEntry:
-    __slots__ = ("_alike", "audience", "prefix_bytes", "stats")
+    """`lane`: messages of consecutive entries with the same one are one run. `qos`: if other brokers need the topic."""
 
-    def __init__(self, audience: Audience, prefix_bytes: int, stats: TopicStats) -> None:
+    __slots__ = ("_alike", "audience", "lane", "prefix_bytes", "qos", "stats", "topic")
+
+    def __init__(
+        self, topic: str, audience: Audience, prefix_bytes: int, stats: TopicStats, qos: QosClass | None
+    ) -> None:
+        self.topic = topic
         self.audience = audience
+        self.qos = qos
+        self.lane: object = audience if qos is None else self
         self.prefix_bytes = prefix_bytes
         self.stats = stats
         self._alike: dict[bytes, re.Pattern[bytes]] = {}
@@ -72,16 +82,22 @@ class FastLane:
         if not state.settings.access.may_publish(session.user, session.client_id, topic):
             return
         topic_utf8, audience = topic.encode(), state.subscriptions.audience(topic)
-        if len(topic_utf8) > TOPIC_BYTES_MAX or audience.groups or state.uplink.carries(topic):
+        directory = state.elsewhere.directory
+        if len(topic_utf8) > TOPIC_BYTES_MAX or audience.groups or directory.shared(topic):
             return
+        qos = None
+        if state.uplink.carries(topic):
+            qos = directory.tighten(topic, state.settings.qos.of(topic))
+            if qos.history:
+                return
         if any(one.session is session and not one.is_own for one in audience.receivers):
             return
         if len(connection.entries) >= TOPICS_MAX:
             connection.entries.clear()
-        key = len(topic_utf8).to_bytes(2) + topic_utf8 + (b"\0" if connection.version == V5 else b"")
-        connection.entries[key] = TopicEntry(audience, len(key), state.stats(topic))
+        key = _prefix(topic_utf8, connection.version == V5)
+        connection.entries[key] = TopicEntry(topic, audience, len(key), state.stats(topic), qos)
 
-    def pass_on(self, connection: Connection, data: bytes, position: int) -> int:
+    def pass_on(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:  # noqa: C901 - one loop, for speed
         """Pass on the plain messages from the position on; the place of the first that is not plain and whole."""
         if self._is_stale(connection):
             return position
@@ -89,7 +105,7 @@ class FastLane:
         behind_topic = 3 if connection.version == V5 else 2
         end = len(data)
         last: TopicEntry | None = None
-        audience: Audience | None = None
+        lane: TopicEntry | None = None  # the first entry of the run
         run = topic_from = position  # where the run began, and in it the last topic
         run_count = count = 0  # messages of the run before the last topic, and on it
         last_length, repeats = -1, 0
@@ -114,10 +130,10 @@ class FastLane:
                     last = None
                 if entry is None:
                     break
-                if entry.audience is not audience:
-                    if run_count and audience is not None:
-                        self._spread(connection, audience, data[run:position], run_count)
-                    audience, run, run_count = entry.audience, position, 0
+                if lane is None or entry.lane is not lane.lane:
+                    if run_count and lane is not None:
+                        self._spread(connection, lane, data[run:position], run_count, now)
+                    lane, run, run_count = entry, position, 0
                 last, count, topic_from, last_length, repeats = entry, 0, position, length, 0
             if entry is None or body + entry.prefix_bytes > following:
                 break
@@ -136,8 +152,9 @@ class FastLane:
             last.stats.messages += count
             last.stats.bytes += position - topic_from
             run_count += count
-        if run_count and audience is not None:
-            self._spread(connection, audience, data if run == 0 and position == end else data[run:position], run_count)
+        if run_count and lane is not None:
+            whole = data if run == 0 and position == end else data[run:position]
+            self._spread(connection, lane, whole, run_count, now)
         return position
 
     def _is_stale(self, connection: Connection) -> bool:
@@ -148,12 +165,38 @@ class FastLane:
         connection.entries_of = self._state.changes
         return True
 
-    def _spread(self, sender: Connection, audience: Audience, run: bytes, count: int) -> None:
-        state = self._state
-        counters, queue_bytes = state.counters, state.limits.queue_bytes
+    def _spread(self, sender: Connection, entry: TopicEntry, run: bytes, count: int, now: Nanos) -> None:
         sender.messages_in += count
-        counters.messages_in += count
+        self._state.counters.messages_in += count
         is_v5 = sender.version == V5
+        if entry.qos is not None:
+            flags, body = pack_run(run, count, is_v5)
+            if self._state.uplink.publish(entry.topic, body, flags, entry.qos, now) is not Published.ACCEPTED:
+                self._state.counters.dropped[Drop.OVERLAY_FULL] += count
+        if entry.audience.receivers:
+            self._hand_out(entry.audience, run, count, is_v5)
+
+    def arrive(self, topic: str, run: bytes, count: int, is_v5: bool) -> None:
+        """A run that came from another broker; ValueError if it is none of this topic."""
+        self._check(topic, run, is_v5)
+        self._hand_out(self._state.subscriptions.audience(topic), run, count, is_v5)
+
+    def _check(self, topic: str, run: bytes, is_v5: bool) -> None:
+        """No client gets bytes of which not every packet is what it should be."""
+        audience = self._state.subscriptions.audience(topic)
+        prefix = _prefix(topic.encode(), is_v5)
+        entry = TopicEntry(topic, audience, len(prefix), TopicStats(), None)
+        position, end = 0, len(run)
+        while position < end:
+            following = packet_end(run, position)
+            body = position + 2 if run[position + 1] < 0x80 else position + 3
+            is_sound = run[position] == PLAIN and following <= end and run.startswith(prefix, body)
+            if not is_sound or body + len(prefix) > following:
+                raise ValueError("not a run of plain messages on one topic")
+            position = entry.end_of_alike(run, position, body, following)
+
+    def _hand_out(self, audience: Audience, run: bytes, count: int, is_v5: bool) -> None:
+        counters, queue_bytes = self._state.counters, self._state.limits.queue_bytes
         translated = b""
         for receiver in audience.receivers:
             connection = receiver.session.connection
@@ -178,6 +221,11 @@ class FastLane:
             connection.messages_out += count_sent
             counters.messages_out += count_sent
             connection.send(sent)
+
+
+def _prefix(topic_utf8: bytes, is_v5: bool) -> bytes:
+    """What a plain PUBLISH has between its length and its payload."""
+    return len(topic_utf8).to_bytes(2) + topic_utf8 + (b"\0" if is_v5 else b"")
 
 
 def _rewritten(run: bytes, is_v5: bool, properties: bytes | None) -> bytes:

@@ -19,12 +19,14 @@ from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import Nanos
 from overlane.mqtt import envelope, writing
 from overlane.mqtt.connection import V5, Connection
-from overlane.mqtt.counters import Refusal
+from overlane.mqtt.counters import Drop, Refusal
 from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.elsewhere import SharedElsewhere
 from overlane.mqtt.malformed import Malformed
 from overlane.mqtt.message import Message, expires
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
+from overlane.mqtt.subscriptions import Audience
 from overlane.mqtt.tightening import BadWish, tightened, wishes
 
 NO_SUBSCRIBERS = 0x10
@@ -125,10 +127,12 @@ class Publishing:
                 qos = tightened(qos, *wishes(user_properties))
             except BadWish as bad:
                 raise Refused(IMPLEMENTATION, Refusal.PROTOCOL, str(bad)) from None
+        qos = state.elsewhere.directory.tighten(topic, qos)
         if message.qos and not qos.reliable:
             qos = tightened(qos, qos.deadline_ns, reliable=True)
         audience = state.subscriptions.audience(topic)
-        is_carried = state.uplink.carries(topic)
+        shared = state.elsewhere.directory.shared(topic)
+        is_carried = bool(shared) or state.uplink.carries(topic)
         is_answered = message.qos > 0 and not is_will
         if (
             state.is_store_failing
@@ -150,9 +154,29 @@ class Publishing:
             state.refuse(unkept.why, unkept.told, session.connection)
             state.effects += state.retained.remove(topic)
         elif message.retain and state.limits.retained_messages:
-            state.effects += state.retained.keep(message)
+            state.effects += state.retained.keep_latest(message)
+            state.elsewhere.retain(message, now)
         self._delivery.spread(message, audience, now, session.client_id)
+        self._share(message, audience, shared, qos, now)
         return 0 if audience.receivers or audience.groups or is_carried or not message.qos else NO_SUBSCRIBERS
+
+    def _share(
+        self, message: Message, audience: Audience, shared: list[SharedElsewhere], qos: QosClass, now: Nanos
+    ) -> None:
+        """To one member of each shared subscription, wherever it is."""
+        if not shared:
+            self._delivery.share_here(message, audience, now)
+            return
+        here = {(group.name, group.filter): group for group in audience.groups}
+        for one in shared:
+            group = here.pop((one.group, one.filter), None)
+            broker = self._state.elsewhere.choose(one.group, one.filter, one.brokers, group is not None)
+            if not broker and group is not None:
+                self._delivery.share(message, group, now)
+            elif self._state.elsewhere.send_to_group(broker, one, message, qos, now) is not Published.ACCEPTED:
+                self._state.counters.dropped[Drop.OVERLAY_FULL] += 1
+        for group in here.values():
+            self._delivery.share(message, group, now)
 
     def _why_not_kept(self, message: Message, now: Nanos) -> Refused | None:
         """Why it cannot be kept as its topic's retained message. Without payload it only takes one away."""
@@ -169,6 +193,8 @@ class Publishing:
         state = self._state
         if state.is_store_failing and qos.reliable:
             raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
+        if not state.uplink.carries(message.topic):
+            return
         flags, body = envelope.pack(message, now)
         match state.uplink.publish(message.topic, body, flags, qos, now):
             case Published.BUSY:

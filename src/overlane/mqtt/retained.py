@@ -17,6 +17,9 @@ SWEEP_EVERY: Nanos = 10 * SECOND
 """A search through all of them for what has expired comes no more often."""
 
 
+REMOVALS_REMEMBERED = 10_000
+
+
 class _Node:
     __slots__ = ("children", "message")
 
@@ -31,6 +34,8 @@ class RetainedMessages:
         self._root = _Node()
         self._count = 0
         self._swept_ns: Nanos = -SWEEP_EVERY
+        self._removed: dict[str, Nanos] = {}
+        """When messages were taken away, so that no earlier one from elsewhere comes in their place."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -58,9 +63,25 @@ class RetainedMessages:
             node = node.children.get(level) if node is not None else None
         return node.message if node is not None else None
 
+    def keep_latest(self, message: Message) -> list[Effect]:
+        """Keep what a client has published here just now: it is later than all before, by whatever clock."""
+        old = self.get(message.topic)
+        before_ns = old.published_ns if old is not None else self._removed.get(message.topic, 0)
+        message.published_ns = max(message.published_ns, before_ns + 1)
+        return self.keep(message)
+
+    def keep_if_later(self, message: Message) -> list[Effect]:
+        """Keep what came from elsewhere, unless what is here is later by the time it was published."""
+        old = self.get(message.topic)
+        before_ns = old.published_ns if old is not None else self._removed.get(message.topic, 0)
+        if message.published_ns <= before_ns or (message.payload and not self._fits(message)):
+            return []
+        return self.keep(message)
+
     def keep(self, message: Message, durable: bool = True) -> list[Effect]:
         """Keep it instead of its topic's earlier one; one without payload takes that away."""
         if not message.payload:
+            self._remember_removal(message)
             return self.remove(message.topic)
         node = self._root
         for level in message.topic.split("/"):
@@ -116,6 +137,12 @@ class RetainedMessages:
             if child.message is not None:
                 yield child.message
             stack += reversed(child.children.values())
+
+    def _remember_removal(self, message: Message) -> None:
+        self._removed.pop(message.topic, None)
+        self._removed[message.topic] = message.published_ns
+        if len(self._removed) > REMOVALS_REMEMBERED:
+            del self._removed[next(iter(self._removed))]
 
     def remove(self, topic: str) -> list[Effect]:
         way = [("", self._root)]

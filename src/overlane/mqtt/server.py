@@ -19,11 +19,12 @@ import mqtt5
 
 from overlane import __version__
 from overlane.core.events import Deliver, Effect, Erase
+from overlane.core.events import Delivery as Delivered
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt import codec5, codec311, envelope, message, retained, shelf, systopics, wills, writing
+from overlane.mqtt import codec5, codec311, elsewhere, envelope, message, retained, shelf, systopics, wills, writing
 from overlane.mqtt import session as stored
 from overlane.mqtt.connection import ERRORS, V5, Connection, Peer, Phase
-from overlane.mqtt.counters import Counters, Refusal
+from overlane.mqtt.counters import Counters, Drop, Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import PLAIN, FastLane
 from overlane.mqtt.framing import CONNECT, packet_end, version_of_connect
@@ -36,8 +37,9 @@ from overlane.mqtt.retained import RetainedMessages
 from overlane.mqtt.session import Session
 from overlane.mqtt.sessions import Sessions
 from overlane.mqtt.shelf import Shelf
-from overlane.mqtt.state import Settings, State, Uplink
-from overlane.mqtt.subscribing import EVERYBODY, Subscribing
+from overlane.mqtt.state import Settings, State
+from overlane.mqtt.subscribing import Subscribing
+from overlane.mqtt.uplink import Uplink
 from overlane.mqtt.wills import Will, Wills
 
 Record = tuple[str, bytes, bytes]
@@ -81,6 +83,7 @@ class Server:
         self._questions: list[Authenticate] = []
         self._started_ns = now
         self._recover(records, now)
+        state.elsewhere.start(now)
         self._tell(now)
 
     # Recovery
@@ -173,7 +176,7 @@ class Server:
         end = len(data)
         while position < end:
             if connection.phase is Phase.OPEN:
-                position = self._fastlane.pass_on(connection, data, position)
+                position = self._fastlane.pass_on(connection, data, position, now)
             elif connection.phase is Phase.CLOSED:
                 return
             elif connection.phase is Phase.CHECKING:
@@ -320,18 +323,45 @@ class Server:
         state = self.state
         for one in effect.deliveries:
             try:
-                arrived = envelope.unpack(one.topic, one.flags, one.body, now - effect.age_ns)
+                if one.topic.startswith(elsewhere.RETAINED):
+                    state.effects += state.retained.keep_if_later(
+                        state.elsewhere.read_retained(one.topic, one.flags, one.body)
+                    )
+                elif one.topic.startswith(elsewhere.SHARE):
+                    self._deliver_to_group(one, now - effect.age_ns, now)
+                elif one.flags & envelope.RUN:
+                    self._fastlane.arrive(one.topic, *envelope.unpack_run(one.flags, one.body))
+                else:
+                    self._deliver_one(one, now - effect.age_ns, now)
             except (ValueError, IndexError):
                 state.refuse(Refusal.MALFORMED, f"a message of {effect.origin} that cannot be read")
-                continue
-            if arrived.expires_ns <= now:
-                continue
-            only = () if one.subscribers == (EVERYBODY,) else one.subscribers
-            self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, only=only)
+
+    def _deliver_one(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
+        arrived = envelope.unpack(one.topic, one.flags, one.body, published_ns)
+        if arrived.expires_ns > now:
+            only = () if one.subscribers == (elsewhere.EVERYBODY,) else one.subscribers
+            self._delivery.spread(arrived, self.state.subscriptions.audience(one.topic), now, only=only)
+
+    def _deliver_to_group(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
+        """Another broker has chosen this one for a message of a shared subscription."""
+        name, _, tag, topic = elsewhere.read_share_name(one.topic)
+        arrived = envelope.unpack(topic, one.flags, one.body, published_ns)
+        if arrived.expires_ns <= now:
+            return
+        for group in self.state.subscriptions.audience(topic).groups:
+            if (
+                group.name == name
+                and elsewhere.tag_of(group.filter) == tag
+                and self._delivery.share(arrived, group, now)
+            ):
+                return
+        self.state.counters.dropped[Drop.SESSION_ENDED] += 1  # the last member has gone meanwhile
 
     def publish(self, said: message.Message, now: Nanos) -> None:
         """A message of the server's own, for local subscribers."""
-        self._delivery.spread(said, self.state.subscriptions.audience(said.topic), now)
+        audience = self.state.subscriptions.audience(said.topic)
+        self._delivery.spread(said, audience, now)
+        self._delivery.share_here(said, audience, now)
 
     def _say(self, client_id: str, will: Will, now: Nanos) -> None:
         speaker = Session(client_id, will.user, 0)

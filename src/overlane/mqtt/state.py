@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from overlane.core.events import Effect, Published
-from overlane.core.qos import QosClass, QosTable
-from overlane.core.units import Nanos
+from overlane.core.events import Effect
+from overlane.core.qos import QosTable
 from overlane.mqtt.access import Access
 from overlane.mqtt.agenda import Agenda
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.counters import Counters, Refusal, TopicStats
+from overlane.mqtt.elsewhere import Elsewhere
 from overlane.mqtt.limits import Limits
 from overlane.mqtt.notices import Notices, Refused
 from overlane.mqtt.retained import RetainedMessages
 from overlane.mqtt.session import Session
 from overlane.mqtt.shelf import Shelf
 from overlane.mqtt.subscriptions import SubscriptionTable
+from overlane.mqtt.uplink import Uplink
 
 TOPICS_COUNTED = 10_000
 """Of more topics than these the one counted longest is forgotten."""
@@ -32,41 +32,6 @@ class Settings:
     anonymous: bool | None = None
 
 
-class Uplink(Protocol):
-    """The overlay, as the server sees it."""
-
-    @property
-    def changes(self) -> int:
-        """Grows whenever `carries` may answer otherwise than before."""
-
-    def carries(self, topic: str) -> bool:
-        """Whether somebody elsewhere needs the topic, or its past is kept for those who come late."""
-
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published: ...
-
-    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None: ...
-
-    def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None: ...
-
-
-class Alone:
-    """No overlay at all."""
-
-    changes = 0
-
-    def carries(self, topic: str) -> bool:  # noqa: ARG002
-        return False
-
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published:  # noqa: ARG002
-        return Published.ACCEPTED
-
-    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
-        pass
-
-    def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
-        pass
-
-
 @dataclass(slots=True)
 class State:
     name: str
@@ -78,6 +43,7 @@ class State:
     shelf: Shelf
     retained: RetainedMessages
     subscriptions: SubscriptionTable = field(init=False)
+    elsewhere: Elsewhere = field(init=False)
     sessions: dict[str, Session] = field(default_factory=dict)
     connections: set[Connection] = field(default_factory=set)
     touched: list[Connection] = field(default_factory=list)
@@ -91,6 +57,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.subscriptions = SubscriptionTable(self.may_receive)
+        self.elsewhere = Elsewhere(self.name, self.uplink)
 
     def may_receive(self, session: Session, topic: str) -> bool:
         return self.settings.access.may_receive(session.user, session.client_id, topic)

@@ -3,8 +3,9 @@
 Each filter of a SUBSCRIBE is granted or refused on its own. A filter that the session has already is replaced, without
 a gap. Retained messages follow the SUBACK.
 
-The overlay hears of the first and the last local subscription to a filter. Where it keeps the past for those who come
-late it hears of each, by the client's name, so that the past goes to that client alone.
+The overlay hears of the first and the last local subscription to a filter, and of a group's first and last member.
+Where it keeps the past for those who come late it hears of each subscription, by the client's name, so that the past
+goes to that client alone. It hears of what subscribers ask for beyond what the file gives, too.
 """
 
 import mqtt5
@@ -14,14 +15,12 @@ from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.counters import Refusal
 from overlane.mqtt.delivery import Delivery
+from overlane.mqtt.elsewhere import EVERYBODY
 from overlane.mqtt.malformed import PACKET_TOO_LARGE, Malformed
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
 from overlane.mqtt.subscriptions import BadFilter, Subscription, split_shared
 from overlane.mqtt.tightening import BadWish, wishes
-
-EVERYBODY = "mqtt"
-"""The overlay's name for all local subscribers together."""
 
 FAULTS_CHARS_MAX = 500
 
@@ -33,6 +32,8 @@ class Subscribing:
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
+        self._wishes: dict[tuple[Nanos, bool, str], int] = {}
+        """How many subscriptions ask for a deadline and reliability beyond the file's."""
 
     def subscribe(self, connection: Connection, session: Session, packet: mqtt5.SubscribePacket, now: Nanos) -> None:
         before = len(self._state.effects)
@@ -87,9 +88,15 @@ class Subscribing:
 
     def recovered(self, now: Nanos) -> None:
         """After a restart: the overlay remembers those that it knows by name, and is told of the others."""
-        if not self._state.settings.qos.keeps_history:
-            for topic_filter in self._state.subscriptions.filters():
-                self._state.uplink.subscribe(EVERYBODY, topic_filter, False, now)
+        state = self._state
+        for group, topic_filter in state.subscriptions.filters():
+            if group:
+                state.elsewhere.join_group(group, topic_filter, now)
+            elif not state.settings.qos.keeps_history:
+                state.uplink.subscribe(EVERYBODY, topic_filter, False, now)
+        for session in state.sessions.values():
+            for subscription in session.subscriptions.values():
+                self._wish(subscription, now)
 
     def end(self, session: Session, now: Nanos) -> list[Subscription]:
         """The session is over; which subscriptions it had."""
@@ -140,10 +147,15 @@ class Subscribing:
         old = session.subscriptions.get(subscription.name)
         session.subscriptions[subscription.name] = subscription
         is_first = state.subscriptions.add(subscription)
+        self._wish(subscription, now)
         if old is not None:
             state.subscriptions.remove(old)
+            self._wish_no_more(old, now)
+        elif subscription.group:
+            if is_first:
+                state.elsewhere.join_group(subscription.group, subscription.filter, now)
         elif state.settings.qos.keeps_history:
-            state.uplink.subscribe(self._known_as(subscription), subscription.filter, session.is_durable, now)
+            state.uplink.subscribe(session.client_id, subscription.filter, session.is_durable, now)
         elif is_first:
             state.uplink.subscribe(EVERYBODY, subscription.filter, False, now)
         if session.is_durable:
@@ -152,14 +164,29 @@ class Subscribing:
     def _leave(self, subscription: Subscription, now: Nanos) -> None:
         state = self._state
         is_last = state.subscriptions.remove(subscription)
-        if state.settings.qos.keeps_history:
-            state.uplink.unsubscribe(self._known_as(subscription), subscription.filter, now)
+        self._wish_no_more(subscription, now)
+        if subscription.group:
+            if is_last:
+                state.elsewhere.leave_group(subscription.group, subscription.filter, now)
+        elif state.settings.qos.keeps_history:
+            state.uplink.unsubscribe(subscription.session.client_id, subscription.filter, now)
         elif is_last:
             state.uplink.unsubscribe(EVERYBODY, subscription.filter, now)
 
-    @staticmethod
-    def _known_as(subscription: Subscription) -> str:
-        return subscription.name if subscription.group else subscription.session.client_id
+    def _wish(self, subscription: Subscription, now: Nanos) -> None:
+        wish = subscription.deadline_ns, subscription.reliable, subscription.filter
+        if subscription.wishes:
+            self._wishes[wish] = self._wishes.get(wish, 0) + 1
+            if self._wishes[wish] == 1:
+                self._state.elsewhere.want(*wish, now)
+
+    def _wish_no_more(self, subscription: Subscription, now: Nanos) -> None:
+        wish = subscription.deadline_ns, subscription.reliable, subscription.filter
+        if subscription.wishes:
+            self._wishes[wish] -= 1
+            if not self._wishes[wish]:
+                del self._wishes[wish]
+                self._state.elsewhere.want_no_more(*wish, now)
 
     def _send_retained(self, session: Session, subscription: Subscription, now: Nanos) -> None:
         state = self._state

@@ -57,6 +57,11 @@ class Subscription:
     deadline_ns: Nanos = NEVER
     reliable: bool = False
 
+    @property
+    def wishes(self) -> bool:
+        """Whether it asks for more than the file gives."""
+        return self.reliable or self.deadline_ns < NEVER
+
 
 class Receiver:
     """A session that gets a topic: with which QoS at most, under which identifiers."""
@@ -128,7 +133,8 @@ class SubscriptionTable:
         self._may_receive = may_receive
         self._trie: FilterTrie[Subscription] = FilterTrie()
         self._groups: dict[tuple[str, str], SharedGroup] = {}
-        self._holders: dict[str, int] = {}
+        self._holders: dict[tuple[str, str], int] = {}
+        """How many subscribe to a filter in a group, "" for those who do so for themselves."""
         self._audiences: dict[str, Audience] = {}
         self._alike: dict[tuple[object, ...], Audience] = {}
         self.changes = 0
@@ -137,36 +143,37 @@ class SubscriptionTable:
     def __len__(self) -> int:
         return len(self._trie)
 
-    def filters(self) -> list[str]:
+    def filters(self) -> list[tuple[str, str]]:
+        """The groups, "" for none, and filters that somebody subscribes to."""
         return list(self._holders)
 
     def add(self, subscription: Subscription) -> bool:
-        """True if nobody had subscribed to this filter before."""
+        """True if nobody had subscribed to this filter before, in this group if it is shared."""
         self.forget()
         self._trie.add(subscription.filter, subscription)
+        key = subscription.group, subscription.filter
         if subscription.group:
-            key = subscription.group, subscription.filter
             group = self._groups.setdefault(key, SharedGroup(*key))
             group.members[subscription.session] = subscription
-        count = self._holders.get(subscription.filter, 0)
-        self._holders[subscription.filter] = count + 1
+        count = self._holders.get(key, 0)
+        self._holders[key] = count + 1
         return count == 0
 
     def remove(self, subscription: Subscription) -> bool:
-        """True if nobody subscribes to this filter any more."""
+        """True if nobody subscribes to this filter any more, in this group if it is shared."""
         self.forget()
         self._trie.remove(subscription.filter, subscription)
+        key = subscription.group, subscription.filter
         if subscription.group:
-            key = subscription.group, subscription.filter
             group = self._groups[key]
             if group.members.get(subscription.session) is subscription:  # and not one that stands in for it already
                 del group.members[subscription.session]
             if not group.members:
                 del self._groups[key]
-        self._holders[subscription.filter] -= 1
-        if self._holders[subscription.filter]:
+        self._holders[key] -= 1
+        if self._holders[key]:
             return False
-        del self._holders[subscription.filter]
+        del self._holders[key]
         return True
 
     def group(self, name: str, topic_filter: str) -> SharedGroup | None:

@@ -4,6 +4,7 @@ from overlane.core.config import BrokerConfig
 from overlane.core.federation import Federation, Passage
 from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
 from overlane.core.units import NEVER
+from overlane.mqtt.elsewhere import EVERYTHING_RETAINED, RETAINED_CLASS
 from overlane.network.schema import Network, Topic
 
 
@@ -19,8 +20,18 @@ def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
 
 
 def qos_table(network: Network) -> QosTable:
-    default = QosClass(routing=Routing(network.defaults.routing))
-    return QosTable({topic.filter: qos_class(topic) for topic in network.topics}, default)
+    """The classes that applications' topics have."""
+    return QosTable({topic.filter: qos_class(topic) for topic in network.topics}, _default(network))
+
+
+def _overlay_table(network: Network) -> QosTable:
+    """The same, and that of what brokers carry for each other beside it."""
+    classes = {topic.filter: qos_class(topic) for topic in network.topics}
+    return QosTable({**classes, EVERYTHING_RETAINED: RETAINED_CLASS}, _default(network))
+
+
+def _default(network: Network) -> QosClass:
+    return QosClass(routing=Routing(network.defaults.routing))
 
 
 def federation(network: Network, name: str) -> Federation:
@@ -34,12 +45,12 @@ def federation(network: Network, name: str) -> Federation:
     )
 
 
-def broker_config(network: Network, name: str, qos: QosTable) -> BrokerConfig:
+def broker_config(network: Network, name: str) -> BrokerConfig:
     broker = next(one for one in network.brokers if one.name == name)
     links = [link for link in network.links if name in link.ends]
     return BrokerConfig(
         name=name,
-        qos=qos,
+        qos=_overlay_table(network),
         scheduling=network.defaults.scheduling,
         ping_interval_ns=network.defaults.ping_interval_ns,
         failure=broker.failure,

@@ -83,12 +83,12 @@ class Node:
         now, records = self.clock.now(), list(self.store.records())
         settings = settings_of(self.network)
         core = Broker(
-            broker_config(self.network, self.options.name, settings.qos),
+            broker_config(self.network, self.options.name),
             self.store.incarnation,
             [record for record in records if record[0] in CORE_TABLES],
             now,
         )
-        uplink = CoreUplink(core)
+        uplink = CoreUplink(core, is_alone=not self.network.links)
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
         self.overlay = self.driver.overlay = self._overlay(core, uplink)

@@ -10,8 +10,9 @@ from overlane.core.units import Nanos
 
 
 class CoreUplink:
-    def __init__(self, core: Broker) -> None:
+    def __init__(self, core: Broker, is_alone: bool) -> None:
         self._core = core
+        self.is_alone = is_alone
         self._carried: dict[str, bool] = {}
         self._carried_of = -1
         self.effects: list[Effect] = []
@@ -28,6 +29,12 @@ class CoreUplink:
         if found is None:
             found = self._carried[topic] = self._core.carries(topic)
         return found
+
+    def reserved_needs(self) -> list[tuple[str, str]]:
+        return self._core.reserved_needs()
+
+    def can_reach(self, broker: str) -> bool:
+        return self._core.can_reach(broker)
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published:
         return self._core.send(topic, body, now, flags, qos)

@@ -1,4 +1,4 @@
-"""What brokers tell each other beyond plain interest, in the words of plain interest.
+"""Elsewhere: what of MQTT concerns the other brokers too, in words that the overlay understands.
 
 The overlay knows filters and topics, and nothing of MQTT. Three things of MQTT concern all brokers at once; each is put
 into names that begin with `$`, so that the overlay carries them like everything else, durably and in order:
@@ -17,10 +17,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from overlane.core.events import Published
 from overlane.core.qos import QosClass
 from overlane.core.topics import FilterTrie
 from overlane.core.units import NEVER, US, Nanos
+from overlane.mqtt import envelope
+from overlane.mqtt.message import Message
 from overlane.mqtt.tightening import tightened
+from overlane.mqtt.uplink import Uplink
 
 RETAINED = "$retained/"
 SHARE = "$share/"
@@ -28,6 +32,10 @@ WANT = "$want/"
 EVERYTHING_RETAINED = "$retained/#"
 
 RETAINED_CLASS = QosClass(reliable=True, history=1)
+EVERYBODY = "mqtt"
+"""The overlay's name for all local subscribers together."""
+
+_STAMP_BYTES = 8
 
 
 def tag_of(topic_filter: str) -> str:
@@ -89,3 +97,73 @@ class Directory:
             for deadline_ns, reliable in self._wants.match(topic):
                 qos = tightened(qos, deadline_ns, reliable)
         return qos
+
+
+class Elsewhere:
+    """The other brokers, as the server sees them."""
+
+    def __init__(self, me: str, uplink: Uplink) -> None:
+        self._me = me
+        self._uplink = uplink
+        self._directory = Directory(())
+        self._directory_of = -1
+        self._turns: dict[tuple[str, str], int] = {}
+
+    @property
+    def directory(self) -> Directory:
+        if self._directory_of != self._uplink.changes:
+            self._directory_of = self._uplink.changes
+            self._directory = Directory(self._uplink.reserved_needs())
+        return self._directory
+
+    def start(self, now: Nanos) -> None:
+        """Retained messages of all brokers are kept at each of them."""
+        if not self._uplink.is_alone:
+            self._uplink.subscribe(EVERYBODY, EVERYTHING_RETAINED, False, now)
+
+    # Retained messages
+
+    def retain(self, message: Message, now: Nanos) -> None:
+        """Let every broker keep it, or forget the one before. What is later by its stamp is what counts."""
+        if not self._uplink.is_alone:
+            flags, body = envelope.pack(message, now)
+            stamp = message.published_ns.to_bytes(_STAMP_BYTES)
+            self._uplink.publish(RETAINED + message.topic, stamp + body, flags, RETAINED_CLASS, now)
+
+    @staticmethod
+    def read_retained(name: str, flags: int, body: bytes) -> Message:
+        """ValueError if it is none."""
+        stamp = int.from_bytes(body[:_STAMP_BYTES])
+        return envelope.unpack(name[len(RETAINED) :], flags, body[_STAMP_BYTES:], stamp)
+
+    # Shared subscriptions
+
+    def join_group(self, group: str, topic_filter: str, now: Nanos) -> None:
+        """There are members here from now on."""
+        self._uplink.subscribe(EVERYBODY, share_name(group, self._me, topic_filter, topic_filter), False, now)
+
+    def leave_group(self, group: str, topic_filter: str, now: Nanos) -> None:
+        self._uplink.unsubscribe(EVERYBODY, share_name(group, self._me, topic_filter, topic_filter), now)
+
+    def choose(self, group: str, topic_filter: str, brokers: tuple[str, ...], is_here: bool) -> str:
+        """Whose turn it is: another broker's name, or "" for this one. Those that cannot be reached come last."""
+        reachable = [broker for broker in brokers if self._uplink.can_reach(broker)]
+        candidates: list[str] = [*([""] if is_here else []), *reachable] or list(brokers)
+        turn = self._turns.get((group, topic_filter), 0)
+        self._turns[group, topic_filter] = turn + 1
+        return candidates[turn % len(candidates)]
+
+    def send_to_group(
+        self, broker: str, one: SharedElsewhere, message: Message, qos: QosClass, now: Nanos
+    ) -> Published:
+        flags, body = envelope.pack(message, now)
+        name = share_name(one.group, broker, one.filter, message.topic)
+        return self._uplink.publish(name, body, flags, qos, now)
+
+    # Wishes
+
+    def want(self, deadline_ns: Nanos, reliable: bool, topic_filter: str, now: Nanos) -> None:
+        self._uplink.subscribe(EVERYBODY, want_name(deadline_ns, reliable, topic_filter), False, now)
+
+    def want_no_more(self, deadline_ns: Nanos, reliable: bool, topic_filter: str, now: Nanos) -> None:
+        self._uplink.unsubscribe(EVERYBODY, want_name(deadline_ns, reliable, topic_filter), now)
