@@ -132,6 +132,11 @@ class Connection:
         return self.phase is Phase.OPEN
 
     @property
+    def has_more_to_say(self) -> bool:
+        """Whether messages wait for room that is there now."""
+        return self.session is not None and self.session.window.next_to_send() is not None
+
+    @property
     def backlog_bytes(self) -> int:
         return self.unsent_bytes + self.out_bytes
 

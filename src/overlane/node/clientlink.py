@@ -133,6 +133,14 @@ class ClientLink:
             self._is_closing = True
             self._pipe.close()
             self._loop.call_later(LINGER_S, self._pipe.abort)
+        elif self.connection.has_more_to_say:
+            self._loop.call_soon(self._say_more)
+
+    def _say_more(self) -> None:
+        """What did not leave for want of room may do so now."""
+        if not self._is_full and not self._is_closing:
+            self._server.writable(self.connection, self._now())
+            self._end_turn_soon()
 
     def _unsent_bytes(self) -> int:
         return self._pipe.get_write_buffer_size() + sum(len(chunk) for chunks in self._held for chunk in chunks)

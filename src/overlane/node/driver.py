@@ -65,6 +65,8 @@ class Driver:
         self._timer_at: Nanos = 0
         self._checks: set[asyncio.Task[None]] = set()
         self._commits_pending = 0
+        self._held: list[ClientLink] = []
+        """Who waits for the batch of records submitted last."""
         self.overlay: Overlay | None = None
 
     def start(self) -> None:
@@ -141,18 +143,19 @@ class Driver:
                 assert_never(effect)
 
     def _send(self, changes: dict[Name, bytes | None], now: Nanos) -> None:
-        held: list[ClientLink] = []
+        held: list[ClientLink] = [] if changes else self._held
         for connection in self.server.take_touched():
             chunks, waits = connection.taken()
             link = connection.driver
             assert isinstance(link, ClientLink)
-            waits = waits and bool(changes)
+            waits = waits and bool(changes or self._commits_pending)
             if waits:
                 held.append(link)
             link.send(chunks, waits)
         turn = self.core.turn
         if changes:
             self._commits_pending += 1
+            self._held = held
             self._store.submit(changes, lambda error: self._committed(turn, held, error))
         elif not self._commits_pending:
             self._durable(turn, now)
