@@ -1,26 +1,61 @@
-"""The command line: one application, one module per command."""
+"""The command line: one application, one module per command.
+
+A command's module is imported when the command is wanted, so that a broker does not carry the solvers of `plan` in its
+memory, and `status` answers at once.
+"""
+
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from overlane import __version__
-from overlane.cli import plan
-from overlane.cli.broker import broker
-from overlane.cli.passwd import passwd
-from overlane.cli.simulate import simulate
-from overlane.cli.up import up
+
+COMMANDS = {
+    "up": "overlane.cli.up",
+    "broker": "overlane.cli.broker",
+    "status": "overlane.cli.status",
+    "clients": "overlane.cli.clients",
+    "topics": "overlane.cli.topics",
+    "links": "overlane.cli.links",
+    "routes": "overlane.cli.routes",
+    "passwd": "overlane.cli.passwd",
+    "simulate": "overlane.cli.simulate",
+    "plan": "overlane.cli.plan",
+}
+"""Where each is: a function of its name, or, of several commands, an `app`."""
+
+
+class _Commands(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = import_module(COMMANDS[cmd_name])
+        found = getattr(module, "app", None) or getattr(module, cmd_name)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        one.command(cmd_name)(found)
+        return typer.main.get_command(one)
+
 
 app = typer.Typer(
     name="overlane",
+    cls=_Commands,
     help="Publish/subscribe messaging across wide areas, within each topic's deadline.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(plan.app, name="plan")
-app.command()(simulate)
-app.command()(passwd)
-app.command()(broker)
-app.command()(up)
+
+
+@app.callback()
+def _several() -> None:
+    """With one command registered here, typer would take the application for that command."""
 
 
 @app.command()

@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from overlane.cli.faults import told
 from overlane.network.endpoints import Endpoints, endpoints_on_one_machine
 from overlane.network.reading import read_network
+from overlane.node.logs import Level
 from overlane.node.supervisor import NeverReady, Supervisor
 
 DATA = Path("overlane-data")
@@ -25,6 +27,9 @@ def up(
         Path, typer.Option("--data", help="Each broker keeps its records in a folder of its name here.")
     ] = DATA,
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep no records: everything ends with it.")] = False,
+    log_level: Annotated[
+        Level, typer.Option("--log-level", help="What of less weight the brokers do not log.")
+    ] = Level.WARNING,
     emulate: Annotated[bool, typer.Option("--emulate", help="Let links take as long as the file says.")] = False,
 ) -> None:
     """Run every broker of a network file as a process of its own, until Ctrl-C; those that die are started again."""
@@ -32,13 +37,14 @@ def up(
         described = read_network(network)
         where = endpoints_on_one_machine(described, str(network))
     options = [option for option, is_set in (("--in-memory", in_memory), ("--emulate", emulate)) if is_set]
+    options += ["--log-level", log_level.value]
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     supervisor = Supervisor(
         network,
         [one.name for one in described.brokers if one.name not in described.absent_at_start()],
         None if in_memory else data,
         options,
-        lambda name, text: err.print(f"[bold]{name}[/]  {text}", soft_wrap=True),
+        lambda name, text: err.print(f"[bold]{escape(name)}[/]  {escape(text)}", soft_wrap=True),
     )
     try:
         asyncio.run(_run(supervisor, lambda: _show(out, where)))

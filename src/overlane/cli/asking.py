@@ -1,0 +1,128 @@
+"""Asking brokers: one by its address, or all of a network file at once, through their admin API.
+
+Each is asked in a thread of its own, with a limit to its patience; one that does not answer is an answer too, with the
+reason. Standard library only: asking a broker should not need more than running one.
+"""
+
+import http.client
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from overlane.errors import ConfigError, Fault
+from overlane.mqtt.secret import Secret
+from overlane.network.endpoints import ADMIN_PORT, HOST, endpoints
+from overlane.network.reading import read_network
+from overlane.network.schema import Endpoint
+from overlane.node.secretfile import read_token
+from overlane.node.views import ErrorView, View
+
+PATIENCE_S = 3.0
+ASKED_AT_ONCE = 32
+ANSWER_BYTES_MAX = 64 * 2**20
+PORT_MAX = 65_535
+DEFAULT = f"{HOST}:{ADMIN_PORT}"
+
+Given = TypeVar("Given", bound=View)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whom to ask. The name is empty where only an address is known."""
+
+    name: str
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Those who are asked, and the token for it."""
+
+    places: tuple[Place, ...]
+    token: Secret | None
+
+    @property
+    def is_network(self) -> bool:
+        return any(place.name for place in self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Given]):
+    """What a broker answered; None with the reason if it did not."""
+
+    place: Place
+    answer: Given | None
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.place.name or str(self.place.endpoint)
+
+
+def audience(target: str, token_file: Path | None) -> Audience:
+    """Whom a network file or an address means; ConfigError when it is neither, or wrong."""
+    token = read_token(token_file) if token_file is not None else None
+    if not target.endswith(".toml") and not Path(target).is_file():
+        return Audience((Place("", _endpoint(target)),), token)
+    network = read_network(Path(target))
+    if token is None and network.security.admin_token is not None:
+        token = read_token(network.security.admin_token)
+    places = [Place(one.name, endpoints(network, one.name, target).admin) for one in network.brokers]
+    return Audience(tuple(places), token)
+
+
+def ask(asked: Audience, path: str, parameters: dict[str, str | int], kind: type[Given]) -> list[Outcome[Given]]:
+    """All of them, in their order."""
+    query = urlencode({name: value for name, value in parameters.items() if value != ""})
+    wanted = f"{path}?{query}" if query else path
+    with ThreadPoolExecutor(min(ASKED_AT_ONCE, len(asked.places))) as threads:
+        return list(threads.map(lambda place: _ask(place, wanted, asked.token, kind), asked.places))
+
+
+def reasons(outcomes: Sequence[Outcome[Given]]) -> str:
+    """Why nobody answered, for people."""
+    return "\n".join(f"{one.name} does not answer: {one.reason}" for one in outcomes)
+
+
+def _ask(place: Place, wanted: str, token: Secret | None, kind: type[Given]) -> Outcome[Given]:
+    headers = {"Authorization": f"Bearer {token.reveal().decode()}"} if token is not None else {}
+    at = place.endpoint
+    host = at.host if not at.is_wildcard() else "::1" if ":" in at.host else HOST
+    connection = http.client.HTTPConnection(host, at.port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", wanted, headers=headers)
+        response = connection.getresponse()
+        body = response.read(ANSWER_BYTES_MAX)
+        if response.status == 200:
+            return Outcome(place, msgspec.json.decode(body, type=kind))
+        return Outcome(place, None, _why(response.status, body))
+    except TimeoutError:
+        return Outcome(place, None, f"nothing came within {PATIENCE_S:g} s")
+    except OSError as error:
+        return Outcome(place, None, (error.strerror or str(error)).lower())
+    except (http.client.HTTPException, msgspec.MsgspecError):
+        return Outcome(place, None, "what listens there is no broker of this version")
+    finally:
+        connection.close()
+
+
+def _why(status: int, body: bytes) -> str:
+    if status == 401:
+        return "it asks for another token, give it with --token-file"
+    try:
+        return msgspec.json.decode(body, type=ErrorView).error
+    except msgspec.MsgspecError:
+        return f"HTTP status {status}"
+
+
+def _endpoint(text: str) -> Endpoint:
+    host, colon, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+        allowed = f'an address such as "{DEFAULT}", or a network file'
+        raise ConfigError([Fault("ADDRESS", 0, "", f'"{text}"', allowed)])
+    return Endpoint(host.strip("[]"), int(port))
