@@ -414,7 +414,7 @@ class Client:
         inbox, self.inbox = self.inbox, []
         return inbox
 
-    def saw(self, kind: type[Any] | None = None) -> list[Any]:
+    def saw(self, kind: Any = None) -> list[Any]:
         """The packets since this was last asked, or those of one kind."""
         packets, self.packets = self.packets, []
         return [packet for packet in packets if kind is None or isinstance(packet, kind)]

@@ -13,6 +13,7 @@ from overlane.core.units import Nanos
 from overlane.mqtt import writing
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.counters import Drop
+from overlane.mqtt.fields import BYTES_MAX
 from overlane.mqtt.message import Message
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
@@ -158,14 +159,14 @@ class Delivery:
         """It could not be delivered to this client: whoever watches the dead letters gets it."""
         state = self._state
         state.counters.dropped[why] += 1
-        if message.topic.startswith(DEAD_LETTERS):
+        if message.topic.startswith(DEAD_LETTERS) or len(message.topic_utf8) + len(DEAD_LETTERS) > BYTES_MAX:
             return
         audience = state.subscriptions.audience(DEAD_LETTERS + message.topic)
         if not audience.receivers and not audience.groups:
             return
         state.counters.dead_letters += 1
         told = mqtt5.PublishPacket(
-            "", b"", user_properties=[("overlane-client", session.client_id), ("overlane-reason", str(why))]
+            "-", b"", user_properties=[("overlane-client", session.client_id), ("overlane-reason", str(why))]
         )
         letter = Message(
             DEAD_LETTERS + message.topic,

@@ -81,9 +81,6 @@ class Handshake:
         if len(state.connections) > state.limits.connections:
             told = f"more than {state.limits.connections} connections"
             raise _Rejected(Answer.SERVER_BUSY, Refusal.CONNECTIONS, told)
-        properties = max(len(packet.user_properties), len(packet.will.user_properties) if packet.will else 0)
-        if properties > state.limits.user_properties:
-            raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.QUOTA, "too many user properties")
         if packet.authentication_method is not None:
             told = "enhanced authentication is not offered: use a user name and password, or a certificate"
             raise _Rejected(Answer.BAD_AUTHENTICATION_METHOD, Refusal.CREDENTIALS, told)

@@ -205,8 +205,6 @@ class Publishing:
                 pass
 
     def _topic(self, connection: Connection, packet: mqtt5.PublishPacket) -> str:
-        if len(packet.user_properties) > self._state.limits.user_properties:
-            raise Malformed(QUOTA, f"more than {self._state.limits.user_properties} user properties")
         if packet.subscription_ids:
             raise Malformed(PROTOCOL_ERROR, "a subscription identifier is for servers to send")
         if packet.retain and not self._state.limits.retained_messages and connection.version == V5:

@@ -29,7 +29,7 @@ from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import PLAIN, FastLane
 from overlane.mqtt.framing import CONNECT, packet_end, version_of_connect
 from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
-from overlane.mqtt.limits import NONE
+from overlane.mqtt.limits import NONE, Limits
 from overlane.mqtt.malformed import PACKET_TOO_LARGE, PROTOCOL_ERROR, UNSUPPORTED_PROTOCOL_VERSION, Malformed
 from overlane.mqtt.notices import Notice
 from overlane.mqtt.publishing import IDENTIFIER_UNKNOWN, QUOTA, Publishing, Refused
@@ -50,6 +50,9 @@ Acknowledgement = mqtt5.PubAckPacket | mqtt5.PubRecPacket | mqtt5.PubRelPacket |
 
 CONNECTIONS_AHEAD = 64
 """So many more than are allowed may connect, to be told so; any more are closed without a word."""
+
+FILTERS_ANSWERED = 100
+"""A SUBSCRIBE of so many filters is answered filter by filter, even if fewer subscriptions are allowed."""
 
 WILL_AGAIN_AFTER: Nanos = SECOND
 """When the overlay had no room for a will."""
@@ -81,6 +84,7 @@ class Server:
         self._handshake = Handshake(state, self._sessions, self._wills, self._delivery)
         self._fastlane = FastLane(state)
         self._questions: list[Authenticate] = []
+        self._bounds = _bounds(settings.limits)
         self._started_ns = now
         self._recover(records, now)
         state.elsewhere.start(now)
@@ -247,7 +251,7 @@ class Server:
             return
         if data[0] >> 4 == CONNECT >> 4:
             raise Malformed(PROTOCOL_ERROR, "a second CONNECT")
-        packet = codec5.read(data) if connection.version == V5 else codec311.read(data)
+        packet = (codec5 if connection.version == V5 else codec311).read(data, self._bounds)
         match packet:
             case mqtt5.PublishPacket():
                 self._publishing.publish(connection, session, packet, now)
@@ -256,10 +260,8 @@ class Server:
             case mqtt5.PubAckPacket() | mqtt5.PubRecPacket() | mqtt5.PubRelPacket() | mqtt5.PubCompPacket():
                 self._answer(connection, session, packet, now)
             case mqtt5.SubscribePacket():
-                self._check_properties(packet.user_properties)
                 self._subscribing.subscribe(connection, session, packet, now)
             case mqtt5.UnsubscribePacket():
-                self._check_properties(packet.user_properties)
                 self._subscribing.unsubscribe(connection, session, packet, now)
             case mqtt5.PingReqPacket():
                 connection.send(writing.PINGRESP)
@@ -280,7 +282,7 @@ class Server:
 
     def _first_packet(self, connection: Connection, data: memoryview, now: Nanos) -> None:
         connection.version = version_of_connect(data)
-        packet = codec5.read(data) if connection.version == V5 else codec311.read(data)
+        packet = (codec5 if connection.version == V5 else codec311).read(data, self._bounds)
         assert isinstance(packet, mqtt5.ConnectPacket)
         question = self._handshake.connect(connection, packet, now)
         if question is not None:
@@ -301,10 +303,6 @@ class Server:
                 delivery.completed(session, connection, packet_id, now)
             case _:
                 assert_never(packet)
-
-    def _check_properties(self, user_properties: list[tuple[str, str]]) -> None:
-        if len(user_properties) > self.state.limits.user_properties:
-            raise Malformed(QUOTA, f"more than {self.state.limits.user_properties} user properties")
 
     def _goodbye(self, connection: Connection, session: Session, packet: mqtt5.DisconnectPacket, now: Nanos) -> None:
         expiry_s = packet.session_expiry_interval
@@ -441,6 +439,7 @@ class Server:
         """New limits, rights and classes, from now on; what is connected stays connected."""
         self.state.settings = settings
         self.state.retained.limits = settings.limits
+        self._bounds = _bounds(settings.limits)
         self.state.subscriptions.forget()
 
     def store_is_failing(self, is_failing: bool) -> None:
@@ -474,6 +473,10 @@ _TABLES = (
 
 def _recovery_order(record: Record) -> tuple[int, bytes]:
     return (_TABLES.index(record[0]) if record[0] in _TABLES else len(_TABLES)), record[1]
+
+
+def _bounds(limits: Limits) -> codec5.Bounds:
+    return codec5.Bounds(limits.user_properties, max(limits.subscriptions_per_client, FILTERS_ANSWERED))
 
 
 def _disconnect_reason(reason: int) -> int:
