@@ -34,7 +34,7 @@ from overlane.network import (
     parse_network,
 )
 from overlane.network.lines import LineIndex
-from overlane.network.schema import CLIENT_CERTIFICATES, ROUTINGS, SCHEDULINGS, TRANSPORTS, Border, Emulated
+from overlane.network.schema import CLIENT_CERTIFICATES, ROUTINGS, SCHEDULINGS, TRANSPORTS, Border, Emulated, Telemetry
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "five-cities.toml"
 SERVING = """
@@ -50,6 +50,12 @@ packet = "1MiB"
 queue = "2MiB"
 session_expiry_max = "1d"
 messages_per_second = 5
+[telemetry]
+enabled = true
+file = "1MiB"
+file_age = "1m"
+disk = "1GiB"
+deliveries_per_second = 10
 """
 
 durations = st.integers(0, 10**16)
@@ -78,6 +84,14 @@ limits = st.builds(
     session_expiry_s_max=st.integers(0, 10**8) | st.just(EXPIRY_S_NEVER),
     retained_bytes=st.integers(0, 2**40),
     store_bytes=st.just(0) | st.integers(2**20, 2**40),
+)
+telemetries = st.builds(
+    Telemetry,
+    enabled=st.none() | st.booleans(),
+    file_bytes=st.integers(2**16, 2**30),
+    file_age_ns=st.integers(10**8, 86_400 * 10**9),
+    disk_bytes=st.integers(2**20, 2**40),
+    deliveries_per_second=st.integers(0, 10_000),
 )
 
 
@@ -201,6 +215,7 @@ def networks(draw: st.DrawFn) -> Network:
         security=security,
         access=tuple(draw(st.lists(rules, max_size=3))),
         limits=draw(limits),
+        telemetry=draw(telemetries),
         federation=tuple(
             draw(
                 st.lists(

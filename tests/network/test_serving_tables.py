@@ -190,7 +190,10 @@ def test_links_find_brokers_by_their_overlay_address_so_no_two_share_one() -> No
     )
 
 
-SECURITY_FIELDS = "admin_token, anonymous, certificate, client_ca, client_certificate, key, users"
+SECURITY_FIELDS = (
+    "admin_token, anonymous, certificate, client_ca, client_certificate, key, overlay_open, overlay_secret,"
+    " overlay_tls, users"
+)
 PATTERN = 'a topic filter such as "alarms/#" or "sensors/%u/+", with %u and %c as whole levels'
 USER = 'the name of a user, "*" for all who have logged in, or "anonymous" for the rest'
 PATH = "the path of a file, absolute or relative to this one"

@@ -34,9 +34,11 @@ class Kind(Generic[T]):
     words: Sequence[str] = ()  # the words it is chosen from, to guess what a misspelt one means
 
 
-def duration(*, at_least_ns: int = 0, allowed: str = 'a duration such as "14ms", "1.5s" or "2h"') -> Kind[int]:
+def duration(
+    *, at_least_ns: int = 0, at_most_ns: int | None = None, allowed: str = 'a duration such as "14ms", "1.5s" or "2h"'
+) -> Kind[int]:
     def read(value: object) -> int:
-        return _within(parse_duration(_text(value)), at_least_ns)
+        return _within(parse_duration(_text(value)), at_least_ns, at_most_ns)
 
     return Kind(allowed, read, blank=max(at_least_ns, 0))
 

@@ -35,6 +35,7 @@ from overlane.network.schema import (
 )
 from overlane.network.security import read_access, read_security
 from overlane.network.table import NOTHING, Faults, Table, show
+from overlane.network.telemetry import read_telemetry
 from overlane.network.units import MS
 
 FILE_BYTES_MAX = 64 * 2**20
@@ -113,6 +114,7 @@ def _network(root: Table, directory: Path | None) -> Network:
         access=tuple(read_access(root.tables("access"))),
         limits=read_limits(root.table("limits")),
         federation=tuple(read_federation(root.tables("federation"), names)),
+        telemetry=read_telemetry(root.table("telemetry")),
     )
     root.close()
     if not brokers:

@@ -252,6 +252,16 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     enter: tuple[str, ...] | None = None
 
 
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
+    """What brokers record of themselves, and how much room that takes."""
+
+    enabled: bool | None = None  # None: where a broker has a directory for it
+    file_bytes: int = 32 * 2**20  # of the rows before they are compressed
+    file_age_ns: int = 300 * SECOND
+    disk_bytes: int = 2**30  # of all files of one broker
+    deliveries_per_second: int = 100
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...] = ()
     links: tuple[Link, ...] = ()
@@ -265,6 +275,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     access: tuple[Rule, ...] = ()
     limits: Limits = Limits()
     federation: tuple[Border, ...] = ()
+    telemetry: Telemetry = Telemetry()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

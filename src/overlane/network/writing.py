@@ -33,6 +33,7 @@ from overlane.network.schema import (
     Simulation,
     Slow,
     Subscriber,
+    Telemetry,
     Topic,
 )
 from overlane.network.units import format_duration, format_rate, format_size
@@ -49,7 +50,9 @@ _DURATIONS = {
     "duration_ns": "duration",
     "settle_ns": "settle",
     "ping_interval_ns": "ping_interval",
+    "file_age_ns": "file_age",
 }
+_SIZES = {"queue_bytes": "queue", "file_bytes": "file", "disk_bytes": "disk"}
 _RENAMED = {"rate_hz": "rate", "size_bytes": "size"}
 
 
@@ -60,6 +63,7 @@ def format_network(network: Network) -> str:
         *_optional_table("network", network.defaults, Defaults()),
         *_optional_table("security", network.security, Security()),
         *("\n".join(["[limits]", *lines]) for lines in (format_limits(network.limits),) if lines),
+        *_optional_table("telemetry", network.telemetry, Telemetry()),
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
@@ -72,7 +76,7 @@ def format_network(network: Network) -> str:
     return "\n\n".join(tables) + "\n"
 
 
-Fields = Broker | Link | Topic | Publisher | Subscriber | Simulation | Defaults | Security
+Fields = Broker | Link | Topic | Publisher | Subscriber | Simulation | Defaults | Security | Telemetry
 
 
 def _table(header: str, fields: Fields, defaults: Mapping[str, object] = MappingProxyType({})) -> str:
@@ -157,8 +161,8 @@ def _field(name: str, value: object) -> str:
         return _emulated(value)
     if name == "rate_bps" and isinstance(value, int):
         return f"rate = {_string(format_rate(value))}"
-    if name == "queue_bytes" and isinstance(value, int):
-        return f"queue = {_string(format_size(value))}"
+    if name in _SIZES and isinstance(value, int):
+        return f"{_SIZES[name]} = {_string(format_size(value))}"
     return f"{_RENAMED.get(name, name)} = {_value(value)}"
 
 

@@ -1,0 +1,82 @@
+"""The recorder: bounded buffers between the broker's loop and the thread that writes.
+
+Rows are added in the loop, as plain tuples, and handed over about once a second. A full buffer drops what comes and
+counts it, so that a slow disk costs telemetry and nothing else. Buffers are bounded per table: a million active topics
+must not crowd out the one event that tells why they fell silent.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+from overlane.telemetry.rows import TABLES, Row
+
+ROWS_MAX = 50_000
+"""Of one table, from the moment they are added until they are on disk."""
+
+Batch = dict[str, list[Row]]
+"""Rows by table."""
+
+
+class Recorder:
+    def __init__(self, rows_max: int = ROWS_MAX) -> None:
+        self._open: Batch = {}
+        """The loop's alone; handed over whole."""
+        self._room = dict.fromkeys(TABLES.values(), rows_max)
+        """What the loop may still add: a count of its own, so that adding a row takes no lock."""
+        self._changed = threading.Condition()
+        """Guards what follows."""
+        self._waiting: list[Batch] = []
+        self._written: Counter[str] = Counter()
+        self._is_closed = False
+        self.added = 0
+        self.lost: Counter[str] = Counter()
+        """Rows that found no room, by table."""
+
+    # In the loop
+
+    def add(self, row: Row) -> None:
+        table = TABLES[type(row)]
+        if self._room[table] <= 0:
+            self.lost[table] += 1
+            return
+        self._room[table] -= 1
+        self.added += 1
+        self._open.setdefault(table, []).append(row)
+
+    def add_all(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.add(row)
+
+    def hand_over(self) -> None:
+        """Let the writer have what was added since."""
+        with self._changed:
+            if self._open:
+                self._waiting.append(self._open)
+                self._open = {}
+            for table, count in self._written.items():
+                self._room[table] += count
+            self._written.clear()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Nothing more will be added."""
+        self.hand_over()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    # In the writer's thread
+
+    def take(self, patience_s: float) -> tuple[list[Batch], bool]:
+        """What was handed over, waited for a while if there is nothing; and whether that was all there will be."""
+        with self._changed:
+            if not self._waiting and not self._is_closed:
+                self._changed.wait(patience_s)
+            batches, self._waiting = self._waiting, []
+            return batches, self._is_closed
+
+    def done(self, table: str, rows: int) -> None:
+        """Rows that were taken are on disk, or given up: there is room for as many again."""
+        with self._changed:
+            self._written[table] += rows
