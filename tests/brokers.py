@@ -96,11 +96,16 @@ class Overlane(RunningBroker):
 
     def __init__(self, directory: Path, tables: str = "", endpoints: str = "") -> None:
         super().__init__(directory)
-        self._file = directory / "network.toml"
-        self._file.write_text(
-            f'[brokers.here]\nmqtt = "{self.address}"\noverlay = "127.0.0.1:{free_port()}"\n'
-            f'admin = "127.0.0.1:{free_port()}"\n{endpoints}\n{tables}\n'
+        self.admin = f"127.0.0.1:{free_port()}"
+        self._head = (
+            f'[brokers.here]\nmqtt = "{self.address}"\noverlay = "127.0.0.1:{free_port()}"\nadmin = "{self.admin}"\n'
         )
+        self._file = directory / "network.toml"
+        self.say(tables, endpoints)
+
+    def say(self, tables: str, endpoints: str = "") -> None:
+        """Write the network file anew; a running broker takes it up when it is told to."""
+        self._file.write_text(f"{self._head}{endpoints}\n{tables}\n")
 
     def command(self) -> list[str]:
         data = str(self.directory / "data")
