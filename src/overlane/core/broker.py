@@ -251,6 +251,11 @@ class Broker:
         """What other brokers need under names of the overlay's own: (filter, broker)."""
         return self._remote.reserved()
 
+    def is_crowded(self) -> bool:
+        """Whether the queue of some link is more than half full: who can wait should."""
+        limit = self.config.queue_bytes_max // 2
+        return any(one.queue.bytes > limit for one in self._neighbours.values() if one.connected)
+
     def can_reach(self, broker: str) -> bool:
         return self._table.map.way(self.name, broker) is not None
 

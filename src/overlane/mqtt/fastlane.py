@@ -15,7 +15,7 @@ from struct import Struct
 
 from overlane.core.events import Published
 from overlane.core.qos import QosClass
-from overlane.core.units import NEVER, Nanos
+from overlane.core.units import MS, NEVER, Nanos
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, TopicStats
 from overlane.mqtt.envelope import pack_run
@@ -33,6 +33,12 @@ TOPICS_MAX = 10_000
 PLAIN = 0x30
 """The first byte of a PUBLISH of QoS 0, not retained."""
 
+
+CROWDED_PART = 4
+"""Whoever publishes to a client that has more than this part of its queue to read rests a little after each read. So
+one that reads slowly loses nothing to one that writes fast, and one that does not read at all holds nobody up for
+long: its queue is soon full, and what it does not read is dropped."""
+REST: Nanos = 2 * MS
 
 REPEATS = 4
 """After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
@@ -173,8 +179,12 @@ class FastLane:
             flags, body = pack_run(run, count, is_v5)
             if self._state.uplink.publish(entry.topic, body, flags, entry.qos, now) is not Published.ACCEPTED:
                 self._state.counters.dropped[Drop.OVERLAY_FULL] += count
+            if entry.qos.deadline_ns >= NEVER and self._state.uplink.is_crowded:
+                sender.rests_until_ns = now + REST
         if entry.audience.receivers:
-            self._hand_out(entry.audience, run, count, is_v5)
+            is_crowded = self._hand_out(entry.audience, run, count, is_v5)
+            if is_crowded:
+                sender.rests_until_ns = now + REST
 
     def arrive(self, topic: str, run: bytes, count: int, is_v5: bool) -> None:
         """A run that came from another broker; ValueError if it is none of this topic."""
@@ -195,16 +205,20 @@ class FastLane:
                 raise ValueError("not a run of plain messages on one topic")
             position = entry.end_of_alike(run, position, body, following)
 
-    def _hand_out(self, audience: Audience, run: bytes, count: int, is_v5: bool) -> None:
+    def _hand_out(self, audience: Audience, run: bytes, count: int, is_v5: bool) -> bool:
+        """Whether some receiver is about to fall behind."""
         counters, queue_bytes = self._state.counters, self._state.limits.queue_bytes
         translated = b""
+        is_crowded = False
         for receiver in audience.receivers:
             connection = receiver.session.connection
             if connection is None:
                 continue
-            if connection.unsent_bytes + connection.out_bytes > queue_bytes:
+            backlog_bytes = connection.unsent_bytes + connection.out_bytes
+            if backlog_bytes > queue_bytes:
                 counters.dropped[Drop.SLOW_CLIENT] += count
                 continue
+            is_crowded |= backlog_bytes > queue_bytes // CROWDED_PART
             sent = run
             if receiver.identifiers and connection.version == V5:
                 properties = b"".join(map(subscription_id_property, receiver.identifiers))
@@ -221,6 +235,7 @@ class FastLane:
             connection.messages_out += count_sent
             counters.messages_out += count_sent
             connection.send(sent)
+        return is_crowded
 
 
 def _prefix(topic_utf8: bytes, is_v5: bool) -> bytes:

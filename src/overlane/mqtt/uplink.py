@@ -16,6 +16,10 @@ class Uplink(Protocol):
     def changes(self) -> int:
         """Grows whenever another broker needs something else than before."""
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether what is published now would find little room on the way."""
+
     def carries(self, topic: str) -> bool:
         """Whether somebody elsewhere needs the topic, or its past is kept for those who come late."""
 
@@ -36,6 +40,7 @@ class Alone:
 
     is_alone = True
     changes = 0
+    is_crowded = False
 
     def carries(self, topic: str) -> bool:  # noqa: ARG002
         return False

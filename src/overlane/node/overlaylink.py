@@ -19,11 +19,15 @@ from overlane.node.greeting import NONCE_BYTES, Credentials, Greeting
 
 GREETING_S = 5.0
 PULL_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024
 NOTSENT_BYTES = 16 * 1024
 STUCK_MS = 5_000
 """A connection on which nothing was acknowledged for so long is broken (TCP_USER_TIMEOUT)."""
 EMULATED_AHEAD_NS: Nanos = 2 * MS
 """An emulated link takes more only when it has less than this left to send."""
+
+_buffer = memoryview(bytearray(READ_BYTES))
+"""All links read into it: nothing stays in it between reads."""
 
 log = logging.getLogger("overlane.link")
 
@@ -42,8 +46,12 @@ class Host(Protocol):
     def lost(self, link: "OverlayLink", why: str) -> None: ...
 
 
-class OverlayLink(asyncio.Protocol):
-    """`dials`: the neighbour's name where we dial, "" where we are dialled."""
+class OverlayLink(asyncio.BufferedProtocol):
+    """`dials`: the neighbour's name where we dial, "" where we are dialled.
+
+    After a read that may not have been all there is, the next one waits for the end of the turn: what has come is passed
+    on before more is taken in.
+    """
 
     def __init__(self, host: Host, dials: str = "") -> None:
         self._host = host
@@ -88,11 +96,22 @@ class OverlayLink(asyncio.Protocol):
         self._late = self._loop.call_later(GREETING_S, self.close, "no greeting came")
         self._transport.write(self._greeting.opening())
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(_buffer[:nbytes])
+        if nbytes == READ_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._go_on)
         if self._greeting is not None:
             data = self._greet(self._greeting, data)
         if data and self.is_up:
             self._host.received(self, data)
+
+    def _go_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._is_full = True

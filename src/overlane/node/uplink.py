@@ -21,6 +21,10 @@ class CoreUplink:
     def changes(self) -> int:
         return self._core.interest_changes
 
+    @property
+    def is_crowded(self) -> bool:
+        return self._core.is_crowded()
+
     def carries(self, topic: str) -> bool:
         if self._carried_of != self._core.interest_changes or len(self._carried) >= TOPICS_REMEMBERED:
             self._carried.clear()
