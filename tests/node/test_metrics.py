@@ -33,8 +33,8 @@ def scrape(broker: WatchedBroker) -> Samples:
     }
 
 
-def value(samples: Samples, name: str, **labels: str) -> float:
-    return samples[name, tuple(sorted(labels.items()))]
+def value(samples: Samples, metric: str, /, **labels: str) -> float:
+    return samples[metric, tuple(sorted(labels.items()))]
 
 
 def test_the_content_type_is_that_of_prometheus(broker: WatchedBroker) -> None:
@@ -54,9 +54,8 @@ def test_messages_and_bytes_are_counted_both_ways(broker: WatchedBroker) -> None
         for name, least in (("overlane_messages_total", 5), ("overlane_bytes_total", 500)):
             grown = value(after, name, direction=direction) - value(before, name, direction=direction)
             assert grown >= least, (name, direction)
-    assert (
-        value(after, "overlane_connections_accepted_total") == value(before, "overlane_connections_accepted_total") + 2
-    )
+    accepted = "overlane_connections_accepted_total"
+    assert value(after, accepted) == value(before, accepted) + 2
 
 
 def test_what_is_refused_is_counted_by_its_reason(broker: WatchedBroker) -> None:
@@ -82,9 +81,8 @@ def test_what_is_dropped_is_counted_by_its_reason_and_what_waits_is_told(broker:
     with let_in(broker.port, "writer") as writer:
         for _ in range(5):
             writer.publish("open/queue")
-    samples = eventually(
-        lambda: (found := scrape(broker)) if value(scrape(broker), "overlane_queue_messages") == 3 else None
-    )
+    eventually(lambda: value(scrape(broker), "overlane_queue_messages") == 3, "three messages wait")
+    samples = scrape(broker)
     assert value(samples, "overlane_dropped_total", reason=Drop.QUEUE_FULL) == 2
     assert value(samples, "overlane_queue_bytes") > 0
 
