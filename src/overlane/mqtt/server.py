@@ -115,8 +115,8 @@ class Server:
                     self._wills.restore(key, value)
         state.shelf.recovered()
         self._subscribing.recovered(now)
-        self._wills.recovered(now)
         self._sessions.recovered(now)
+        self._wills.recovered(now)
 
     def _recover_part(self, table: str, key: bytes, value: bytes) -> None:
         """What belongs to a session. If the session's own record was lost, it must not come back with a later one."""
@@ -456,8 +456,9 @@ class Server:
     def drain(self, now: Nanos) -> None:
         """No more clients; those that are connected are told to go elsewhere."""
         self.state.is_draining = True
-        for connection in list(self.state.connections):
-            self._close(connection, Reason.SERVER_SHUTTING_DOWN, "the broker shuts down", now)
+        for connection in self.state.connections:
+            connection.close(int(Reason.SERVER_SHUTTING_DOWN), "the broker shuts down")
+        self._sessions.leave_all(self.state.connections, now)
 
 
 _TABLES = (

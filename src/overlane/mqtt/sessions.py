@@ -4,6 +4,8 @@ A session is claimed by a client that connects. Its connection, when lost, leave
 ends, and everything that was kept for it goes. A session without an interval ends with its connection.
 """
 
+from collections.abc import Iterable
+
 import mqtt5
 
 from overlane.core.units import NEVER, Nanos
@@ -54,14 +56,28 @@ class Sessions:
 
     def leave(self, connection: Connection, with_will: bool, now: Nanos) -> None:
         """A connection has ended."""
+        session = self._detach(connection)
+        if session is not None:
+            self._left(session, with_will, now)
+
+    def leave_all(self, connections: Iterable[Connection], now: Nanos) -> None:
+        """All of these have ended at once: what is said of the one is not sent to the other, but waits for it."""
+        sessions = [session for connection in connections if (session := self._detach(connection)) is not None]
+        for session in sorted(sessions, key=lambda session: session.client_id):
+            self._left(session, True, now)
+
+    def _detach(self, connection: Connection) -> Session | None:
         session = connection.session
         if session is None or session.connection is not connection:
-            return
+            return None
         session.connection = None
         connection.session = None
         why = connection.closing or "the connection broke"
         self._state.notices.add(Left(session.client_id, connection.peer, why))
         self._delivery.interrupted(session)
+        return session
+
+    def _left(self, session: Session, with_will: bool, now: Nanos) -> None:
         if with_will:
             self._wills.lost(session, now)
         else:
