@@ -24,7 +24,7 @@ import msgspec
 
 from overlane.core import wire
 from overlane.core.budgets import BudgetTable, Demand
-from overlane.core.config import BrokerConfig, RouteView
+from overlane.core.config import BrokerConfig, InboundRouteView, RouteView
 from overlane.core.events import (
     Deliver,
     Effect,
@@ -69,7 +69,7 @@ from overlane.core.outflow import Outflow
 from overlane.core.parcel import MESSAGE_BYTES_MAX, BadContent, Message
 from overlane.core.qos import TOPICS_REMEMBERED, QosClass
 from overlane.core.routes import RoutePlanner
-from overlane.core.signalling import RouteTable
+from overlane.core.signalling import RouteTable, links_of
 from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
 from overlane.core.source import PARCELS, Source
 from overlane.core.units import NEVER, SECOND, US, Nanos
@@ -378,6 +378,19 @@ class Broker:
                 route.established,
             )
             for route in self._planner.routes.values()
+        ]
+
+    @property
+    def route_changes(self) -> int:
+        """Grows whenever a route that passes or ends here was set up or changed."""
+        return self._routes.changes
+
+    def inbound_routes(self) -> list[InboundRouteView]:
+        """The newest version of every route of another broker that delivers here."""
+        return [
+            InboundRouteView(entry.message.origin, links_of(entry.message), entry.message.deadline_us * US or NEVER)
+            for _, entry in self._routes.newest()
+            if entry.deliver and entry.message.origin != self.name
         ]
 
     @property

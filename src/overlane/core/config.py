@@ -33,3 +33,12 @@ class RouteView:
     latency_ns: dict[str, Nanos]
     cause: str
     established: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InboundRouteView:
+    """A route of another broker that ends here."""
+
+    origin: str
+    links: tuple[tuple[str, str], ...]
+    deadline_ns: Nanos

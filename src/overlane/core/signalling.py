@@ -186,6 +186,12 @@ class RouteTable:
         return entry
 
 
+def links_of(message: Establish) -> tuple[tuple[str, str], ...]:
+    """All links of this version of the route, from broker to broker."""
+    brokers, ends = message.brokers, [*message.kept, *message.added]
+    return tuple(sorted((brokers[a], brokers[b]) for a, b in zip(ends[::2], ends[1::2], strict=True)))
+
+
 def _hops(links: list[int], me: int, brokers: list[str]) -> list[str]:
     return [
         brokers[end] for start, end in zip(links[::2], links[1::2], strict=False) if start == me and end < len(brokers)

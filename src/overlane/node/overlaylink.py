@@ -49,8 +49,8 @@ class Host(Protocol):
 class OverlayLink(asyncio.BufferedProtocol):
     """`dials`: the neighbour's name where we dial, "" where we are dialled.
 
-    After a read that may not have been all there is, the next one waits for the end of the turn: what has come is passed
-    on before more is taken in.
+    After a read that may not have been all there is, the next one waits for the end of the turn: what has come is
+    passed on before more is taken in.
     """
 
     def __init__(self, host: Host, dials: str = "") -> None:
@@ -70,6 +70,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.is_up = False
         self.opened_ns: Nanos = 0
         self.address = ""
+        self.bytes_in = self.bytes_out = 0
         self.settled = asyncio.Event()
         """Set when the greeting has come to an end, one way or another."""
 
@@ -101,6 +102,7 @@ class OverlayLink(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(_buffer[:nbytes])
+        self.bytes_in += nbytes
         if nbytes == READ_BYTES and self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._go_on)
@@ -185,6 +187,7 @@ class OverlayLink(asyncio.BufferedProtocol):
             if not chunks:
                 return
             data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            self.bytes_out += len(data)
             if emulation is None:
                 transport.write(data)
             else:
