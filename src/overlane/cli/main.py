@@ -15,6 +15,8 @@ from overlane import __version__
 COMMANDS = {
     "up": "overlane.cli.up",
     "broker": "overlane.cli.broker",
+    "pub": "overlane.cli.pub",
+    "sub": "overlane.cli.sub",
     "status": "overlane.cli.status",
     "clients": "overlane.cli.clients",
     "topics": "overlane.cli.topics",

@@ -8,7 +8,7 @@ from overlane.client.errors import InvalidRequest
 PORT = 1883
 PORT_TLS = 8883
 
-_FORM = re.compile(r"(?:(mqtts?)://)?(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/@]+))(?::([0-9]{1,5}))?/?")
+_FORM = re.compile(r"(?:(mqtts?)://)?(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s\[\]:/@]+))(?::([0-9]{1,5}))?/?")
 
 
 @dataclass(frozen=True, slots=True)

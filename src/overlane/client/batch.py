@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from overlane.client.errors import InvalidRequest
 from overlane.client.message import Body, Publication, checked_body
 from overlane.mqtt.fields import write_variable
-from overlane.mqtt.writing import publish
 
 CHUNK_BYTES = 128 * 1024
 HEADS_MAX = 4096
@@ -17,8 +16,7 @@ HEADS_MAX = 4096
 
 def written_batches(model: Publication, bodies: Iterable[Body], packet_bytes_max: int) -> Iterator[tuple[bytes, int]]:
     """Chunks of whole PUBLISH packets like `model` but for the body, with the number of messages in each."""
-    properties = model.properties
-    empty = publish(5, model.topic_utf8, b"", 0, model.retain, False, 0, properties)
+    empty = model.written(0, model.expiry_s)
     first, rest = empty[:1], empty[1 + len(write_variable(_length(empty))) :]
     heads: dict[int, bytes] = {}
     parts: list[bytes] = []

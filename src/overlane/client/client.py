@@ -156,6 +156,7 @@ class Client:
         deadline: str | None = None,
         reliability: Reliability | str | None = None,
         retain: bool = False,
+        expiry: str | None = None,
         properties: Properties = (),
     ) -> int:
         """Publish many messages to one topic, and return how many.
@@ -166,7 +167,8 @@ class Client:
         """
         level, qos_properties = chosen(qos, deadline, reliability)
         encoded = encoded_properties(None, None, None, qos_properties + checked_pairs(properties))
-        model = Publication(checked_topic(topic), b"", level, retain, None, encoded)
+        expiry_s = None if expiry is None else duration_s(expiry, "expiry")
+        model = Publication(checked_topic(topic), b"", level, retain, expiry_s, encoded)
         engine = self._opened()
         if level:
             return await _publish_pipelined(engine, model, bodies)

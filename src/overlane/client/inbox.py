@@ -156,9 +156,15 @@ class Inboxes:
         return self._by_number.get(number)
 
     def deliver(self, message: Message) -> None:
+        numbers = message.subscription_ids
+        if len(numbers) == 1:
+            only = self._by_number.get(numbers[0])
+            if only is not None and only.matches(message.topic):
+                only.put(message)
+                return
         readers = [
             inbox
-            for number in message.subscription_ids
+            for number in numbers
             if (inbox := self._by_number.get(number)) is not None and inbox.matches(message.topic)
         ]
         if not readers:
