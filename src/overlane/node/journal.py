@@ -11,7 +11,7 @@ from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.connection import V5
 from overlane.mqtt.counters import Refusal
 from overlane.mqtt.notices import Connected, Left, Notice, Refused
-from overlane.node.logs import fields
+from overlane.node.logs import CLIENTS, fields
 from overlane.node.throttle import Throttle
 
 PERIOD: Nanos = 10 * SECOND
@@ -23,7 +23,7 @@ COMINGS_MAX = 1_000
 CLIENT_CHARS_MAX = 256
 """Of an identifier that was refused for being too long."""
 
-log = logging.getLogger("overlane.client")
+log = logging.getLogger(CLIENTS)
 
 
 class Journal:

@@ -7,6 +7,9 @@ An event is a sentence, and fields beside it: `log.info("connected", extra=field
 have chosen is shown so that it cannot end the line, or pass for another one. Passwords, tokens and payloads are never
 handed to a log, at no level.
 
+Strangers must not flood it. Of what is logged at one place of the code only some lines pass in a period, errors
+excepted; the next one that passes tells how many were held. What is told of clients is measured out by the journal.
+
 Lines are written by a thread of their own. Who reads them slowly, or not at all, holds up nothing: lines that find no
 room are dropped, and their number is told when there is room again.
 """
@@ -22,10 +25,19 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from json import dumps
 from select import select
+from time import monotonic_ns
 
 import msgspec
 
+from overlane.core.units import SECOND, Nanos
+from overlane.node.throttle import Throttle
+
 LINES_MAX = 10_000
+REPEATED_MAX = 20
+REPEATED_WITHIN: Nanos = 10 * SECOND
+CLIENTS = "overlane.client"
+"""The logger of what happens to clients."""
+
 CLOSE_S = 2.0
 
 Value = str | int | float | bool | None
@@ -54,6 +66,7 @@ def set_up(form: Format, level: Level, descriptor: int | None = None) -> "Writer
     writer = Writer(sys.stderr.fileno() if descriptor is None else descriptor, lines)
     handler = _Handler(writer)
     handler.setFormatter(lines)
+    handler.addFilter(Repetition())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)  # of libraries only what matters
@@ -119,6 +132,33 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.exc_info and record.exc_info[0] is not None:
         return formatter.formatException(record.exc_info)
     return ""
+
+
+# Measure
+
+
+class Repetition(logging.Filter):
+    """Lets so many lines of each place in the code pass in a period."""
+
+    def __init__(self, lines_max: int = REPEATED_MAX, period_ns: Nanos = REPEATED_WITHIN) -> None:
+        super().__init__()
+        self._throttle: Throttle[tuple[str, int]] = Throttle(lines_max, period_ns)
+        self._held: dict[tuple[str, int], int] = {}
+        self._one = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR or record.name == CLIENTS:
+            return True
+        place = record.pathname, record.lineno
+        with self._one:
+            now = monotonic_ns()
+            self._held.update(self._throttle.due(now))
+            if not self._throttle.passes(place, now):
+                return False
+            held = self._held.pop(place, 0)
+        if held:
+            record.fields = {**_fields(record), "held": held}
+        return True
 
 
 # Writing
