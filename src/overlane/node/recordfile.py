@@ -5,8 +5,9 @@ records have which numbers is kept in memory. New records so go to the end of th
 their keys would lie; and an erased one is found without a search.
 
 All changes of a batch are written by a few statements of many rows, because the interpreter's lock is let go and
-taken back with each statement, and whoever waits for it may wait long. How many rows a statement has is rounded up
-and filled with nulls, so that SQLite has seen it before.
+taken back with each statement, and whoever waits for it may wait long. To understand a new statement takes SQLite
+several times as long as to carry it out, so there are not many: the number of rows is rounded up, and the last row
+repeated, which changes nothing.
 
 The kind `store` is the file's own: the incarnation lives there, and is counted and checked like every record.
 """
@@ -14,7 +15,7 @@ The kind `store` is the file's own: the incarnation lives there, and is counted 
 import logging
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,8 @@ from typing import Any
 
 from overlane.node.recordformat import connect, fault, text
 
-ROWS_MAX = 4096
-"""Per statement: SQLite allows 32,766 parameters, and a record has five."""
+ROWS_MAX = 512
+"""Per statement."""
 FETCH_ROWS = 1000
 OWN_KIND = "store"
 INCARNATION = b"incarnation"
@@ -114,7 +115,7 @@ class RecordFile:
         numbers, kinds, last = self._numbers, self._kinds, self._number
         fresh: dict[Name, int] = {}
         erased: list[Name] = []
-        gone: list[int | None] = []
+        gone: list[int] = []
         kept: list[object] = []
         for name, value in changes.items():
             number = numbers.get(name)
@@ -138,7 +139,7 @@ class RecordFile:
             del numbers[name]
         numbers.update(fresh)
 
-    def _commit(self, gone: list[int | None], kept: list[object]) -> None:
+    def _commit(self, gone: list[int], kept: list[object]) -> None:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
@@ -176,18 +177,16 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any, Any, Any, 
 
 
 _ERASE = "DELETE FROM records WHERE id IN ({})", "?"
-_SAVE = "INSERT OR REPLACE INTO records SELECT * FROM (VALUES {}) WHERE column1 NOT NULL", "(?,?,?,?,?)"
+_SAVE = "INSERT OR REPLACE INTO records VALUES {}", "(?,?,?,?,?)"
 
 
-def _statements(
-    template: tuple[str, str], parameters: list[object] | list[int | None], width: int
-) -> Iterable[tuple[str, list[object]]]:
+def _statements(template: tuple[str, str], parameters: list[Any], width: int) -> Iterator[tuple[str, list[Any]]]:
     """Statements that carry the parameters, `width` of them in a row."""
     text, row = template
     for start in range(0, len(parameters), ROWS_MAX * width):
-        part: list[object] = [*parameters[start : start + ROWS_MAX * width]]
+        part = parameters[start : start + ROWS_MAX * width]
         rows = _rounded(len(part) // width)
-        part += [None] * (rows * width - len(part))
+        part += part[-width:] * (rows - len(part) // width)
         yield text.format(",".join([row] * rows)), part
 
 
