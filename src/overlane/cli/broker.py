@@ -31,6 +31,16 @@ def broker(
     emulate: Annotated[
         bool, typer.Option("--emulate", help="Let links take as long as the file says, on one machine too.")
     ] = False,
+    telemetry: Annotated[
+        str | None,
+        typer.Option(
+            "--telemetry",
+            metavar="DIR",
+            help="Where it records what it does: a directory, or an address such as s3://bucket/lake. Default: the"
+            " folder telemetry in its data directory.",
+            show_default=False,
+        ),
+    ] = None,
     log_format: Annotated[
         Format, typer.Option("--log-format", help="How the log on standard error looks.")
     ] = Format.TEXT,
@@ -45,7 +55,8 @@ def broker(
         described = read_network(network)
         chosen = name or _only(described, network)
         where = None if in_memory else data or DATA / chosen
-        uvloop.run(_run(Options(network, chosen, where, not no_sync, emulate), described, supervised))
+        options = Options(network, chosen, where, not no_sync, emulate, telemetry)
+        uvloop.run(_run(options, described, supervised))
 
 
 def _only(network: Network, file: Path) -> str:

@@ -33,6 +33,7 @@ from overlane.node.logins import Login, Logins
 from overlane.node.overlay import Overlay
 from overlane.node.recordfile import Name
 from overlane.node.store import RecordStore, StoreError
+from overlane.node.telemetry import Observer
 from overlane.node.uplink import CoreUplink
 
 log = logging.getLogger("overlane.node")
@@ -68,6 +69,7 @@ class Driver:
         self._held: list[ClientLink] = []
         """Who waits for the batch of records submitted last."""
         self.overlay: Overlay | None = None
+        self.observer: Observer | None = None
 
     def start(self) -> None:
         now = self.clock.now()
@@ -128,12 +130,10 @@ class Driver:
                 changes[table, key] = None
             case Deliver():
                 self.server.deliver(effect, now)
-            case LinkChanged(peer, state):
-                log.info("link to %s is %s", peer, state)
-            case RouteChanged():
-                log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
-            case DeadlineUnmeetable(_, destination, latency_ns):
-                log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
+                if self.observer is not None:
+                    self.observer.delivered(effect)
+            case LinkChanged() | RouteChanged() | DeadlineUnmeetable():
+                self._tell(effect)
             case Close():
                 if self.overlay is not None:
                     self.overlay.close(effect)
@@ -141,6 +141,19 @@ class Driver:
                 pass
             case _:
                 assert_never(effect)
+
+    def _tell(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None:
+        match effect:
+            case LinkChanged(peer, state):
+                log.info("link to %s is %s", peer, state)
+            case RouteChanged():
+                log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
+            case DeadlineUnmeetable(_, destination, latency_ns):
+                log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
+            case _:
+                assert_never(effect)
+        if self.observer is not None:
+            self.observer.happened(effect)
 
     def _send(self, changes: dict[Name, bytes | None], now: Nanos) -> None:
         held: list[ClientLink] = [] if changes else self._held

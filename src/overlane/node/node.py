@@ -35,6 +35,7 @@ from overlane.node.oversight import Oversight
 from overlane.node.reloading import needs_restart, read_again
 from overlane.node.secretfile import read_token
 from overlane.node.store import Store, StoreError
+from overlane.node.telemetry import recording_of
 from overlane.node.timedstore import TimedStore
 from overlane.node.tls import client_context, server_context
 from overlane.node.uplink import CoreUplink
@@ -57,6 +58,8 @@ class Options:
     is_synced: bool = True
     is_emulated: bool = False
     """Whether links take as long as the file says, though the brokers may be neighbours on one machine."""
+    telemetry: str | None = None
+    """Where telemetry goes, if not into the data directory: a directory, or an address such as s3://bucket/lake."""
 
 
 class Node:
@@ -92,6 +95,9 @@ class Node:
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
         self.overlay = self.driver.overlay = self._overlay(core, uplink)
+        self.recording = self.driver.observer = recording_of(
+            self.options.file, self.options.data, self.options.telemetry, self.network, server, core, self.overlay
+        )
         self.oversight = Oversight(
             self.options.name, self.network, self.endpoints, self.driver, self.store, self.options.data is not None
         )
@@ -100,6 +106,8 @@ class Node:
         await self._listen()
         await self.overlay.listen(self.endpoints.overlay)
         self._join_neighbours()
+        if self.recording is not None:
+            self.recording.start()
         self.oversight.survey.is_serving = True
         for damaged in self.store.quarantined:
             log.error("a damaged record was put aside: %s %s", damaged.table, damaged.reason)
@@ -129,6 +137,8 @@ class Node:
             await asyncio.sleep(0.01)
         await self.overlay.end()
         self.driver.stop()
+        if self.recording is not None:
+            await self.recording.stop()
         self.unwritten = await loop.run_in_executor(None, self.store.close)
         if self.unwritten is not None:
             log.error("%s", self.unwritten)
@@ -159,6 +169,8 @@ class Node:
             self.network = fresh.network
             self.oversight.reconfigure(fresh.network, fresh.token)
             self.driver.server.reconfigure(settings_of(fresh.network))
+            if self.recording is not None:
+                self.recording.reconfigure(fresh.network.telemetry)
             self.driver.end_turn_soon()
             if fresh.tls is not None:
                 for listener in self._listeners:

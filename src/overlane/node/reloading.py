@@ -46,6 +46,8 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append("[network]")
     if new.limits.store_bytes != old.limits.store_bytes:
         found.append("limits.store")
+    if new.telemetry.enabled != old.telemetry.enabled:
+        found.append("telemetry.enabled")
     if {one.filter: one.history for one in new.topics} != {one.filter: one.history for one in old.topics}:
         found.append("history of topics")
     return found

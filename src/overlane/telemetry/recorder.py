@@ -7,7 +7,6 @@ must not crowd out the one event that tells why they fell silent.
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
 
 from overlane.telemetry.rows import TABLES, Row
 
@@ -43,10 +42,6 @@ class Recorder:
         self._room[table] -= 1
         self.added += 1
         self._open.setdefault(table, []).append(row)
-
-    def add_all(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.add(row)
 
     def hand_over(self) -> None:
         """Let the writer have what was added since."""

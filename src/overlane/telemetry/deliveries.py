@@ -1,0 +1,97 @@
+"""A sample of deliveries: how old messages from other brokers were when they were handed to clients here.
+
+Of the messages that come one in n is looked at, on average, with gaps drawn by chance: a fixed gap could fall into step
+with topics that take turns. n follows the traffic, so that about so many rows are made a second as were asked for; each
+row says how many messages it stands for. Messages that came together make one row at most, and the more there were the
+more it stands for. Those that are passed over cost a subtraction.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from overlane.core.events import Deliver
+from overlane.core.qos import QosTable
+from overlane.core.units import NEVER, Nanos
+from overlane.telemetry.rows import Delivery
+from overlane.telemetry.ways import Ways
+
+BURST = 2
+"""So many times the rows that were asked for may come in one second before the sample gets thinner at once."""
+
+MANY = 8
+"""Points beyond this many are not drawn one by one."""
+
+
+class DeliverySample:
+    """`qos` tells the class of a topic; `rows_per_second` may be changed at any time."""
+
+    def __init__(
+        self,
+        qos: Callable[[], QosTable],
+        ways: Ways,
+        add: Callable[[Delivery], None],
+        wall: Callable[[], Nanos],
+        rows_per_second: int,
+        luck: Random | None = None,
+    ) -> None:
+        self.rows_per_second = rows_per_second
+        self._qos = qos
+        self._ways = ways
+        self._add = add
+        self._wall = wall
+        self._luck = luck or Random()
+        self._one_in = 1
+        self._gap = 0
+        """Messages to pass over before the next that is looked at."""
+        self._seen = 0
+        self._rows = 0
+
+    def offer(self, effect: Deliver, topic: str, messages: int, size_bytes: int) -> None:
+        """Messages of one topic that came together, at least one; they have this size together."""
+        self._seen += messages
+        self._gap -= messages
+        if self._gap < 0 and self.rows_per_second:
+            self._add(self._row(effect, topic, size_bytes // messages, self._points() * self._one_in))
+            self._rows += 1
+            if self._rows >= BURST * self.rows_per_second:
+                self._one_in *= 2
+                self._rows = 0
+
+    def next_second(self) -> None:
+        """Adapt to what came in the last one: thinner at once, denser by and by."""
+        wanted = -(-self._seen // max(1, self.rows_per_second))
+        self._one_in = max(1, wanted, self._one_in // 2)
+        self._gap = min(self._gap, 2 * self._one_in)
+        self._seen = self._rows = 0
+
+    def _points(self) -> int:
+        """How many of the points at which a message is looked at were passed, until there is a gap again."""
+        points, one_in = 0, self._one_in
+        if -self._gap > MANY * one_in:
+            points = -self._gap // one_in
+            self._gap += points * one_in
+        while self._gap < 0:
+            points += 1
+            self._gap += self._luck.randint(1, 2 * one_in - 1)
+        return points
+
+    def _row(self, effect: Deliver, topic: str, size_bytes: int, weight: int) -> Delivery:
+        qos = self._qos().of(topic)
+        # The deadline a parcel travels with may be later than what was asked for, where no route could meet that.
+        deadline_ns = min(effect.deadline_ns, qos.deadline_ns)
+        is_bound = deadline_ns < NEVER
+        path = self._ways.path(effect.origin, effect.deadline_ns)
+        return Delivery(
+            self._wall(),
+            topic,
+            effect.origin,
+            effect.age_ns,
+            deadline_ns if is_bound else None,
+            effect.age_ns <= deadline_ns if is_bound else None,
+            qos.reliable,
+            qos.routing.value,
+            size_bytes,
+            None if path is None else len(path) - 1,
+            path,
+            weight,
+        )

@@ -1,0 +1,166 @@
+"""A recording: everything that one broker tells of itself, from its start to its end.
+
+The driver shows it what it does (`delivered`, `happened`); once a second the sampler looks at the rest; the writer's
+thread does all that takes time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, time_ns
+
+from overlane.core.broker import Broker
+from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged
+from overlane.core.units import NEVER, Nanos
+from overlane.errors import Unavailable
+from overlane.mqtt.server import Server
+from overlane.network.schema import Telemetry
+from overlane.telemetry.arrivals import Arrivals
+from overlane.telemetry.deliveries import DeliverySample
+from overlane.telemetry.filing import Filing
+from overlane.telemetry.lake import Lake
+from overlane.telemetry.recorder import Recorder
+from overlane.telemetry.rows import Event, EventKind
+from overlane.telemetry.sampler import Neighbours, Sampler
+from overlane.telemetry.topicrates import TopicRates
+from overlane.telemetry.ways import Ways, shortest_paths
+from overlane.telemetry.writer import Writer
+
+SPOOL = ".open"
+"""Where journals lie in a lake that is a directory: hidden from whoever reads the lake."""
+CLOSE_S = 5.0
+
+log = logging.getLogger("overlane.telemetry")
+
+
+class Recording:
+    """`where` is a directory or an address; journals lie in `spool`, on this machine.
+
+    Unavailable if nothing can be written there at all.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        spool: Path,
+        settings: Telemetry,
+        server: Server,
+        core: Broker,
+        overlay: Neighbours,
+        wall: Callable[[], Nanos] = time_ns,
+    ) -> None:
+        self._wall = wall
+        self._core = core
+        self.recorder = Recorder()
+        try:
+            spool.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"telemetry in {spool}", error.strerror or str(error)) from None
+        filing = Filing(Lake(where, core.name), spool, core.name, core.incarnation, settings, monotonic())
+        self.writer = Writer(self.recorder, filing)
+        state = server.state
+        self._rates = TopicRates(state)
+        self._sample = DeliverySample(
+            lambda: state.settings.qos,
+            Ways(core),
+            self.recorder.add,
+            wall,
+            settings.deliveries_per_second,
+        )
+        self._arrivals = Arrivals(self._rates, self._sample)
+        self._sampler = Sampler(server, core, overlay, self._rates, self.recorder.add, wall)
+        self._task: asyncio.Task[None] | None = None
+
+    # Life
+
+    def start(self) -> None:
+        self.recorder.add(Event(self._wall(), EventKind.BROKER_STARTED))
+        self.recorder.hand_over()
+        self.writer.start()
+        self._task = asyncio.get_running_loop().create_task(self._keep_sampling())
+
+    async def stop(self) -> None:
+        """Write what there is to be written; what cannot be now is found by the next life of the broker."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        await self._look()
+        self.recorder.add(Event(self._wall(), EventKind.BROKER_STOPPED))
+        is_written = await asyncio.get_running_loop().run_in_executor(None, self.writer.close, CLOSE_S)
+        if not is_written:
+            log.warning("telemetry was not written in time; the next start does it")
+
+    def reconfigure(self, settings: Telemetry) -> None:
+        """New limits, from now on."""
+        self.writer.filing.limits = settings
+        self._sample.rows_per_second = settings.deliveries_per_second
+
+    async def _keep_sampling(self) -> None:
+        while True:
+            await self._sampler.wait_for_second()
+            try:
+                await self._look()
+            except Exception:
+                # A defect of ours: a second is missing, and the broker goes on.
+                log.exception("a sample of telemetry failed")
+            self.recorder.hand_over()
+
+    async def _look(self) -> None:
+        self._sample.next_second()
+        await self._sampler.sample()
+        for event in self._sampler.told(self._losses(), self._wall()):
+            self.recorder.add(event)
+
+    def _losses(self) -> dict[tuple[str, str], int]:
+        losses: dict[tuple[str, str], int] = {}
+        for reason, lost in (("buffer full", self.recorder.lost), ("disk", self.writer.lost)):
+            losses |= {(EventKind.TELEMETRY_LOST, f"{table}: {reason}"): count for table, count in lost.items()}
+        losses[EventKind.TELEMETRY_REMOVED, "disk limit"] = self.writer.filing.files_removed
+        losses[EventKind.TELEMETRY_LOST, "topic_rates: too many topics"] = self._rates.untold
+        return losses
+
+    # What the driver shows
+
+    def delivered(self, effect: Deliver) -> None:
+        """Messages were handed to clients. Those of this broker itself, of its history, were not under way."""
+        if effect.origin != self._core.name:
+            self._arrivals.delivered(effect)
+
+    def happened(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None:
+        at_ns = self._wall()
+        match effect:
+            case LinkChanged(peer, state):
+                self.recorder.add(Event(at_ns, EventKind.LINK, peer=peer, state=state))
+            case RouteChanged():
+                self.recorder.add(self._route(effect, at_ns))
+            case DeadlineUnmeetable(qos, destination, latency_ns):
+                self.recorder.add(
+                    Event(
+                        at_ns,
+                        EventKind.DEADLINE_UNMEETABLE,
+                        peer=destination,
+                        deadline_ns=qos.deadline_ns,
+                        reliable=qos.reliable,
+                        latency_ns=latency_ns,
+                    )
+                )
+
+    def _route(self, effect: RouteChanged, at_ns: Nanos) -> Event:
+        qos = effect.qos
+        return Event(
+            at_ns,
+            EventKind.ROUTE,
+            reason=effect.cause,
+            route=effect.route,
+            version=effect.version,
+            deadline_ns=None if qos.deadline_ns >= NEVER else qos.deadline_ns,
+            reliable=qos.reliable,
+            latency_ns=None if effect.latency_ns >= NEVER else effect.latency_ns,
+            destinations=effect.destinations,
+            paths=shortest_paths(effect.links, self._core.name, effect.destinations),
+            links=effect.links,
+        )

@@ -1,0 +1,84 @@
+"""Rates of topics: what came on each topic since the last look.
+
+What clients publish is counted by the MQTT server, per topic and since the topic was first seen; here the difference is
+taken. What other brokers bring is tallied as it is delivered. What goes out follows from both and from the audience:
+nothing is counted per message and receiver.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from overlane.core.units import Nanos
+from overlane.mqtt.counters import TopicStats
+from overlane.mqtt.state import State
+from overlane.mqtt.subscriptions import Audience
+from overlane.telemetry.rows import TopicRate
+
+TOPICS_MAX = 10_000
+"""From other brokers, in one interval; what comes on further topics is not told apart."""
+
+
+class TopicRates:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._seen: dict[str, tuple[TopicStats, int, int]] = {}
+        """Of each topic: whose counts, and what they were. A topic that was forgotten meanwhile counts anew."""
+        self._arrived: dict[str, list[int]] = {}
+        self._reach: dict[Audience, int] = {}
+        self.untold = 0
+        """Messages from other brokers on more topics than are told apart."""
+
+    def tally(self, topic: str, messages: int, size_bytes: int) -> None:
+        """Messages came from another broker."""
+        found = self._arrived.get(topic)
+        if found is None:
+            if len(self._arrived) >= TOPICS_MAX:
+                self.untold += messages
+                return
+            found = self._arrived[topic] = [0, 0]
+        found[0] += messages
+        found[1] += size_bytes
+
+    def topics(self) -> list[str]:
+        """Those to look at."""
+        self._reach.clear()
+        known = self._state.topics
+        if len(self._seen) > 2 * len(known) + TOPICS_MAX:
+            self._seen = {topic: entry for topic, entry in self._seen.items() if topic in known}
+        return [*known, *(topic for topic in self._arrived if topic not in known)]
+
+    def rows(self, topics: Iterable[str], at_ns: Nanos, interval_ns: Nanos) -> Iterator[TopicRate]:
+        """Of those of the topics on which something came since the last look."""
+        known, seen, arrived = self._state.topics, self._seen, self._arrived
+        for topic in topics:
+            messages_in = bytes_in = 0
+            stats = known.get(topic)
+            if stats is not None:
+                before = seen.get(topic)
+                counted, size = (before[1], before[2]) if before is not None and before[0] is stats else (0, 0)
+                if stats.messages != counted:
+                    messages_in, bytes_in = stats.messages - counted, stats.bytes - size
+                    seen[topic] = stats, stats.messages, stats.bytes
+            came = arrived.pop(topic, None)
+            if not messages_in and came is None:
+                continue
+            messages, size_bytes = came or (0, 0)
+            reach = self._receivers(topic)
+            yield TopicRate(
+                at_ns,
+                interval_ns,
+                topic,
+                messages_in,
+                bytes_in,
+                messages,
+                size_bytes,
+                (messages_in + messages) * reach,
+                (bytes_in + size_bytes) * reach,
+            )
+
+    def _receivers(self, topic: str) -> int:
+        audience = self._state.subscriptions.audience(topic)
+        reach = self._reach.get(audience)
+        if reach is None:
+            connected = sum(one.session.connection is not None for one in audience.receivers)
+            reach = self._reach[audience] = connected + len(audience.groups)
+        return reach
