@@ -33,6 +33,9 @@ TOPICS_MAX = 10_000
 PLAIN = 0x30
 """The first byte of a PUBLISH of QoS 0, not retained."""
 
+PACKET_BYTES_MAX = 3 + 0x3FFF
+"""The lane takes packets whose length is told in one or two bytes."""
+
 
 CROWDED_PART = 4
 """Whoever publishes to a client that has more than this part of its queue to read rests a little after each read. So
@@ -51,7 +54,7 @@ _long = Struct("!BBBH").unpack_from
 class TopicEntry:
     """`lane`: messages of consecutive entries with the same one are one run. `qos`: if other brokers need the topic."""
 
-    __slots__ = ("_alike", "audience", "lane", "prefix_bytes", "qos", "stats", "topic")
+    __slots__ = ("_alike", "audience", "head_bytes", "lane", "prefix_bytes", "qos", "stats", "topic")
 
     def __init__(
         self, topic: str, audience: Audience, prefix_bytes: int, stats: TopicStats, qos: QosClass | None
@@ -61,6 +64,8 @@ class TopicEntry:
         self.qos = qos
         self.lane: object = audience if qos is None else self
         self.prefix_bytes = prefix_bytes
+        self.head_bytes = prefix_bytes + 2
+        """What precedes the payload of a small packet; of a larger one, one byte more."""
         self.stats = stats
         self._alike: dict[bytes, re.Pattern[bytes]] = {}
 
@@ -91,6 +96,8 @@ class FastLane:
         directory = state.elsewhere.directory
         if len(topic_utf8) > TOPIC_BYTES_MAX or audience.groups or directory.shared(topic):
             return
+        if connection.framer.packet_bytes_max < PACKET_BYTES_MAX:
+            return  # the lane does not look at the size
         qos = None
         if state.uplink.carries(topic):
             qos = directory.tighten(topic, state.settings.qos.of(topic))
@@ -131,7 +138,7 @@ class FastLane:
             if entry is not last:
                 if last is not None:
                     last.stats.messages += count
-                    last.stats.bytes += position - topic_from
+                    last.stats.bytes += position - topic_from - count * last.head_bytes
                     run_count += count
                     last = None
                 if entry is None:
@@ -156,7 +163,7 @@ class FastLane:
             position = following
         if last is not None:
             last.stats.messages += count
-            last.stats.bytes += position - topic_from
+            last.stats.bytes += position - topic_from - count * last.head_bytes
             run_count += count
         if run_count and lane is not None:
             whole = data if run == 0 and position == end else data[run:position]
