@@ -1,0 +1,126 @@
+"""Overlays of real brokers, each a process of its own, for tests."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from brokers import free_port
+
+START_WITHIN_S = 60.0
+
+
+class Member:
+    """One broker of an overlay."""
+
+    def __init__(self, file: Path, name: str, directory: Path, options: tuple[str, ...]) -> None:
+        self.name = name
+        self.mqtt = f"127.0.0.1:{free_port()}"
+        self.overlay = f"127.0.0.1:{free_port()}"
+        self.admin = f"127.0.0.1:{free_port()}"
+        self._file = file
+        self._directory = directory
+        self._options = options
+        self.log = directory / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def table(self) -> str:
+        return f'[brokers.{self.name}]\nmqtt = "{self.mqtt}"\noverlay = "{self.overlay}"\nadmin = "{self.admin}"\n'
+
+    def start(self) -> None:
+        data = str(self._directory / self.name)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "overlane", "broker", str(self._file), "--name", self.name),
+                    *("--data", data, *self._options),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        status = self._process.wait(20)
+        self._process = None
+        return status
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def ask(self, path: str, method: str = "GET", body: object = None) -> object:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(f"http://{self.admin}{path}", data, {"content-type": "application/json"}, method=method)
+        with urlopen(request, timeout=5) as answer:
+            content = answer.read()
+        return json.loads(content) if content else None
+
+
+class RealOverlay:
+    """Brokers and links: what the file says of each link, by pairs such as "a-b", and whatever else it says."""
+
+    def __init__(self, directory: Path, links: dict[str, str], tables: str = "", options: tuple[str, ...] = ()) -> None:
+        self.file = directory / "network.toml"
+        names = sorted({name for pair in links for name in pair.split("-")})
+        self.members = {name: Member(self.file, name, directory, options) for name in names}
+        text = "\n".join(member.table() for member in self.members.values())
+        for pair, lines in links.items():
+            one, other = pair.split("-")
+            text += f'\n[[links]]\nends = ["{one}", "{other}"]\n{lines}\n'
+        self.file.write_text(text + tables)
+
+    def __getitem__(self, name: str) -> Member:
+        return self.members[name]
+
+    def start(self) -> None:
+        for member in self.members.values():
+            member.start()
+        self.wait_until(lambda: all("linked" in member.log.read_text() for member in self.members.values()), "linked")
+
+    def end(self) -> None:
+        for member in self.members.values():
+            member.kill()
+
+    def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = START_WITHIN_S) -> None:
+        until = time.monotonic() + within_s
+        while not holds():
+            if time.monotonic() > until:
+                raise AssertionError(f"not {what} within {within_s} s\n{self.logs()}")
+            time.sleep(0.02)
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {name}\n{member.log.read_text()[-3000:]}" for name, member in self.members.items())
+
+
+@contextmanager
+def overlay(
+    directory: Path, links: dict[str, str], tables: str = "", options: tuple[str, ...] = ()
+) -> Iterator[RealOverlay]:
+    net = RealOverlay(directory, links, tables, options)
+    try:
+        net.start()
+        yield net
+    finally:
+        net.end()
+
+
+async def eventually(holds: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
+    until = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > until:
+            raise AssertionError(f"not {what} within {within_s} s")
+        await asyncio.sleep(0.01)
