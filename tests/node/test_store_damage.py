@@ -154,6 +154,25 @@ def test_an_incarnation_that_was_lost_still_grows_by_the_clock(closed: Path, tur
     assert [found.table for found in store.quarantined] == ["store"]
 
 
+@pytest.mark.parametrize("copying", ["VACUUM INTO '{}'", "backup"])
+def test_a_copy_made_while_the_store_is_in_use_is_a_store(
+    closed: Path, tmp_path: Path, turns: Turns, copying: str
+) -> None:
+    (tmp_path / "copy").mkdir()
+    with opened(closed, turns) as store, closing(sqlite3.connect(closed / FILE, isolation_level=None)) as shell:
+        turns.commit(store, {("queue", b"1"): None})
+        if copying == "backup":
+            with closing(sqlite3.connect(tmp_path / "copy" / FILE)) as copied:
+                shell.backup(copied)
+        else:
+            shell.execute(copying.format(tmp_path / "copy" / FILE))
+    with opened(tmp_path / "copy", turns) as store:
+        assert (store.salvaged, store.quarantined) == (None, [])
+        turns.commit(store, {("queue", b"2"): None})
+        assert content(store) == {name: value for name, value in RECORDS.items() if name[1] not in (b"1", b"2")}
+        assert (tmp_path / "copy" / f"{FILE}-wal").exists()
+
+
 def test_a_store_that_was_killed_finds_everything_in_its_log(killed: Path, turns: Turns) -> None:
     with opened(killed, turns) as store:
         assert (content(store), store.quarantined, store.salvaged) == (RECORDS, [], None)

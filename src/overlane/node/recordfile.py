@@ -57,6 +57,7 @@ class RecordFile:
         """CRC of each kind, where the CRC of its records starts."""
         self._connection = connect(path, bytes_max, synced)
         try:
+            self._connection.execute("PRAGMA journal_mode = WAL")
             self._load()
         except BaseException:
             self._connection.close()

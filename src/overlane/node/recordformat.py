@@ -28,11 +28,14 @@ SCHEMA = (
     "CREATE TABLE quarantine (id INTEGER, kind TEXT, key BLOB, value BLOB, crc INTEGER, reason TEXT)",
 )
 HEADER = (
-    (0, b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big") + bytes([2, 2, 0, 64, 32, 32])),
+    (0, b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")),
+    (20, bytes([0, 64, 32, 32])),
     (44, bytes([0, 0, 0, 4])),
     (52, bytes([0, 0, 0, 0, 0, 0, 0, 1])),
 )
 """What the header of every file of records has in common: where, and what. SQLite believes some of it blindly."""
+JOURNALS = (bytes([1, 1]), bytes([2, 2]))
+"""At 18 in the header: a copy may have been made without a write-ahead log."""
 COLUMNS = 5
 """Of a record."""
 
@@ -108,7 +111,8 @@ def ailment(path: Path) -> str | None:
         return "the write-ahead log is damaged"
     with path.open("rb") as file:
         header = file.read(HEADER_BYTES)
-    if header[68:72] == APPLICATION.to_bytes(4, "big") and any(header[at:][: len(be)] != be for at, be in HEADER):
+    is_ours = header[68:72] == APPLICATION.to_bytes(4, "big")
+    if is_ours and (header[18:20] not in JOURNALS or any(not header.startswith(fixed, at) for at, fixed in HEADER)):
         return "the header is damaged"
     try:
         with closing(connect(path)) as connection:
