@@ -59,9 +59,9 @@ class DeliverySample:
 
     def next_second(self) -> None:
         """Adapt to what came in the last one: thinner at once, denser by and by."""
-        wanted = -(-self._seen // max(1, self.rows_per_second))
+        wanted = -(-self._seen // self.rows_per_second) if self.rows_per_second else 1
         self._one_in = max(1, wanted, self._one_in // 2)
-        self._gap = min(self._gap, 2 * self._one_in)
+        self._gap = max(0, min(self._gap, 2 * self._one_in - 2))
         self._seen = self._rows = 0
 
     def _points(self) -> int:
