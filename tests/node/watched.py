@@ -83,8 +83,15 @@ class WatchedBroker(Overlane):
         assert answer.status == 200, answer
         return answer.json
 
-    def reload(self) -> None:
+    def reload(self) -> str:
+        """Let it read its file again; what it says to that."""
+        before = len(self._said())
         os.kill(self.pid, signal.SIGHUP)
+        said = eventually(lambda: self._said()[before:], f"it says something of its file\n{self.log}")
+        return said[0]
+
+    def _said(self) -> list[str]:
+        return [line for line in self.log.splitlines() if "network.toml again" in line or "nothing was changed" in line]
 
     def terminate(self) -> Callable[[], int]:
         """Tell it to end; what waits for its exit status."""
