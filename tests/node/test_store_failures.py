@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from storebench import Loop, Turns, content
 
 from overlane.errors import Unavailable
 from overlane.node import store as store_module
+from overlane.node.reserve import Reserve
 from overlane.node.store import FILE, RESERVE, Store
 from overlane.node.storeerror import Cause, StoreError
 
@@ -167,6 +169,35 @@ def test_files_that_may_not_be_written_for_a_while_are_written_later(tmp_path: P
     store.close()
 
 
+def test_a_reserve_on_a_disk_that_is_gone_or_read_only_is_just_not_there(small_disk: Path) -> None:
+    nowhere = Reserve(small_disk / "nowhere" / RESERVE, MIB)
+    assert not nowhere.hold()
+    reserve = Reserve(small_disk / RESERVE, MIB)
+    assert reserve.hold()
+    fill(small_disk)
+    assert call("mount", "-o", "remount,ro", small_disk) == 0
+    assert not reserve.give_up()
+    assert reserve.is_held
+
+
+@pytest.mark.parametrize("name", ["", FILE, f"{FILE}-wal"])
+def test_nothing_is_acknowledged_while_the_files_are_not_in_their_place(
+    tmp_path: Path, turns: Turns, name: str
+) -> None:
+    store = Store.open(tmp_path / "data", turns.loop.soon, turns.states.append)
+    turns.commit(store, {("a", b"1"): b"x"})
+    moved = tmp_path / "data" / name
+    moved.rename(tmp_path / "elsewhere")
+    turns.submit(store, 2, {("a", b"2"): b"x"})
+    fail(store, turns)
+    assert cause(store.failing) is Cause.BROKEN
+    assert "No such file" in str(store.failing)
+    (tmp_path / "elsewhere").rename(moved)
+    turns.loop.run_until(lambda: len(turns.ended) == 2)
+    assert turns.ended[1] == (2, None)
+    store.close()
+
+
 def test_a_tool_that_locks_the_file_only_delays(tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("overlane.node.recordformat.BUSY_MS", 1)
     store = Store.open(tmp_path, turns.loop.soon, turns.states.append)
@@ -237,9 +268,12 @@ def test_one_done_that_fails_does_not_keep_the_others_waiting(tmp_path: Path, tu
     store.close()
 
 
-def test_a_defect_stops_the_store_loudly(tmp_path: Path, turns: Turns) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{("a", b"1"): 7}, {("a", "key"): b"x"}, {("a\udcff", b"1"): b"x"}, {("a", b"1"): [1]}]
+)
+def test_a_defect_stops_the_store_loudly(tmp_path: Path, turns: Turns, wrong: Any) -> None:
     store = Store.open(tmp_path, turns.loop.soon, turns.states.append)
-    turns.submit(store, 1, {("a", b"1"): 7})  # type: ignore[dict-item]
+    turns.submit(store, 1, wrong)
     turns.loop.run_until(lambda: len(turns.ended) == 1)
     assert "defect" in str(turns.ended[0][1])
     assert "defect" in str(store.failing)

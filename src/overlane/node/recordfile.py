@@ -18,10 +18,11 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
-from overlane.node.recordformat import connect, fault, text
+from overlane.node.recordformat import connect, fault, log_of, text
 
 ROWS_MAX = 512
 """Per statement."""
@@ -55,6 +56,8 @@ class RecordFile:
         """The last one given to a record."""
         self._kinds: dict[str, int] = {}
         """CRC of each kind, where the CRC of its records starts."""
+        self._places: list[tuple[int, int]] = []
+        """Which files the database and its log are."""
         self._connection = connect(path, bytes_max, synced)
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -111,7 +114,7 @@ class RecordFile:
     def write(self, changes: Mapping[Name, bytes | None]) -> None:
         """Save records and erase (None) others, all or nothing, and on disk when this returns.
 
-        What was never written need not be erased: it costs nothing.
+        What was never written need not be erased: it costs nothing. Raises sqlite3.Error or OSError.
         """
         numbers, kinds, last = self._numbers, self._kinds, self._number
         fresh: dict[Name, int] = {}
@@ -134,11 +137,19 @@ class RecordFile:
             kept += number, kind, key, value, zlib.crc32(value, zlib.crc32(key, of_kind))
         if not gone and not kept:
             return
+        self._require_in_place()
         self._commit(gone, kept)
         self._number = last
         for name in erased:
             del numbers[name]
         numbers.update(fresh)
+
+    def _require_in_place(self) -> None:
+        """SQLite goes on writing to files that have been removed, and nobody would ever find it there."""
+        places = [(found.st_dev, found.st_ino) for found in (self.path.stat(), log_of(self.path).stat())]
+        if self._places != places and self._places:
+            raise FileNotFoundError(ENOENT, "the file has been replaced by another")
+        self._places = places
 
     def _commit(self, gone: list[int], kept: list[object]) -> None:
         execute = self._connection.execute
@@ -162,8 +173,11 @@ class RecordFile:
             self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
     def free_pages(self) -> int:
-        """How many pages of the database records have left behind, to be used again."""
-        (count,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+        """How many pages of the database records have left behind, to be used again; 0 if the disk does not tell."""
+        try:
+            (count,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+        except sqlite3.Error:
+            return 0
         return int(count)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ as the database does not grow: erasing goes on. The space is taken again when th
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 MARGIN = 1.5
@@ -29,15 +30,24 @@ class Reserve:
         """Leave the space to others; True if there was some to leave, and the disk has need of it."""
         if not self.is_held or self._free_bytes() >= self._size_bytes:
             return False
-        self._path.unlink(missing_ok=True)
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError:
+            return False
         self.is_held = False
         return True
 
     def _is_there(self) -> bool:
-        return self._path.exists() and self._path.stat().st_size == self._size_bytes
+        try:
+            return self._path.stat().st_size == self._size_bytes
+        except OSError:
+            return False
 
     def _free_bytes(self) -> int:
-        disk = os.statvfs(self._path.parent)
+        try:
+            disk = os.statvfs(self._path.parent)
+        except OSError:
+            return 0
         return disk.f_bavail * disk.f_frsize
 
     def _allocate(self) -> bool:
@@ -50,6 +60,7 @@ class Reserve:
             finally:
                 os.close(descriptor)
         except OSError:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
             return False
         return True

@@ -144,12 +144,9 @@ class Store:
                 raise
             store.salvaged = salvaged
             return store
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             directory.release()
             raise store_error(path / FILE, error) from error
-        except OSError as error:
-            directory.release()
-            raise StoreError(str(path / FILE), error.strerror or str(error), Cause.BROKEN) from error
         except BaseException:
             directory.release()
             raise
@@ -217,7 +214,9 @@ class Store:
         while True:
             try:
                 self._file.write(batch.changes)
-            except sqlite3.Error as error:
+            except sqlite3.ProgrammingError:
+                raise
+            except (sqlite3.Error, OSError) as error:
                 self._fails(store_error(self._file.path, error))
                 is_relieved = self._reserve.give_up()
                 self._file.make_room()

@@ -23,11 +23,11 @@ class StoreError(Unavailable):
         self.cause = cause
 
 
-def store_error(path: Path, error: sqlite3.Error) -> StoreError:
-    """What SQLite's error comes to."""
+def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
+    """What an error of SQLite's or the system's comes to."""
+    if isinstance(error, OSError):
+        return StoreError(str(path), error.strerror or str(error), Cause.BROKEN)
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    if code == sqlite3.SQLITE_READONLY_DBMOVED:
-        return StoreError(str(path), "the file has been moved or removed while it is in use", Cause.BROKEN)
     match code & 0xFF:
         case sqlite3.SQLITE_FULL:
             return StoreError(str(path), "the disk, or the share of it that the store may use, is full", Cause.FULL)
