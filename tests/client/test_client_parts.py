@@ -12,7 +12,7 @@ from overlane.client.backoff import Backoff
 from overlane.client.batch import CHUNK_BYTES, written_batches
 from overlane.client.clocks import moment
 from overlane.client.errors import Refused, described
-from overlane.client.inbox import UNCLAIMED_QOS_0_MAX, Inboxes
+from overlane.client.inbox import INBOX_BYTES_MAX, UNCLAIMED_QOS_0_MAX, Inboxes
 from overlane.client.message import Publication, Receipt, encoded_properties
 from overlane.client.qos import chosen, duration_s
 from overlane.client.stamp import Moment, parse_stamp
@@ -201,6 +201,19 @@ def test_a_full_inbox_is_full_until_half_of_it_is_read() -> None:
     assert inboxes.are_full
     inbox.take()
     assert inboxes.are_full
+    inbox.take()
+    assert not inboxes.are_full
+
+
+def test_large_messages_fill_an_inbox_by_their_size() -> None:
+    inboxes = Inboxes(lambda _: None)
+    inbox = inboxes.open(1, ["a"], 1000)
+    for _ in range(4):
+        assert not inboxes.are_full
+        inboxes.deliver(Message(packet("a", bytes(INBOX_BYTES_MAX // 4))))
+    assert inboxes.are_full
+    assert inboxes.unread_bytes == INBOX_BYTES_MAX
+    inbox.take()
     inbox.take()
     assert not inboxes.are_full
 

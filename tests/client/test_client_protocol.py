@@ -274,14 +274,24 @@ def test_without_a_session_what_the_broker_may_not_have_is_published_anew_and_wh
     assert again == [packet("a", b"1", 1, 4), packet("a", b"2", 2, 5)]
 
 
-def test_a_cancelled_message_is_not_sent_if_it_has_not_been() -> None:
+def test_a_withdrawn_message_is_not_sent_if_it_has_not_been() -> None:
     talk = Conversation()
     kept, _ = talk.protocol.publish(publication("a", b"kept", qos=1), talk.now)
-    dropped, _ = talk.protocol.publish(publication("a", b"dropped", qos=1), talk.now)
-    dropped.cancelled = True
+    withdrawn, _ = talk.protocol.publish(publication("a", b"withdrawn", qos=1), talk.now)
+    talk.protocol.withdraw(withdrawn)
+    assert (talk.protocol.waiting, talk.protocol.waiting_bytes) == (1, 5)
     talk.connect()
     assert talk.heard() == [packet("a", b"kept", 1, 1)]
     assert talk.say(mqtt5.PubAckPacket(1)) == [Accepted(kept)]
+
+
+def test_a_message_withdrawn_in_flight_is_forgotten_with_a_lost_session() -> None:
+    talk = connected()
+    sending, _ = talk.protocol.publish(publication("a", b"x", qos=1), talk.now)
+    talk.heard()
+    talk.protocol.withdraw(sending)
+    talk.reconnect(session_present=False)
+    assert talk.heard() == []
 
 
 def test_a_message_loses_of_its_expiry_what_it_waited_and_is_given_up_when_nothing_is_left() -> None:

@@ -214,6 +214,7 @@ async def test_tls_trusts_whom_it_is_told_to_trust_and_nobody_else(tmp_path: Pat
 # A broker that goes away
 
 
+@pytest.mark.slow
 @in_a_loop
 async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_back(mortal_broker: RunningBroker) -> None:
     async with patient(mortal_broker.address) as client:
@@ -232,6 +233,7 @@ async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_bac
         assert {(await anext(subscription)).text for _ in range(3)} == {"0", "1", "2"}
 
 
+@pytest.mark.slow
 @in_a_loop
 async def test_a_killed_broker_comes_back_and_subscriptions_go_on(our_mortal_broker: RunningBroker) -> None:
     async with patient(our_mortal_broker.address) as publisher, patient(our_mortal_broker.address) as reader:
@@ -271,6 +273,7 @@ async def test_without_reconnecting_a_lost_broker_ends_the_client(mortal_broker:
     await client.close()
 
 
+@pytest.mark.slow
 @in_a_loop
 async def test_the_next_address_is_taken_when_a_broker_goes_away(tmp_path: Path) -> None:
     brokers = [make_broker("overlane", tmp_path / name) for name in ("one", "two")]
@@ -288,6 +291,7 @@ async def test_the_next_address_is_taken_when_a_broker_goes_away(tmp_path: Path)
             broker.kill()
 
 
+@pytest.mark.slow
 @in_a_loop
 async def test_an_expired_message_is_told_and_a_full_outbox_holds_back(
     our_mortal_broker: RunningBroker, caplog: pytest.LogCaptureFixture
@@ -318,7 +322,7 @@ async def test_an_expired_message_is_told_and_a_full_outbox_holds_back(
 # A line that is cut
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 @pytest.mark.parametrize("qos", [1, 2])
 @in_a_loop
 async def test_nothing_is_lost_on_a_line_that_is_cut_again_and_again(
@@ -385,6 +389,39 @@ async def test_one_may_publish_while_ones_own_inbox_is_full(any_broker: RunningB
         for _ in range(300):
             await anext(requests)
             await worker.publish("work/out", qos=1)
+
+
+@in_a_loop
+async def test_one_may_answer_everything_while_ones_own_inbox_is_full(any_broker: RunningBroker) -> None:
+    """Neither side may wait for the other to read."""
+    body = bytes(20_000)
+    async with connect(any_broker.address) as publisher, connect(any_broker.address) as worker:
+        requests = worker.subscribe("echo/in", unread_max=2)
+        answers = publisher.subscribe("echo/out", unread_max=2)
+        await requests.ready()
+        await answers.ready()
+
+        async def work() -> None:
+            async for _ in requests:
+                await worker.publish("echo/out", body)
+
+        working = asyncio.create_task(work())
+        for _ in range(20):
+            await publisher.publish_many("echo/in", [body] * 20)
+            for _ in range(20):
+                await anext(answers)
+        working.cancel()
+
+
+@in_a_loop
+async def test_a_host_with_several_addresses_tells_each_trouble_once() -> None:
+    with pytest.raises(Unreachable) as told:
+        await connect(f"localhost:{free_port()}")
+    assert told.value.tried[0][1] in (
+        "connection refused: nothing listens there",
+        "connection refused: nothing listens there, cannot assign requested address",
+        "cannot assign requested address, connection refused: nothing listens there",
+    )
 
 
 @in_a_loop

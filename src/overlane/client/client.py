@@ -290,7 +290,7 @@ async def _publish_pipelined(engine: Engine, model: Publication, bodies: Iterabl
             under_way.popleft()
     finally:
         for sending, _ in under_way:
-            sending.cancelled = True
+            engine.withdraw(sending)
     if trouble is not None:
         raise trouble
     return published

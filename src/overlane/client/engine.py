@@ -81,8 +81,7 @@ class Engine:
         try:
             await waiter
         except asyncio.CancelledError:
-            sending.cancelled = True
-            self._publishing.pop(sending, None)
+            self.withdraw(sending)
             raise
 
     async def submit(self, publication: Publication) -> tuple[Sending, "asyncio.Future[None] | None"]:
@@ -104,6 +103,12 @@ class Engine:
         if waiter.done():
             waiter.result()
         return sending, None
+
+    def withdraw(self, sending: Sending) -> None:
+        """Nobody waits for it any more."""
+        self._protocol.withdraw(sending)
+        self._publishing.pop(sending, None)
+        self._changed()
 
     async def write_batch(self, packets: bytes) -> None:
         """Whole PUBLISH packets of QoS 0, behind everything that was published before."""
@@ -245,7 +250,7 @@ class Engine:
             _fail(waiter, error)
             if sending.publication.qos:
                 del self._publishing[sending]
-        elif not sending.cancelled:
+        else:
             self.unsent_dropped += 1
             log.warning("%s", error)
 
@@ -278,7 +283,8 @@ class Engine:
         """Whether to read on from the broker (see `inbox.py`)."""
         if not self.inboxes.are_full:
             return True
-        return bool(self._protocol.unanswered) and self.inboxes.unread_bytes < UNREAD_BYTES_MAX
+        protocol = self._protocol
+        return bool(protocol.unanswered or protocol.waiting) and self.inboxes.unread_bytes < UNREAD_BYTES_MAX
 
     def _changed(self) -> None:
         changes, self._changes = self._changes, []

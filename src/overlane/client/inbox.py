@@ -12,15 +12,20 @@ session that an earlier run of the application left behind, and waits until some
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from overlane.client.message import Message
 from overlane.core.topics import matches
 
+log = logging.getLogger("overlane.client")
+
 UNREAD_MAX = 1_000
+INBOX_BYTES_MAX = 16 * 1024 * 1024
 UNREAD_BYTES_MAX = 64 * 1024 * 1024
 UNCLAIMED_QOS_0_MAX = 100
+UNCLAIMED_TOLD = 100
 TOPICS_REMEMBERED = 10_000
 
 
@@ -50,14 +55,14 @@ class Inbox:
     def put(self, message: Message) -> None:
         self.messages.append(message)
         self.unread_bytes += len(message.body)
-        if len(self.messages) >= self._unread_max:
+        if len(self.messages) >= self._unread_max or self.unread_bytes >= INBOX_BYTES_MAX:
             self._full.add(self)
         self._wake()
 
     def take(self) -> Message:
         message = self.messages.popleft()
         self.unread_bytes -= len(message.body)
-        if len(self.messages) <= self._unread_max // 2:
+        if len(self.messages) <= self._unread_max // 2 and self.unread_bytes <= INBOX_BYTES_MAX // 2:
             self._full.discard(self)
         return message
 
@@ -186,8 +191,15 @@ class Inboxes:
     def _claim(self, message: Message) -> None:
         if not message.qos and len(self.unclaimed.messages) >= UNCLAIMED_QOS_0_MAX:
             self.dropped += 1
-        else:
-            self.unclaimed.put(message)
+            return
+        self.unclaimed.put(message)
+        if len(self.unclaimed.messages) == UNCLAIMED_TOLD:
+            log.warning(
+                "%d messages wait that nobody here has subscribed to, the last for %s; "
+                "subscribe to them, or read them from Client.unclaimed()",
+                UNCLAIMED_TOLD,
+                message.topic,
+            )
 
 
 def _without_share(topic_filter: str) -> str:

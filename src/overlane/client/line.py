@@ -1,11 +1,15 @@
 """The line: one connection under asyncio. It passes on what happens, and knows nothing of MQTT."""
 
 import asyncio
+import os
+import re
 import ssl
 from typing import Protocol as Interface
 from typing import cast
 
 from overlane.client.address import Address
+
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 SEND_BUFFER_BYTES = 256 * 1024
 """Beyond this, publications wait in the outbox instead of in the transport."""
@@ -99,6 +103,10 @@ def explained(error: BaseException) -> str:
             return f"the certificate is not trusted: {error.verify_message}"
         case ssl.SSLError():
             return f"TLS failed: {error.reason or error}"
+        case OSError() if (numbers := _ERRNO.findall(str(error))) and not error.strerror:
+            # A host with several addresses, and each has its own trouble.
+            reasons = dict.fromkeys(explained(OSError(int(number), os.strerror(int(number)))) for number in numbers)
+            return ", ".join(reasons)
         case OSError() if error.strerror:
             return error.strerror.lower() if isinstance(error.errno, int) and error.errno > 0 else error.strerror
         case _:

@@ -186,6 +186,8 @@ class Will:
 @lru_cache(1024)
 def checked_topic(topic: str) -> bytes:
     """A topic to publish on, in UTF-8."""
+    if not isinstance(topic, str):
+        raise InvalidRequest(f"the topic is {type(topic).__name__}, allowed is text")
     try:
         check_topic(topic)
     except BadTopic as reason:

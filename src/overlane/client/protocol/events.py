@@ -15,7 +15,7 @@ class Sending:
     released: bool = False
     """The broker has it (PUBREC)."""
     cancelled: bool = False
-    """Nobody waits for it any more: it need not be sent, if it has not been."""
+    """Nobody waits for it any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,10 @@ class Protocol:
         sending = self._outgoing.publish(publication, now)
         return sending, self._pump(now)
 
+    def withdraw(self, sending: Sending) -> None:
+        """Nobody waits for the publication any more: it is not sent, if it has not been."""
+        self._outgoing.withdraw(sending)
+
     def subscribe(self, number: int, wish: Wish) -> None:
         self._subscribing.subscribe(number, wish)
 

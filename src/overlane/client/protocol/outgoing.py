@@ -76,6 +76,13 @@ class Outgoing:
         self.waiting_bytes += publication.size_bytes
         return sending
 
+    def withdraw(self, sending: Sending) -> None:
+        """Nobody waits for it any more. What has been sent cannot be called back, but need not be sent again."""
+        sending.cancelled = True
+        if sending in self._waiting:
+            self._waiting.remove(sending)
+            self.waiting_bytes -= sending.publication.size_bytes
+
     def connected(self, session_present: bool, is_first: bool, limits: BrokerLimits) -> list[Event]:
         self._limits = limits
         self._credit = limits.receive_max
@@ -94,7 +101,7 @@ class Outgoing:
             self._ids.give_back(packet_id)
             if sending.released:
                 done.append(Accepted(sending))
-        again = [sending for sending in self._sent.values() if not sending.released]
+        again = [sending for sending in self._sent.values() if not sending.released and not sending.cancelled]
         self._sent.clear()
         self._waiting.extendleft(reversed(again))
         self.waiting_bytes += sum(sending.publication.size_bytes for sending in again)
@@ -108,12 +115,10 @@ class Outgoing:
         while self._waiting and not self._repeat:
             sending = self._waiting[0]
             qos = sending.publication.qos
-            if qos and self._credit <= 0 and not sending.cancelled:
+            if qos and self._credit <= 0:
                 break
             self._waiting.popleft()
             self.waiting_bytes -= sending.publication.size_bytes
-            if sending.cancelled:
-                continue
             if sending.expires_at <= now:
                 events.append(Overdue(sending))
             else:
