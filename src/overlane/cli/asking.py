@@ -18,7 +18,7 @@ from overlane.errors import ConfigError, Fault
 from overlane.mqtt.secret import Secret
 from overlane.network.endpoints import ADMIN_PORT, HOST, endpoints
 from overlane.network.reading import read_network
-from overlane.network.schema import Endpoint
+from overlane.network.schema import Endpoint, Network
 from overlane.node.secretfile import read_token
 from overlane.node.views import ErrorView, View
 
@@ -66,14 +66,11 @@ class Outcome(Generic[Given]):
 
 def audience(target: str, token_file: Path | None) -> Audience:
     """Whom a network file or an address means; ConfigError when it is neither, or wrong."""
-    token = read_token(token_file) if token_file is not None else None
     if not target.endswith(".toml") and not Path(target).is_file():
-        return Audience((Place("", _endpoint(target)),), token)
+        return Audience((Place("", _endpoint(target)),), read_token(token_file) if token_file is not None else None)
     network = read_network(Path(target))
-    if token is None and network.security.admin_token is not None:
-        token = read_token(network.security.admin_token)
     places = [Place(one.name, endpoints(network, one.name, target).admin) for one in network.brokers]
-    return Audience(tuple(places), token)
+    return Audience(tuple(places), admin_token(network, token_file))
 
 
 def ask(asked: Audience, path: str, parameters: dict[str, str | int], kind: type[Given]) -> list[Outcome[Given]]:
@@ -84,23 +81,36 @@ def ask(asked: Audience, path: str, parameters: dict[str, str | int], kind: type
         return list(threads.map(lambda place: _ask(place, wanted, asked.token, kind), asked.places))
 
 
+def tell(place: Place, method: str, path: str, parameters: dict[str, str], token: Secret | None) -> str:
+    """Have a broker do something; "" if it has, else why not."""
+    query = urlencode({name: value for name, value in parameters.items() if value != ""})
+    outcome = _ask(place, f"{path}?{query}" if query else path, token, ErrorView, method)
+    return outcome.reason
+
+
+def admin_token(network: Network, token_file: Path | None) -> Secret | None:
+    """The token for the brokers of a network; ConfigError when it cannot be read."""
+    path = token_file or network.security.admin_token
+    return read_token(path) if path is not None else None
+
+
 def reasons(outcomes: Sequence[Outcome[Given]]) -> str:
     """Why nobody answered, for people."""
     return "\n".join(f"{one.name} does not answer: {one.reason}" for one in outcomes)
 
 
-def _ask(place: Place, wanted: str, token: Secret | None, kind: type[Given]) -> Outcome[Given]:
+def _ask(place: Place, wanted: str, token: Secret | None, kind: type[Given], method: str = "GET") -> Outcome[Given]:
     headers = {"Authorization": f"Bearer {token.reveal().decode()}"} if token is not None else {}
     at = place.endpoint
     host = at.host if not at.is_wildcard() else "::1" if ":" in at.host else HOST
     connection = http.client.HTTPConnection(host, at.port, timeout=PATIENCE_S)
     try:
-        connection.request("GET", wanted, headers=headers)
+        connection.request(method, wanted, headers=headers)
         response = connection.getresponse()
         body = response.read(ANSWER_BYTES_MAX)
         if response.status == 200:
             return Outcome(place, msgspec.json.decode(body, type=kind))
-        return Outcome(place, None, _why(response.status, body))
+        return Outcome(place, None, "" if response.status == 204 else _why(response.status, body))
     except TimeoutError:
         return Outcome(place, None, f"nothing came within {PATIENCE_S:g} s")
     except OSError as error:

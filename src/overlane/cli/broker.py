@@ -31,6 +31,7 @@ def broker(
     emulate: Annotated[
         bool, typer.Option("--emulate", help="Let links take as long as the file says, on one machine too.")
     ] = False,
+    chaos: Annotated[bool, typer.Option("--chaos", help="Let the admin API slow, cut and heal links.")] = False,
     telemetry: Annotated[
         str | None,
         typer.Option(
@@ -55,7 +56,7 @@ def broker(
         described = read_network(network)
         chosen = name or _only(described, network)
         where = None if in_memory else data or DATA / chosen
-        options = Options(network, chosen, where, not no_sync, emulate, telemetry)
+        options = Options(network, chosen, where, not no_sync, emulate, chaos, telemetry)
         uvloop.run(_run(options, described, supervised))
 
 

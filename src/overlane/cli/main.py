@@ -22,6 +22,8 @@ COMMANDS = {
     "topics": "overlane.cli.topics",
     "links": "overlane.cli.links",
     "routes": "overlane.cli.routes",
+    "join": "overlane.cli.join",
+    "leave": "overlane.cli.leave",
     "passwd": "overlane.cli.passwd",
     "simulate": "overlane.cli.simulate",
     "plan": "overlane.cli.plan",

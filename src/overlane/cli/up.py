@@ -31,13 +31,14 @@ def up(
         Level, typer.Option("--log-level", help="What of less weight the brokers do not log.")
     ] = Level.WARNING,
     emulate: Annotated[bool, typer.Option("--emulate", help="Let links take as long as the file says.")] = False,
+    chaos: Annotated[bool, typer.Option("--chaos", help="Let the admin API slow, cut and heal links.")] = False,
 ) -> None:
     """Run every broker of a network file as a process of its own, until Ctrl-C; those that die are started again."""
     with told():
         described = read_network(network)
         where = endpoints_on_one_machine(described, str(network))
-    options = [option for option, is_set in (("--in-memory", in_memory), ("--emulate", emulate)) if is_set]
-    options += ["--log-level", log_level.value]
+    flags = {"--in-memory": in_memory, "--emulate": emulate, "--chaos": chaos}
+    options = ["--log-level", log_level.value, *(flag for flag, is_set in flags.items() if is_set)]
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     supervisor = Supervisor(
         network,

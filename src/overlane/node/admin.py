@@ -1,8 +1,9 @@
 """The admin API's server: HTTP in the broker's own loop.
 
 On a loopback address it asks for nothing, as long as the network file has no token: whoever can reach it is on the
-machine. It then answers only requests that name an address or localhost as their host, so that no web page can reach it
-through the browser of somebody on the machine under a name of its own. With a token it answers only those who have it.
+machine. So that no web page reaches it through the browser of somebody on the machine, it then answers only requests
+that name an address or localhost as their host, and none that come from a page of another origin. With a token it
+answers only those who have it.
 
 It ends after everything else of the broker, so that an end can be watched.
 """
@@ -27,7 +28,7 @@ from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
 from overlane.node.binding import bound
 from overlane.node.openapi import document
-from overlane.node.operations import Answer, BadRequest, Operation, Operations, told
+from overlane.node.operations import Answer, BadRequest, Operation, told
 from overlane.node.views import ErrorView
 
 CONNECTIONS_MAX = 100
@@ -42,13 +43,13 @@ log = logging.getLogger("overlane.admin")
 class Admin:
     """`token` may be replaced while it serves."""
 
-    def __init__(self, endpoint: Endpoint, operations: Operations, token: Secret | None) -> None:
+    def __init__(self, endpoint: Endpoint, operations: tuple[Operation, ...], token: Secret | None) -> None:
         self.token = token
         self._endpoint = endpoint
-        self._openapi = msgspec.json.encode(document(operations.all))
+        self._openapi = msgspec.json.encode(document(operations))
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
-        routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in operations.all]
+        routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in operations]
         routes.append(Route("/openapi.json", self._document, methods=["GET"]))
         self._app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
 
@@ -101,9 +102,12 @@ class Admin:
     def _refusal(self, request: Request, is_open: bool) -> Response | None:
         """Why the request is not answered, if so."""
         if self.token is None:
-            if _is_address(request.headers.get("host", "")):
-                return None
-            return _wrong(421, "the host of a request must be an address or localhost where there is no token")
+            host, origin = request.headers.get("host", ""), request.headers.get("origin")
+            if not _is_address(host):
+                return _wrong(421, "the host of a request must be an address or localhost where there is no token")
+            if origin is not None and origin.partition("://")[2] != host:
+                return _wrong(403, "pages of another origin get nothing where there is no token")
+            return None
         if is_open or self._is_authorized(request.headers.get("authorization", "")):
             return None
         log.warning("a request without the token was refused, from %s", request.client.host if request.client else "?")

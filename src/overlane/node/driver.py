@@ -16,6 +16,7 @@ from overlane.core.events import (
     Deliver,
     Effect,
     Erase,
+    Event,
     LinkChanged,
     RouteChanged,
     RouteEstablished,
@@ -81,6 +82,11 @@ class Driver:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+
+    def handle(self, event: Event) -> None:
+        """Something for the core that comes from neither clients nor neighbours."""
+        self._uplink.effects += self.core.handle(event, self.clock.now())
+        self.end_turn_soon()
 
     def attach(self, pipe: Pipe, peer: Peer) -> ClientLink:
         """A client has connected."""

@@ -58,6 +58,8 @@ class Options:
     is_synced: bool = True
     is_emulated: bool = False
     """Whether links take as long as the file says, though the brokers may be neighbours on one machine."""
+    is_chaotic: bool = False
+    """Whether the admin API may make links fail."""
     telemetry: str | None = None
     """Where telemetry goes, if not into the data directory: a directory, or an address such as s3://bucket/lake."""
 
@@ -71,6 +73,7 @@ class Node:
         self.unwritten: StoreError | None = None
         """What the store could not write before the end."""
         self._listeners: list[Listener] = []
+        self._serving = asyncio.Event()
         self._ending = asyncio.Event()
         self._one_reload = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
@@ -81,6 +84,7 @@ class Node:
         """Serve; ConfigError or Unavailable when it cannot."""
         _raise_file_limit()
         loop = asyncio.get_running_loop()
+        self._heed_signals(loop)
         self.clock = Clock()
         self.store = self._open_store(loop)
         now, records = self.clock.now(), list(self.store.records())
@@ -99,7 +103,14 @@ class Node:
             self.options.file, self.options.data, self.options.telemetry, self.network, server, core, self.overlay
         )
         self.oversight = Oversight(
-            self.options.name, self.network, self.endpoints, self.driver, self.store, self.options.data is not None
+            self.options.name,
+            self.network,
+            self.endpoints,
+            self.driver,
+            self.store,
+            self.options.data is not None,
+            self.overlay,
+            self.options.is_chaotic,
         )
         await self.oversight.start()
         self.driver.start()
@@ -109,17 +120,26 @@ class Node:
         if self.recording is not None:
             self.recording.start()
         self.oversight.survey.is_serving = True
+        self._serving.set()
         for damaged in self.store.quarantined:
             log.error("a damaged record was put aside: %s %s", damaged.table, damaged.reason)
 
     async def run(self) -> None:
         """Serve until told to end, and end."""
-        loop = asyncio.get_running_loop()
+        leaving = asyncio.create_task(self._end_when_left())
+        await self._ending.wait()
+        leaving.cancel()
+        await self.end()
+
+    async def _end_when_left(self) -> None:
+        await self.oversight.links.left.wait()
+        self.end_soon()
+
+    def _heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From the first moment on: one that comes while the broker starts is heeded when it serves."""
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.end_soon)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
-        await self._ending.wait()
-        await self.end()
 
     def end_soon(self) -> None:
         self._ending.set()
@@ -153,6 +173,7 @@ class Node:
         task.add_done_callback(self._reloads.discard)
 
     async def _reload(self) -> None:
+        await self._serving.wait()
         async with self._one_reload:
             loop = asyncio.get_running_loop()
             try:

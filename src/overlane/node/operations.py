@@ -61,7 +61,7 @@ Asked = Mapping[str, str]
 class Operation:
     """`answers`: what each status comes with; None where there is no body, or text. `is_open`: asks for no token."""
 
-    method: Literal["GET", "DELETE"]
+    method: Literal["GET", "PUT", "POST", "DELETE"]
     path: str
     told: str
     call: Callable[[Asked], Awaitable[Answer]]

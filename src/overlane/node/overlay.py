@@ -27,6 +27,8 @@ from overlane.node.tls import user_of
 
 DIAL_S = 5.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 10.0
+STEADY: Nanos = 5 * SECOND
+"""A connection that has lasted so long was a good one: the next pause is short again."""
 SAME_MOMENT: Nanos = 2 * SECOND
 """Two connections that came up within this time were dialled at once from both ends."""
 
@@ -61,6 +63,7 @@ class Overlay:
         self.links: dict[str, OverlayLink] = {}
         self._addresses: dict[str, tuple[Endpoint, ...]] = {}
         self._emulations: dict[str, Emulation] = {}
+        self._conditions_at_first: dict[str, Conditions | None] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._idle: dict[str, asyncio.Event] = {}
         """Set while there is no connection to a neighbour."""
@@ -93,14 +96,16 @@ class Overlay:
         if is_expected:
             self._expected.add(name)
         self._idle.setdefault(name, asyncio.Event()).set()
+        self._conditions_at_first[name] = conditions
         if conditions is not None:
             self.emulate(name, conditions)
-        if self._addresses[name] and name not in self._dialling:
+        if self._addresses[name] and (name not in self._dialling or self._dialling[name].done()):
             self._dialling[name] = asyncio.get_running_loop().create_task(self._keep_dialling(name))
 
     def part(self, name: str) -> None:
         """No neighbour any more."""
         self._addresses.pop(name, None)
+        self._expected.discard(name)
         if (task := self._dialling.pop(name, None)) is not None:
             task.cancel()
         if (link := self.links.get(name)) is not None:
@@ -135,6 +140,10 @@ class Overlay:
         if name in self.links:
             self.links[name].emulated(self._emulations.get(name))
 
+    def heal(self, name: str) -> None:
+        """Let the link be again as it was when the neighbour was named."""
+        self.emulate(name, self._conditions_at_first.get(name))
+
     def conditions(self, name: str) -> Conditions | None:
         found = self._emulations.get(name)
         return found.conditions if found is not None else None
@@ -157,9 +166,11 @@ class Overlay:
                 return
             address = addresses[turn % len(addresses)]
             turn += 1
+            dialled_ns = self.now()
             if not self._is_cut(name) and await self._dial(name, address):
-                pause_s = PAUSE_MIN_S
-                continue
+                await self._idle[name].wait()
+                if self.now() - dialled_ns > STEADY:
+                    pause_s = PAUSE_MIN_S
             await asyncio.sleep(pause_s * self._luck.uniform(0.5, 1.0))
             if turn % len(addresses) == 0:
                 pause_s = min(PAUSE_MAX_S, 2 * pause_s)

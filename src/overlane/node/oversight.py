@@ -8,7 +8,9 @@ from overlane.network.endpoints import Endpoints
 from overlane.network.schema import Network
 from overlane.node.admin import Admin
 from overlane.node.driver import Driver
+from overlane.node.linkoperations import LinkOperations
 from overlane.node.operations import Operations
+from overlane.node.overlay import Overlay
 from overlane.node.pulse import Pulse, Totals
 from overlane.node.secretfile import others_can_read, read_token
 from overlane.node.survey import Survey
@@ -19,13 +21,23 @@ log = logging.getLogger("overlane.admin")
 
 class Oversight:
     def __init__(
-        self, name: str, network: Network, endpoints: Endpoints, driver: Driver, store: TimedStore, is_durable: bool
+        self,
+        name: str,
+        network: Network,
+        endpoints: Endpoints,
+        driver: Driver,
+        store: TimedStore,
+        is_durable: bool,
+        overlay: Overlay,
+        is_chaotic: bool,
     ) -> None:
         """ConfigError when the token cannot be read."""
         self._driver = driver
         self._pulse = Pulse(asyncio.get_running_loop(), self._count, self._on_second)
         self.survey = Survey(name, network, endpoints, driver, store, self._pulse, is_durable)
-        self._admin = Admin(endpoints.admin, Operations(self.survey), token_of(network))
+        self.links = LinkOperations(driver, overlay, is_chaotic=is_chaotic)
+        operations = (*Operations(self.survey).all, *self.links.all)
+        self._admin = Admin(endpoints.admin, operations, token_of(network))
 
     async def start(self) -> None:
         """Unavailable if the address cannot be had."""

@@ -1,7 +1,8 @@
 """All brokers of a file on one machine, each a process of its own that is started again when it dies.
 
 A broker that dies before it was ever ready would die again: its own words say why, and the whole is ended. One that was
-ready is started again, at once the first time and after growing pauses if it keeps dying. Brokers end when their
+ready is started again, at once the first time and after growing pauses if it keeps dying. One that ends of its own
+will, because it was told to or has left the overlay, is let go. Brokers end when their
 standard input does, so that none outlives its supervisor, however that ends.
 """
 
@@ -76,6 +77,9 @@ class Supervisor:
             await asyncio.gather(self._listen(ward, process), self._echo(ward, process, words))
             status = await process.wait()
             if self._ending.is_set():
+                return
+            if status == 0:
+                self._tell(ward.name, "has ended")
                 return
             if not ward.ready.is_set():
                 raise NeverReady(ward.name, status, "\n".join(words))

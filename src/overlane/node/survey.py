@@ -258,8 +258,8 @@ class Survey:
     def links(self) -> tuple[LinkView, ...]:
         """To all neighbours: those of the file, and those that came besides."""
         known = {view.peer: view for view in self.driver.core.link_views()}
-        named = {end for link in self.network.links if self.name in link.ends for end in link.ends} - {self.name}
-        return tuple(_link_view(peer, known.get(peer)) for peer in sorted(known.keys() | named))
+        named = self.driver.overlay.neighbours if self.driver.overlay is not None else sorted(known)
+        return tuple(_link_view(peer, known.get(peer)) for peer in named)
 
     def routes(self) -> tuple[RouteView, ...]:
         core = self.driver.core
