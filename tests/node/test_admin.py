@@ -231,6 +231,15 @@ def test_a_name_that_could_be_anybodys_is_no_host_where_there_is_no_token(broker
     assert broker.request("/status", Host="[::1]:8001").status == 200
 
 
+def test_a_web_page_of_another_origin_gets_nothing_and_changes_nothing(broker: WatchedBroker) -> None:
+    with let_in(broker.port, "cherished") as caller:
+        for origin in ("https://evil.example.org", "null", "http://127.0.0.1:1"):
+            assert broker.request("/clients/cherished", "DELETE", Origin=origin).status == 403
+            assert broker.request("/status", Origin=origin).status == 403
+        assert caller.subscribe("still-connected") == mqtt5.SubAckReasonCode(0)
+    assert broker.request("/status", Origin=f"http://{broker.admin}").status == 200
+
+
 @pytest.mark.parametrize("path", ["/status", "/metrics", "/openapi.json", "/clients"])
 def test_with_a_token_nothing_is_told_to_those_who_have_none(guarded: WatchedBroker, path: str) -> None:
     known = {"Authorization": f"Bearer {TOKEN}"}
@@ -323,7 +332,7 @@ def test_a_request_with_an_endless_head_is_cut_off(broker: WatchedBroker) -> Non
 def test_the_openapi_document_describes_every_path_with_the_types_of_its_answers(broker: WatchedBroker) -> None:
     document = broker.get("/openapi.json")
     assert document["openapi"].startswith("3.")
-    assert sorted(document["paths"]) == [
+    assert set(document["paths"]) >= {
         "/clients",
         "/clients/{id}",
         "/health",
@@ -335,7 +344,7 @@ def test_the_openapi_document_describes_every_path_with_the_types_of_its_answers
         "/status",
         "/subscriptions",
         "/topics",
-    ]
+    }
     schemas = document["components"]["schemas"]
     for path, methods in document["paths"].items():
         for operation in methods.values():
