@@ -59,6 +59,11 @@ class Member:
         return status
 
     @property
+    def process_id(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

@@ -1,0 +1,182 @@
+"""Neighbours that lie, babble or freeze harm nobody but their own link."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from overlays import Member, RealOverlay, eventually, overlay
+
+from overlane.client import connect
+from overlane.core import wire
+from overlane.core.messages import Advert, Interest, LinkClaim, encode
+from overlane.core.wire import Header
+from overlane.node.greeting import Credentials, Greeting
+
+SQUARE = {
+    "a-b": 'latency = "1ms"',
+    "b-d": 'latency = "1ms"',
+    "a-c": 'latency = "2ms"\nemulate = true',
+    "c-d": 'latency = "2ms"\nemulate = true',
+    "a-liar": 'latency = "1ms"',
+}
+
+
+@pytest.fixture(scope="module")
+def square(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealOverlay]:
+    """Four brokers; the fifth of the file never runs, so that a test can play it."""
+    net = RealOverlay(tmp_path_factory.mktemp("square"), SQUARE)
+    del net.members["liar"]
+    net.file.write_text(net.file.read_text() + '\n[[events]]\nat = "1h"\njoin = "liar"\n')
+    try:
+        net.start()
+        yield net
+    finally:
+        net.end()
+
+
+def dial(member: Member) -> socket.socket:
+    host, port = member.overlay.split(":")
+    return socket.create_connection((host, int(port)), 5)
+
+
+def greet(member: Member, name: str, wanted: str) -> socket.socket:
+    """A connection to a broker that takes us for this neighbour."""
+    greeting = Greeting(Credentials(name, None, None, True), os.urandom(16), wanted)
+    connection = dial(member)
+    connection.sendall(greeting.opening())
+    while not greeting.is_done:
+        answer, _ = greeting.receive(connection.recv(4096))
+        connection.sendall(answer)
+    return connection
+
+
+def is_closed_by_the_other_side(connection: socket.socket) -> bool:
+    connection.settimeout(10)
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+async def messages_cross(net: RealOverlay, topic: str) -> None:
+    async with connect(net["d"].mqtt) as there, connect(net["a"].mqtt) as here:
+        got: list[bytes] = []
+        messages = there.subscribe(topic)
+
+        async def read() -> None:
+            async for message in messages:
+                got.append(bytes(message.body))
+
+        reading = asyncio.create_task(read())
+        while not got:
+            await here.publish(topic, b"x", qos=1)
+            await asyncio.sleep(0.05)
+        reading.cancel()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_at_the_overlays_door_is_shown_out(square: RealOverlay, seed: int) -> None:
+    print("seed", seed)
+    noise = random.Random(seed).randbytes(4096)
+    with closing(dial(square["a"])) as connection:
+        connection.sendall(noise)
+        assert is_closed_by_the_other_side(connection)
+    asyncio.run(messages_cross(square, f"noise/{seed}"))
+
+
+def test_a_stranger_is_no_neighbour(square: RealOverlay) -> None:
+    with closing(greet(square["a"], "stranger", "a")) as connection:
+        assert is_closed_by_the_other_side(connection)
+
+
+def test_who_stays_silent_at_the_door_is_shown_out(square: RealOverlay) -> None:
+    with closing(dial(square["a"])) as connection:
+        assert is_closed_by_the_other_side(connection)
+
+
+def lies() -> dict[str, list[bytes]]:
+    hello = wire.hello("liar", 1)
+
+    def control(number: int, message: object) -> bytes:
+        return wire.control(number, encode(message))  # type: ignore[arg-type]
+
+    forged = Header(0, 1, wire.broker_id("a"), 1, 99, 1, 0, 0, 1, 0)
+    return {
+        "another name in the greeting": [wire.hello("b", 1)],
+        "no greeting": [wire.ping(1)],
+        "a frame of unknown type": [hello, struct.pack("!IB", 1, 250)],
+        "a frame beyond all bounds": [hello, struct.pack("!IB", 1 << 30, 6)],
+        "control out of order": [hello, control(7, Interest("liar", 1, 1, 0, ["#"], []))],
+        "words that mean nothing": [hello, wire.control(0, b"\xc1\xc1")],
+        "a parcel in our own name": [hello, wire.parcel(forged, b"garbage")],
+        "an absurd link": [hello, control(0, Advert("liar", 1, 1, [LinkClaim("d", 0, 0, 0, 0, 0)], {}, 0))],
+        "a map in the name of another": [hello, control(0, Advert("b", 1 << 31, 1 << 30, [], {}, 0))],
+    }
+
+
+@pytest.mark.parametrize("kind", lies())
+def test_a_lying_neighbour_stops_nothing_that_it_is_not_asked_for(square: RealOverlay, kind: str) -> None:
+    with closing(greet(square["a"], "liar", "a")) as connection:
+        for frame in lies()[kind]:
+            connection.sendall(frame)
+        asyncio.run(messages_cross(square, f"lies/{abs(hash(kind))}"))
+    assert all(member.is_running for member in square.members.values())
+
+
+def test_a_neighbour_that_freezes_is_gone_around_and_comes_back(square: RealOverlay) -> None:
+    async def story() -> None:
+        async with connect(square["d"].mqtt) as there, connect(square["a"].mqtt) as here:
+            got: list[bytes] = []
+            messages = there.subscribe("frozen/#")
+
+            async def read() -> None:
+                async for message in messages:
+                    got.append(bytes(message.body))
+
+            reading = asyncio.create_task(read())
+            while not got:
+                await here.publish("frozen/x", b"probe", qos=1)
+                await asyncio.sleep(0.05)
+            victim = square["b"].process_id
+            os.kill(victim, signal.SIGSTOP)
+            try:
+                for number in range(50):
+                    await here.publish("frozen/x", b"%d" % number, qos=1)
+                    await asyncio.sleep(0.01)
+                await eventually(lambda: {b"%d" % number for number in range(50)} <= set(got), "gone around", 30.0)
+            finally:
+                os.kill(victim, signal.SIGCONT)
+            reading.cancel()
+
+    asyncio.run(story())
+
+    def is_linked() -> bool:
+        answer = square["a"].ask("/links")
+        assert isinstance(answer, dict)
+        return any(one["peer"] == "b" and one["state"] == "up" for one in answer["items"])
+
+    square.wait_until(is_linked, "linked with the one that froze")
+
+
+def test_a_shared_secret_keeps_out_who_does_not_know_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.mktemp("secret")
+    (directory / "secret").write_text("sixteen-bytes-or-more-of-secret\n")
+    tables = f'[security]\noverlay_secret = "{directory}/secret"\n'
+    with overlay(directory, {"a-b": 'latency = "1ms"'}, tables) as net:
+        greeting = Greeting(Credentials("b", None, None, True), os.urandom(16), "a")
+        with closing(dial(net["a"])) as connection:
+            connection.sendall(greeting.opening())
+            greeting.receive(connection.recv(4096))
+            connection.sendall(b"\x20" + os.urandom(32))
+            assert is_closed_by_the_other_side(connection)
+        net.wait_until(lambda: "does not know the secret" in net["a"].log.read_text(), "told why", 5.0)
