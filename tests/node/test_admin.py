@@ -8,7 +8,6 @@ from urllib.parse import quote
 import mqtt5
 import msgspec
 import pytest
-from watched import WITHIN_S, Caller, WatchedBroker, eventually, let_in
 
 from overlane.node.views import (
     BrokerView,
@@ -24,6 +23,7 @@ from overlane.node.views import (
     TopicPage,
     TopicView,
 )
+from watched import WITHIN_S, Caller, WatchedBroker, eventually, let_in
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -360,3 +360,30 @@ def test_a_caller_that_never_finishes_its_packet_is_shown_as_a_connection_and_no
     with Caller(broker.port) as caller:
         caller.write(b"\x10")
         eventually(lambda: status_if(broker, lambda view: view.connections > view.clients), "a connection")
+
+
+def test_a_store_that_cannot_write_makes_the_broker_not_ready_and_says_so(tmp_path: Path) -> None:
+    broker = WatchedBroker(tmp_path, '[limits]\nstore = "1MiB"\n')
+    broker.start()
+    try:
+        with let_in(broker.port, "away", expiry_s=600) as caller:
+            caller.subscribe("t", 1)
+        with let_in(broker.port, "writer") as writer:
+            packets = [
+                mqtt5.PublishPacket("t", b"x" * 20_000, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=number)
+                for number in range(1, 91)
+            ]
+            writer.send(*packets)
+
+            def failing() -> bool:
+                answer = broker.request("/ready")
+                return answer.status == 503 and answer.json["reasons"] == ["the store cannot write: full"]
+
+            eventually(failing, "not ready")
+            status = msgspec.convert(broker.get("/status"), BrokerView)
+            assert status.store.state == "failing"
+            assert status.store.trouble
+            assert "overlane_store_failing 1.0" in broker.request("/metrics").body.decode()
+            assert broker.request("/health").status == 200
+    finally:
+        broker.kill()
