@@ -1,11 +1,13 @@
 """The small parts of the client, each by itself."""
 
 from pathlib import Path
+from types import FunctionType
 
 import mqtt5
 import pytest
 from conversation import packet
 
+import overlane.client
 from overlane.client import InvalidRequest, Message, Qos, Reliability, TopicQos, Unreachable
 from overlane.client.address import Address, parse_address
 from overlane.client.backoff import Backoff
@@ -21,6 +23,7 @@ from overlane.mqtt import codec5
 from overlane.mqtt.framing import Framer
 from test_imports import WORLD, imported
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "client.md"
 PROTOCOL = Path(__file__).parents[2] / "src" / "overlane" / "client" / "protocol"
 
 
@@ -30,6 +33,20 @@ def test_the_protocol_touches_nothing_of_the_world(path: Path) -> None:
     assert [name for name in names if name.split(".")[0] in WORLD] == []
     driven_by = ("overlane.client.driver", "overlane.client.engine", "overlane.client.line", "overlane.client.clocks")
     assert [name for name in names if name.startswith(driven_by)] == []
+
+
+@pytest.mark.parametrize("name", overlane.client.__all__)
+def test_every_public_name_is_documented(name: str) -> None:
+    public = getattr(overlane.client, name)
+    assert f"`{name}" in DOCUMENT.read_text(encoding="utf-8")
+    assert public.__doc__
+    members = vars(public) if isinstance(public, type) else {}
+    bare = [name for name, member in members.items() if not name.startswith("_") and _is_code(member)]
+    assert [name for name in bare if not members[name].__doc__] == []
+
+
+def _is_code(member: object) -> bool:
+    return isinstance(member, property | FunctionType)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """The client's protocol as tables: what the broker says, and what the client answers and tells."""
 
+import hypothesis.strategies as st
 import mqtt5
 import pytest
 from conversation import Conversation, packet, publication
+from hypothesis import given
 
 from overlane.client.errors import InvalidRequest
 from overlane.client.protocol import (
@@ -121,6 +123,50 @@ def test_taking_leave_ends_the_session_only_if_that_is_wanted() -> None:
         talk = connected(Settings("me", session_expiry_s=60))
         talk.protocol.disconnect(end_session)
         assert talk.heard() == [mqtt5.DisconnectPacket(session_expiry_interval=expiry_s)]
+
+
+BROKER_PACKETS: list[mqtt5.Packet] = [
+    mqtt5.ConnAckPacket(session_present=True, receive_max=3, reason_str="welcome"),
+    packet("a/b", b"body", 1, 7),
+    packet("a/b", b"body", 2, 7, duplicate=True),
+    mqtt5.PublishPacket("a", b"", subscription_ids=[1], user_properties=[("name", "value")]),
+    mqtt5.PubAckPacket(1),
+    mqtt5.PubRecPacket(2, reason_code=mqtt5.PubRecReasonCode.QUOTA_EXCEEDED, reason_str="no"),
+    mqtt5.PubRelPacket(7),
+    mqtt5.PubCompPacket(2),
+    mqtt5.SubAckPacket(3, [SubAck.GRANTED_QOS_EXACTLY_ONCE]),
+    mqtt5.UnsubAckPacket(4, [mqtt5.UnsubAckReasonCode.SUCCESS]),
+    mqtt5.PingRespPacket(),
+    mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_BUSY),
+    mqtt5.ConnectPacket("you"),
+]
+
+
+@given(
+    packets=st.lists(st.sampled_from(BROKER_PACKETS), max_size=12),
+    damage=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
+    noise=st.binary(max_size=40),
+    chunk=st.integers(1, 200),
+    is_connected=st.booleans(),
+)
+def test_whatever_a_broker_says_ends_in_events_and_never_in_an_exception(
+    packets: list[mqtt5.Packet], damage: list[tuple[int, int]], noise: bytes, chunk: int, is_connected: bool
+) -> None:
+    talk = Conversation()
+    for qos in (1, 2):
+        talk.protocol.publish(publication("a", b"x", qos), talk.now)
+    talk.protocol.subscribe(1, Wish(("a",)))
+    if is_connected:
+        talk.connect()
+    else:
+        talk.protocol.opened()
+    data = bytearray(b"".join(map(codec5.write, packets)) + noise)
+    for place, value in damage:
+        if place < len(data):
+            data[place] = value
+    for start in range(0, len(data), chunk):
+        talk.protocol.receive(bytes(data[start : start + chunk]), talk.now)
+    talk.heard()
 
 
 # Keep-alive

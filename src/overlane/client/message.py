@@ -128,6 +128,7 @@ class Message:
         return self._receipt
 
     def arrived(self, moment: Moment) -> None:
+        """When it came, for its age."""
         self._moment = moment
 
     def read_by(self, readers: int) -> None:
@@ -171,6 +172,7 @@ class Will:
     properties: Properties = ()
 
     def packet(self) -> mqtt5.Will:
+        """As MQTT says it; `InvalidRequest` if it cannot be said."""
         checked_topic(self.topic)
         return mqtt5.Will(
             self.topic,

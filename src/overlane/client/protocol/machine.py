@@ -33,6 +33,8 @@ from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.writing import PINGREQ
 
 PACKET_BYTES_LIMIT = 1 << 28
+DISCONNECT_REASONS = frozenset({0x81, 0x82, 0x90, 0x94, 0x95, 0x99})
+"""What a client may say of a packet when it leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Protocol:
 
     def receive(self, data: bytes, now: Nanos) -> list[Event]:
         events: list[Event] = []
+        if self._stage is Stage.OFFLINE:
+            return events
         self._keepalive.heard(now)
         try:
             for view in self._framer.feed(data):
@@ -270,7 +274,8 @@ class Protocol:
 
     def _give_up(self, wrong: Malformed) -> Broken:
         if self.online:
-            code = mqtt5.DisconnectReasonCode(wrong.reason)
-            self.out.append(codec5.write(mqtt5.DisconnectPacket(reason_code=code, reason_str=str(wrong))))
+            code = wrong.reason if wrong.reason in DISCONNECT_REASONS else PROTOCOL_ERROR
+            reason = mqtt5.DisconnectReasonCode(code)
+            self.out.append(codec5.write(mqtt5.DisconnectPacket(reason_code=reason, reason_str=str(wrong)[:200])))
         self._stage = Stage.OFFLINE
         return Broken(str(wrong), is_violation=True)
