@@ -128,7 +128,7 @@ class Protocol:
 
     def receive(self, data: bytes, now: Nanos) -> list[Event]:
         events: list[Event] = []
-        if self._stage is Stage.OFFLINE:
+        if self._is_offline:
             return events
         self._keepalive.heard(now)
         try:
@@ -138,7 +138,7 @@ class Protocol:
                     self._arrived(packet, events)
                 else:
                     events += self._handle(packet, now)
-                if self._stage is Stage.OFFLINE:
+                if self._is_offline:
                     return events
         except Malformed as wrong:
             return [*events, self._give_up(wrong)]
@@ -210,6 +210,10 @@ class Protocol:
         self._incoming.done(receipt)
 
     # Inside
+
+    @property
+    def _is_offline(self) -> bool:
+        return self._stage is Stage.OFFLINE
 
     def _pump(self, now: Nanos) -> list[Event]:
         return self._outgoing.pump(now) if self.is_writable else []
