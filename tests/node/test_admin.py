@@ -387,3 +387,21 @@ def test_a_store_that_cannot_write_makes_the_broker_not_ready_and_says_so(tmp_pa
             assert broker.request("/health").status == 200
     finally:
         broker.kill()
+
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def test_every_request_is_documented(broker: WatchedBroker) -> None:
+    told = (DOCS / "admin.md").read_text()
+    document = broker.get("/openapi.json")
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"`{method.upper()} {path}`" in told
+
+
+def test_every_metric_is_documented(broker: WatchedBroker) -> None:
+    told = (DOCS / "operations.md").read_text()
+    for line in broker.request("/metrics").body.decode().splitlines():
+        if line.startswith("# TYPE overlane_") and not line.startswith("# TYPE overlane_overlay_"):
+            assert f"`{line.split()[2]}`" in told

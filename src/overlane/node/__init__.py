@@ -14,6 +14,20 @@
     users          the users file: who can log in with a password
     logins         is this the password of this user? In threads, few at once
     tls            contexts for listeners and connections, and whom a client's certificate names
+    throttle       of each kind of event a few are told, the rest counted
+    logs           one line per event, which nobody can forge, flood or block
+    journal        what happens to clients, as lines of the log
+    binding        sockets that listen
+    timedstore     a store that is timed
+    pulse          how late the loop is, and how much passes a second
+    paging         a page of many things, found without holding up the loop
+    views          what the admin API answers, typed
+    survey         a running broker as views
+    metrics        the same for Prometheus
+    operations     the operations of the admin API, and openapi their description
+    admin          their server
+    oversight      all of these, for one broker
+    reloading      the network file read again while the broker runs
 
 Dependencies point upwards in this list.
 """
