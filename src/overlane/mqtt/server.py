@@ -173,7 +173,10 @@ class Server:
             first = next(packets, None)
             if first is None:
                 return
-            self._packet(connection, first, now)
+            whole = bytes(first)
+            is_open = connection.phase is Phase.OPEN
+            if not is_open or self._fastlane.pass_on(connection, whole, 0, now) < len(whole):
+                self._packet(connection, first, now)
             data, position = framer.take()
         elif connection.phase is Phase.WAITING and data[:1] not in (b"", CONNECT_BYTE):
             raise Malformed(PROTOCOL_ERROR, "the first packet is not a CONNECT")  # without waiting for all of it

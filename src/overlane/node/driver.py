@@ -65,6 +65,7 @@ class Driver:
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Nanos = 0
+        self._core_due: Nanos = 0
         self._checks: set[asyncio.Task[None]] = set()
         self._commits_pending = 0
         self._held: list[ClientLink] = []
@@ -83,10 +84,10 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
 
-    def handle(self, event: Event) -> None:
+    def tell_core(self, event: Event) -> None:
         """Something for the core that comes from neither clients nor neighbours."""
         self._uplink.effects += self.core.handle(event, self.clock.now())
-        self.end_turn_soon()
+        self.end_core_turn_soon()
 
     def attach(self, pipe: Pipe, peer: Peer) -> ClientLink:
         """A client has connected."""
@@ -102,6 +103,11 @@ class Driver:
 
     # Turns
 
+    def end_core_turn_soon(self) -> None:
+        """The core was told something."""
+        self._uplink.is_touched = True
+        self.end_turn_soon()
+
     def end_turn_soon(self) -> None:
         if not self._is_turn_open and not self._is_stopped:
             self._is_turn_open = True
@@ -112,21 +118,28 @@ class Driver:
             return
         now = self.clock.now()
         self._is_turn_open = False
-        effects = self._uplink.effects
-        effects += self.core.flush(now)
         changes: dict[Name, bytes | None] = {}
-        for effect in effects:
-            self._carry_out(effect, changes, now)
-        effects.clear()
+        is_core_turn = self._uplink.is_touched or now >= self._core_due
+        if is_core_turn:
+            self._end_core_turn(changes, now)
         for effect in self.server.take_effects():
             self._carry_out(effect, changes, now)
-        self._send(changes, now)
+        self._send(changes, is_core_turn, now)
         for question in self.server.take_questions():
             self._check(question)
         notices, left_out = self.server.take_notices()
         if notices:
             self.journal.write(notices, left_out, now)
         self._arm(now)
+
+    def _end_core_turn(self, changes: dict[Name, bytes | None], now: Nanos) -> None:
+        """Left out where only messages between clients here have passed: that is most turns of a busy broker."""
+        self._uplink.is_touched = False
+        effects = self._uplink.effects
+        effects += self.core.flush(now)
+        for effect in effects:
+            self._carry_out(effect, changes, now)
+        effects.clear()
 
     def _carry_out(self, effect: Effect, changes: dict[Name, bytes | None], now: Nanos) -> None:
         match effect:
@@ -161,7 +174,7 @@ class Driver:
         if self.observer is not None:
             self.observer.happened(effect)
 
-    def _send(self, changes: dict[Name, bytes | None], now: Nanos) -> None:
+    def _send(self, changes: dict[Name, bytes | None], is_core_turn: bool, now: Nanos) -> None:
         held: list[ClientLink] = [] if changes else self._held
         for connection in self.server.take_touched():
             chunks, waits = connection.taken()
@@ -176,10 +189,10 @@ class Driver:
             self._commits_pending += 1
             self._held = held
             self._store.submit(changes, lambda error: self._committed(turn, held, error))
-        elif not self._commits_pending:
+        elif is_core_turn and not self._commits_pending:
             self._durable(turn, now)
-        if self.overlay is not None:
-            self.overlay.pump()
+        if is_core_turn:
+            self._pump()
 
     def _committed(self, turn: int, held: list[ClientLink], error: StoreError | None) -> None:
         self._commits_pending -= 1
@@ -187,9 +200,16 @@ class Driver:
             return
         for link in held:
             link.release()
-        self._durable(turn if self._commits_pending else self.core.turn, self.clock.now())
+        now = self.clock.now()
+        self._durable(turn if self._commits_pending else self.core.turn, now)
+        self._pump()
+        self._arm(now)
+
+    def _pump(self) -> None:
+        """What goes out to neighbours is watched from then on: the core may want to be woken earlier."""
         if self.overlay is not None:
             self.overlay.pump()
+        self._core_due = self.core.next_deadline()
 
     def _durable(self, turn: int, now: Nanos) -> None:
         for effect in self.core.durable(turn, now):
@@ -212,7 +232,7 @@ class Driver:
     # The timer
 
     def _arm(self, now: Nanos) -> None:
-        due = min(self.server.next_deadline(), self.core.next_deadline())
+        due = min(self.server.next_deadline(), self._core_due)
         if self._timer is not None:
             if self._timer_at <= due and self._timer_at > now:
                 return  # it comes early enough, and one too many does no harm
@@ -224,6 +244,6 @@ class Driver:
         now = self.clock.now()
         self._timer = None
         self.server.tick(now)
-        if self.core.next_deadline() <= now:
-            self._uplink.effects += self.core.handle(Tick(), now)
+        if self._core_due <= now:
+            self.tell_core(Tick())
         self.end_turn_soon()

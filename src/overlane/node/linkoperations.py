@@ -117,7 +117,7 @@ class LinkOperations:
 
     async def _say_goodbye(self) -> None:
         log.info("the broker leaves the overlay for good")
-        self._driver.handle(Leave())
+        self._driver.tell_core(Leave())
         await asyncio.sleep(LEAVE_S)
         self.left.set()
 

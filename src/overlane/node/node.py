@@ -229,7 +229,7 @@ class Node:
             core,
             self.clock.now,
             uplink.effects,
-            self.driver.end_turn_soon,
+            self.driver.end_core_turn_soon,
             secret=read_token(security.overlay_secret) if security.overlay_secret is not None else None,
             is_open=security.overlay_open,
             server_tls=server_context(structs.replace(security, client_certificate="required")) if is_tls else None,

@@ -251,6 +251,9 @@ class Overlay:
     def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]:
         return [data for _, data in self._core.pull(peer, bytes_max, self.now(), in_buffer)]
 
+    def sent(self) -> None:
+        self._end_turn_soon()
+
     def lost(self, link: OverlayLink, why: str) -> None:
         if self.links.get(link.peer) is not link:
             return

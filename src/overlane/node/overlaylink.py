@@ -43,6 +43,9 @@ class Host(Protocol):
 
     def received(self, link: "OverlayLink", data: bytes) -> None: ...
     def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]: ...
+    def sent(self) -> None:
+        """Something may have left between turns."""
+
     def lost(self, link: "OverlayLink", why: str) -> None: ...
 
 
@@ -121,6 +124,7 @@ class OverlayLink(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_full = False
         self.pump()
+        self._host.sent()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._late, self._timer):
@@ -214,6 +218,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         if self._under_way:
             self._wake_at(self._under_way[0][0])
         self.pump()
+        self._host.sent()
 
 
 def _tune(connected: socket.socket | None) -> None:

@@ -16,6 +16,8 @@ class CoreUplink:
         self._carried: dict[str, bool] = {}
         self._carried_of = -1
         self.effects: list[Effect] = []
+        self.is_touched = True
+        """Whether the core has been told anything since the driver ended its turn."""
 
     @property
     def changes(self) -> int:
@@ -41,10 +43,13 @@ class CoreUplink:
         return self._core.can_reach(broker)
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published:
+        self.is_touched = True
         return self._core.send(topic, body, now, flags, qos)
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
+        self.is_touched = True
         self.effects += self._core.handle(Subscribe(subscriber, topic_filter, durable), now)
 
     def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
+        self.is_touched = True
         self.effects += self._core.handle(Unsubscribe(subscriber, topic_filter), now)
