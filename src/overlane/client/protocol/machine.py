@@ -128,7 +128,7 @@ class Protocol:
 
     def receive(self, data: bytes, now: Nanos) -> list[Event]:
         events: list[Event] = []
-        if self._is_offline:
+        if self._is_offline():
             return events
         self._keepalive.heard(now)
         try:
@@ -138,7 +138,7 @@ class Protocol:
                     self._arrived(packet, events)
                 else:
                     events += self._handle(packet, now)
-                if self._is_offline:
+                if self._is_offline():
                     return events
         except Malformed as wrong:
             return [*events, self._give_up(wrong)]
@@ -211,7 +211,6 @@ class Protocol:
 
     # Inside
 
-    @property
     def _is_offline(self) -> bool:
         return self._stage is Stage.OFFLINE
 
