@@ -85,6 +85,7 @@ def _delivered(broker: Running, found: list[object], cpu_before_s: float, subscr
 
 
 def latency(broker: Running, extent: Extent) -> Figures:
+    cpu_before_s = broker.cpu_s
     found = perform(
         [
             broker.load.clock(broker.port, TOPIC, SMALL_BYTES),
@@ -93,9 +94,14 @@ def latency(broker: Running, extent: Extent) -> Figures:
         WARM_S,
         extent.measured_s,
     )
-    (latencies,) = of(Latencies, found)
+    (latencies,), (sent,) = of(Latencies, found), of(Sent, found)
     p50, p99, p999 = latencies.percentiles_us([0.5, 0.99, 0.999])
-    return {"p50_us": p50, "p99_us": p99, "p999_us": p999}
+    return {
+        "p50_us": p50,
+        "p99_us": p99,
+        "p999_us": p999,
+        "cpu_ns": (broker.cpu_s - cpu_before_s) * 1e9 / sent.count,
+    }
 
 
 def connections(broker: Running, extent: Extent) -> Figures:

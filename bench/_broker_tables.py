@@ -77,6 +77,7 @@ COLUMNS: dict[str, Columns] = {
         "p99, least - most": _spread("p99_us"),
         "p99 x Mosquitto": _against(MOSQUITTO, "p99_us"),
         "p99 x NATS": _against(NATS, "p99_us"),
+        "CPU ns each": _number("cpu_ns"),
     },
     "fanout": STREAM,
     "connections": MEMORY,

@@ -71,6 +71,7 @@ class Bench:
     directory: Path
     real_time: bool
     left_out: dict[str, str] = field(default_factory=dict)
+    there: dict[str, bool] = field(default_factory=dict)
     started: int = 0
 
     def candidates(self, name: str) -> list[Peer]:
@@ -128,10 +129,12 @@ class Bench:
             return None
 
     def _is_there(self, peer: Peer) -> bool:
-        missing = peer.missing()
-        if missing is not None:
-            self._leave_out(peer, missing)
-        return missing is None
+        if peer.name not in self.there:
+            missing = peer.missing()
+            if missing is not None:
+                self._leave_out(peer, missing)
+            self.there[peer.name] = missing is None
+        return self.there[peer.name]
 
     def _leave_out(self, peer: Peer, why: str) -> None:
         if self.left_out.get(peer.name) != why:
