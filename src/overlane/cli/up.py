@@ -19,6 +19,7 @@ from overlane.node.logs import Level
 from overlane.node.supervisor import NeverReady, Supervisor
 
 DATA = Path("overlane-data")
+LAKE = "telemetry"
 
 
 def up(
@@ -27,6 +28,16 @@ def up(
         Path, typer.Option("--data", help="Each broker keeps its records in a folder of its name here.")
     ] = DATA,
     in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep no records: everything ends with it.")] = False,
+    telemetry: Annotated[
+        str | None,
+        typer.Option(
+            "--telemetry",
+            metavar="DIR",
+            help="Where the brokers record what they do: a directory, or an address such as s3://bucket/lake. Default:"
+            " the folder telemetry beside their records.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[
         Level, typer.Option("--log-level", help="What of less weight the brokers do not log.")
     ] = Level.WARNING,
@@ -39,6 +50,9 @@ def up(
         where = endpoints_on_one_machine(described, str(network))
     flags = {"--in-memory": in_memory, "--emulate": emulate, "--chaos": chaos}
     options = ["--log-level", log_level.value, *(flag for flag, is_set in flags.items() if is_set)]
+    lake = telemetry or (None if in_memory or described.telemetry.enabled is False else str(data / LAKE))
+    if lake is not None:
+        options += ["--telemetry", lake]
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     supervisor = Supervisor(
         network,
