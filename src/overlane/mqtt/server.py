@@ -131,11 +131,12 @@ class Server:
 
     # Connections
 
-    def connected(self, peer: Peer, now: Nanos) -> Connection:
+    def connected(self, peer: Peer, now: Nanos, since_ns: Nanos | None = None) -> Connection:
+        """`since_ns`: when it came, if something else had to be agreed on before."""
         state = self.state
         connection = Connection(peer, state.limits, state.touched, now)
         state.connections.add(connection)
-        due = now + state.limits.connect_within_ns
+        due = (now if since_ns is None else since_ns) + state.limits.connect_within_ns
         connection.appointment = state.agenda.at(due, lambda at: self._look_at_handshake(connection, at))
         if len(state.connections) > state.limits.connections + CONNECTIONS_AHEAD:
             told = f"more than {state.limits.connections} connections"

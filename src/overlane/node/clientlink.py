@@ -56,6 +56,7 @@ class ClientLink:
         end_turn_soon: Callable[[], None],
         pipe: Pipe,
         peer: Peer,
+        since_ns: Nanos,
     ) -> None:
         self._loop = loop
         self._server = server
@@ -67,7 +68,7 @@ class ClientLink:
         self._is_full = False
         self._is_resting = False
         self._is_closing = False
-        self.connection: Connection = server.connected(peer, now())
+        self.connection: Connection = server.connected(peer, now(), since_ns)
         self.connection.driver = self
         end_turn_soon()
 

@@ -89,9 +89,9 @@ class Driver:
         self._uplink.effects += self.core.handle(event, self.clock.now())
         self.end_core_turn_soon()
 
-    def attach(self, pipe: Pipe, peer: Peer) -> ClientLink:
-        """A client has connected."""
-        return ClientLink(self._loop, self.server, self.clock.now, self.end_turn_soon, pipe, peer)
+    def attach(self, pipe: Pipe, peer: Peer, since_ns: Nanos) -> ClientLink:
+        """A client has connected; it came then."""
+        return ClientLink(self._loop, self.server, self.clock.now, self.end_turn_soon, pipe, peer, since_ns)
 
     @property
     def is_quiet(self) -> bool:

@@ -1,7 +1,8 @@
 """Listeners: where clients come in, by TCP or TLS, plain or as a WebSocket.
 
-Connections are let in at no more than the allowed rate; what comes faster is closed at once and counted. Everything
-else about a connection is the server's to judge.
+Connections are let in at no more than the allowed rate; what comes faster is closed at once and counted. The time that
+a client has to introduce itself runs from the moment it knocks, TLS and all. Everything else about a connection is the
+server's to judge.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import socket
 import ssl
 from typing import cast
 
-from overlane.core.units import SECOND
+from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.connection import Peer
 from overlane.mqtt.counters import Refusal
 from overlane.network.schema import Endpoint
@@ -32,11 +33,12 @@ log = logging.getLogger("overlane.node")
 class ClientProtocol(asyncio.BufferedProtocol):
     """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
 
-    __slots__ = ("_doorman", "_link", "_name")
+    __slots__ = ("_doorman", "_link", "_name", "_since_ns")
 
     def __init__(self, doorman: "Doorman", name: str) -> None:
         self._doorman = doorman
         self._name = name
+        self._since_ns = doorman.driver.clock.now()
         self._link: ClientLink | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -45,7 +47,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
-        self._link = self._doorman.driver.attach(transport, peer_of(transport, self._name))
+        self._link = self._doorman.driver.attach(transport, peer_of(transport, self._name), self._since_ns)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return _buffer
@@ -82,10 +84,20 @@ class Doorman:
         self._tokens = min(float(rate), self._tokens + (now - self._tokens_ns) * rate / SECOND)
         self._tokens_ns = now
         if self._tokens < 1:
-            state.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections a second")
+            self.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections a second")
             return False
         self._tokens -= 1
         return True
+
+    def left_ns(self, since_ns: Nanos) -> Nanos:
+        """How long one that came then still has to introduce itself."""
+        state, now = self.driver.server.state, self.driver.clock.now()
+        return max(0, since_ns + state.limits.connect_within_ns - now)
+
+    def refuse(self, why: Refusal, told: str, link: ClientLink | None = None) -> None:
+        """Count one that is turned away before the server has seen a packet of it."""
+        self.driver.server.state.refuse(why, told, link.connection if link is not None else None)
+        self.driver.end_turn_soon()
 
 
 class Listener:

@@ -2,24 +2,35 @@
 
 The frames are read and written by the `websockets` library's own state machine; here are only the bytes' ways. A text
 frame, or a client that does not ask for the subprotocol, is refused as the specification says.
+
+    request -- whole, and as it should be --> open -- CONNECT, as over TCP --> known -- any end --> closed
+    request -- too late, too long, or wrong --> closed
+
+What follows the request is not looked at before the request was answered. A client that is not known yet cannot make
+the broker hold more than a little, in whatever frames it comes.
 """
 
 import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
-from websockets.frames import Frame, Opcode
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from overlane.core.units import SECOND
+from overlane.mqtt.connection import UNKNOWN
+from overlane.mqtt.counters import Refusal
 from overlane.node.clientlink import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
 
 if TYPE_CHECKING:
     from overlane.node.listeners import Doorman
 
-UNSUPPORTED_DATA = 1003
+STRANGER_BYTES_MAX = 64 * 1024
+"""What a client may send before it is let in, request and all."""
+END_OF_REQUEST = b"\r\n\r\n"
 
 _quiet = logging.getLogger("overlane.websocket")
 _quiet.setLevel(logging.CRITICAL)
@@ -38,7 +49,11 @@ class WebSocketPipe(asyncio.Protocol):
             max_size=doorman.driver.server.state.limits.packet_bytes,
             logger=_quiet,
         )
+        self._since_ns = doorman.driver.clock.now()
         self._late: asyncio.TimerHandle | None = None
+        self._request: bytearray | None = bytearray()
+        """What is there of the request; None once it is whole."""
+        self._strange_bytes = 0
 
     # The transport's side
 
@@ -49,14 +64,23 @@ class WebSocketPipe(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self._transport = transport
-        within_s = self._doorman.driver.server.state.limits.connect_within_ns / 1e9
-        self._late = asyncio.get_running_loop().call_later(within_s, self._look_at_handshake)
+        left_ns = self._doorman.left_ns(self._since_ns)
+        self._late = asyncio.get_running_loop().call_later(left_ns / SECOND, self._look_at_request)
 
     def data_received(self, data: bytes) -> None:
-        if self._transport is None:
+        if self._transport is None or self._is_too_much(len(data)):
             return
-        self._socket.receive_data(data)
-        self._work()
+        if self._request is not None:
+            searched = len(self._request)
+            self._request += data
+            end = self._request.find(END_OF_REQUEST, max(0, searched - len(END_OF_REQUEST)))
+            if end < 0:
+                return
+            end += len(END_OF_REQUEST)
+            request, data, self._request = bytes(self._request[:end]), bytes(self._request[end:]), None
+            self._feed(request)
+        if data:
+            self._feed(data)
 
     def eof_received(self) -> bool:
         self._socket.receive_eof()
@@ -79,6 +103,24 @@ class WebSocketPipe(asyncio.Protocol):
             self._link.lost()
             self._link = None
 
+    def _is_too_much(self, more_bytes: int) -> bool:
+        """Of a client that is not known: whatever state the frames are in, no more than a little of them is kept."""
+        if self._link is not None and self._link.connection.version != UNKNOWN:
+            return False
+        self._strange_bytes += more_bytes
+        if self._strange_bytes <= STRANGER_BYTES_MAX:
+            return False
+        self._refuse(Refusal.TOO_LARGE, f"more than {STRANGER_BYTES_MAX} bytes before it was let in")
+        self.abort()
+        return True
+
+    def _feed(self, data: bytes) -> None:
+        self._socket.receive_data(data)
+        wrong = self._socket.parser_exc
+        if wrong is not None:
+            self._refuse(Refusal.MALFORMED, f"WebSocket: {wrong}")
+        self._work()
+
     def _work(self) -> None:
         for event in self._socket.events_received():
             if isinstance(event, Request):
@@ -95,14 +137,18 @@ class WebSocketPipe(asyncio.Protocol):
             response = self._socket.reject(400, "the subprotocol mqtt is needed\n")
         self._socket.send_response(response)
         self._flush()
+        if self._late is not None:
+            self._late.cancel()
         if self._socket.state is State.OPEN and self._transport is not None:
-            if self._late is not None:
-                self._late.cancel()
-            self._link = self._doorman.driver.attach(self, peer_of(self._transport, self._name))
+            peer = peer_of(self._transport, self._name)
+            self._link = self._doorman.driver.attach(self, peer, self._since_ns)
+        else:
+            self._refuse(Refusal.PROTOCOL, f"WebSocket: {response.status_code} {response.reason_phrase}")
 
     def _frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.TEXT:
-            self._socket.fail(UNSUPPORTED_DATA, "MQTT comes in binary frames")
+            self._refuse(Refusal.PROTOCOL, "WebSocket: a text frame")
+            self._socket.fail(CloseCode.UNSUPPORTED_DATA, "MQTT comes in binary frames")
         elif frame.opcode in (Opcode.BINARY, Opcode.CONT) and self._link is not None:
             self._link.received(bytes(frame.data))
 
@@ -110,16 +156,20 @@ class WebSocketPipe(asyncio.Protocol):
         if self._transport is None:
             return
         for data in self._socket.data_to_send():
-            if data:
-                self._transport.write(data)
-            else:
-                self._transport.write_eof() if self._transport.can_write_eof() else self._transport.close()
+            if not data:  # the end, behind which nothing more is said
+                self._transport.close()
+                return
+            self._transport.write(data)
         if self._socket.close_expected():
             self._transport.close()
 
-    def _look_at_handshake(self) -> None:
+    def _look_at_request(self) -> None:
         if self._link is None and self._transport is not None:
+            self._refuse(Refusal.CONNECT_LATE, "no WebSocket request in time")
             self._transport.abort()
+
+    def _refuse(self, why: Refusal, told: str) -> None:
+        self._doorman.refuse(why, told, self._link)
 
     # The client link's side
 
