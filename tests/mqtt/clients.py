@@ -64,7 +64,16 @@ class Wire:
     def flush(self, committed: int) -> None:
         while self.held and self.held[0][1] <= committed:
             self.arrived += self.held.popleft()[0]
-        self.connection.unsent_bytes = sum(len(data) for data, _ in self.held)
+        self.count()
+
+    def take(self) -> bytes:
+        """What the client reads."""
+        data, self.arrived = self.arrived, b""
+        self.count()
+        return data
+
+    def count(self) -> None:
+        self.connection.unsent_bytes = sum(len(data) for data, _ in self.held) + len(self.arrived)
 
 
 class Bench:
@@ -424,8 +433,11 @@ class Client:
         wire = self.wire
         if wire is None or wire.is_broken:
             return False
-        self.unread += wire.arrived
-        has_news, wire.arrived = bool(wire.arrived), b""
+        has_news = bool(wire.arrived)
+        if has_news:
+            self.unread += wire.take()
+            if wire.connection.has_more_to_say:
+                self.bench.server.writable(wire.connection, self.bench.now)
         while packets and 0 < (end := packet_end(self.unread, 0)) <= len(self.unread):
             packet, self.unread = self.codec.read(self.unread[:end]), self.unread[end:]
             packets -= 1
@@ -440,7 +452,8 @@ class Client:
         match packet:
             case mqtt5.ConnAckPacket():
                 self.connack = packet
-                self._resume()
+                if not int(packet.reason_code):
+                    self._resume()
             case mqtt5.PublishPacket():
                 self._hear_message(packet)
             case mqtt5.PubAckPacket():

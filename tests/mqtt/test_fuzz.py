@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlane.mqtt import codec5, codec311
-from overlane.mqtt.connection import Phase
+from overlane.mqtt.connection import Peer, Phase
 
 WRITTEN = PACKETS.map(codec5.write)
 WRITTEN_311 = PACKETS_311.map(codec311.write)
@@ -67,8 +67,7 @@ def test_whatever_a_client_sends_concerns_nobody_else(version: int, sent: list[b
 def test_whatever_a_stranger_sends_concerns_nobody_else(sent: list[bytes]) -> None:
     bench = Bench(packet_bytes=20_000)
     clients = bystanders(bench)
-    stranger = bench.stranger()
-    connection = stranger.open().connection
+    connection = bench.server.connected(Peer("192.0.2.1"), bench.now)
     for data in sent:
         bench.server.receive(connection, data, bench.now)
         bench.end_turn()

@@ -1,0 +1,124 @@
+"""Many random stories: whatever happens, nothing acknowledged is lost, nothing of QoS 2 repeated, nothing left over.
+
+And proof that the stories would tell: with a server that does one thing wrong, some of them end badly.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from soak import run_seed
+
+from overlane.core.events import Effect, Erase
+from overlane.mqtt import delivery
+from overlane.mqtt.connection import Connection
+from overlane.mqtt.session import RECEIVED, Session
+from overlane.mqtt.shelf import Shelf
+from overlane.mqtt.window import Entry, Window
+
+SEEDS = 120
+SEEDS_PER_TEST = 10
+SEEDS_OF_SABOTAGE = 60
+
+
+@pytest.fixture(autouse=True)
+def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that are full after a few messages, or they never would be."""
+    monkeypatch.setattr(delivery, "SEND_AHEAD_BYTES", 300)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_no_story_ends_badly(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        soak = run_seed(seed)
+        assert not soak.faults, f"seed {seed}: " + "\n".join(soak.told)
+
+
+def test_the_stories_are_eventful() -> None:
+    soaks = [run_seed(seed) for seed in range(20)]
+    published = sum(len(payloads) for soak in soaks for payloads in soak.published.values())
+    acknowledged = sum(len(soak.acknowledged) for soak in soaks)
+    assert published > 400
+    assert acknowledged > published / 2
+    assert sum(soak.crashes for soak in soaks) > 50
+
+
+# Sabotage
+
+
+def send_before_it_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Connection.taken
+    monkeypatch.setattr(Connection, "taken", lambda self: (taken(self)[0], False))
+
+
+def forget_which_messages_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgotten(self: Session, packet_id: int) -> Effect:
+        return Erase(RECEIVED, self._key(packet_id.to_bytes(2)))
+
+    monkeypatch.setattr(Session, "saved_received", forgotten)
+
+
+def forget_what_was_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shelf, "changed", lambda *_: None)
+
+
+def do_not_store_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shelf, "put", lambda *_: None)
+
+
+def keep_what_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shelf, "take", lambda *_: None)
+
+
+def resend_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    reconnected = Window.reconnected
+
+    def backwards(self: Window) -> list[Entry]:
+        released = reconnected(self)
+        self.waiting.reverse()
+        return released
+
+    monkeypatch.setattr(Window, "reconnected", backwards)
+
+
+def ignore_the_receive_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    def next_to_send(self: Window) -> Entry | None:
+        return self.waiting[0] if self.waiting and self.waiting[0].packet_id not in self.sent else None
+
+    monkeypatch.setattr(Window, "next_to_send", next_to_send)
+
+
+def number_anew_after_every_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = Window.send
+
+    def renumbered(self: Window, entry: Entry) -> None:
+        send(self, entry)
+        if entry.tries > 1:
+            del self.sent[entry.packet_id]
+            entry.sequence += 1_000
+            self.sent[entry.packet_id] = entry
+
+    monkeypatch.setattr(Window, "send", renumbered)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (send_before_it_is_on_disk, "lost"),
+        (forget_which_messages_came, "repeated"),
+        (forget_what_was_released, "repeated"),
+        (do_not_store_queues, "lost"),
+        (keep_what_is_done_with, "leaked"),
+        (resend_the_last_first, "reordered"),
+        (ignore_the_receive_maximum, "overrun"),
+        (number_anew_after_every_send, "leaked"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_server_that_does_one_thing_wrong_is_found_out(
+    sabotage: Callable[[pytest.MonkeyPatch], None], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(monkeypatch)
+    for seed in range(SEEDS_OF_SABOTAGE):
+        if run_seed(seed).faults[fault]:
+            return
+    raise AssertionError(f"{SEEDS_OF_SABOTAGE} stories, and none tells that anything was {fault}")
