@@ -105,9 +105,9 @@ class Delivery:
         entry = Entry(message, qos, retain, identifiers, group)
         session.window.add(entry)
         if session.is_durable:
-            self._state.shelf.put(session.client_id, entry)
+            self._state.shelf.put(session.client_id, entry, self._state.turn)
         if connection is not None:
-            connection.waits |= session.is_durable
+            self._state.crowding = max(self._state.crowding, len(session.window) / limits.queue_messages)
             self.pump(session, connection, now)
 
     def _send_plain(
@@ -141,6 +141,7 @@ class Delivery:
             ):
                 drop = Drop.TOO_LARGE
             if drop is None:
+                connection.waits |= entry.is_stored and entry.stored_in > state.durable_turn
                 window.send(entry)
                 state.counters.messages_out += 1
                 continue

@@ -16,7 +16,7 @@ import mqtt5
 from overlane.core.events import Published
 from overlane.core.qos import QosClass
 from overlane.core.topics import BadTopic, check_topic
-from overlane.core.units import Nanos
+from overlane.core.units import MS, Nanos
 from overlane.mqtt import envelope, writing
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, Refusal
@@ -39,6 +39,11 @@ RECEIVE_MAX = 0x93
 ALIAS_INVALID = 0x94
 QUOTA = 0x97
 RETAIN_UNAVAILABLE = 0x9A
+
+CROWDED = 0.5
+REST_MAX: Nanos = 100 * MS
+"""Who publishes to a client whose queue is more than half full rests after each read, the longer the fuller it is: so
+one that is there but slow is not written over. One that is away, or does not read at all, holds nobody up for long."""
 
 STORE_FAILS = "the durable store takes nothing at the moment"
 
@@ -81,6 +86,7 @@ class Publishing:
             expires(now, packet.message_expiry_interval),
         )
         before = len(self._state.effects)
+        self._state.crowding = 0.0
         try:
             if qos == 2 and session.is_durable and self._state.is_store_failing:
                 raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
@@ -96,6 +102,9 @@ class Publishing:
                 self._state.effects.append(session.saved_received(packet_id))
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, reason))
         connection.waits |= len(self._state.effects) > before
+        if self._state.crowding > CROWDED:
+            rest_ns = int((self._state.crowding - CROWDED) / (1 - CROWDED) * REST_MAX)
+            connection.rests_until_ns = max(connection.rests_until_ns, now + rest_ns)
 
     def release(self, connection: Connection, session: Session, packet_id: int) -> None:
         """PUBREL: the client knows that we have it."""

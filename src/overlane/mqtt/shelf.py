@@ -24,7 +24,8 @@ class Shelf:
         self._next_number = 1
         self._recovered: dict[int, Message] = {}
 
-    def put(self, client_id: str, entry: Entry) -> None:
+    def put(self, client_id: str, entry: Entry, turn: int) -> None:
+        """Keep it, as of this turn."""
         message = entry.message
         if not message.holders:
             message.number = self._next_number
@@ -32,6 +33,7 @@ class Shelf:
             self._effects.append(Save(MESSAGES, key_of(message.number), message.stored()))
         message.holders += 1
         entry.is_stored = True
+        entry.stored_in = turn
         self._effects.append(Save(QUEUES, _key(client_id, entry.sequence), _stored(entry)))
 
     def changed(self, client_id: str, entry: Entry) -> None:

@@ -53,6 +53,12 @@ class State:
     is_store_failing: bool = False
     """While it is, nothing is accepted that would have to be durable."""
     is_draining: bool = False
+    turn: int = 1
+    """The number of the turn that is open."""
+    durable_turn: int = 0
+    """What was stored in turns up to this one is on disk."""
+    crowding: float = 0.0
+    """How full the fullest queue was that a message has joined lately, of those whose clients are there."""
     topics: dict[str, TopicStats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -35,7 +35,18 @@ class Stage(IntEnum):
 class Entry:
     """One message for one client. `group`: the shared subscription it came by, or ""."""
 
-    __slots__ = ("group", "identifiers", "is_stored", "message", "qos", "retain", "sequence", "stage", "tries")
+    __slots__ = (
+        "group",
+        "identifiers",
+        "is_stored",
+        "message",
+        "qos",
+        "retain",
+        "sequence",
+        "stage",
+        "stored_in",
+        "tries",
+    )
 
     def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], group: str = "") -> None:
         self.message = message
@@ -47,6 +58,8 @@ class Entry:
         self.stage = Stage.WAITING
         self.tries = 0
         self.is_stored = False
+        self.stored_in = 0
+        """The turn in which it was stored."""
 
     @property
     def packet_id(self) -> int:
