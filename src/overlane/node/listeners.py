@@ -33,16 +33,20 @@ log = logging.getLogger("overlane.node")
 class ClientProtocol(asyncio.BufferedProtocol):
     """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
 
-    __slots__ = ("_doorman", "_link", "_name", "_since_ns")
+    __slots__ = ("_doorman", "_link", "_name", "_since_ns", "tls_late")
 
     def __init__(self, doorman: "Doorman", name: str) -> None:
         self._doorman = doorman
         self._name = name
         self._since_ns = doorman.driver.clock.now()
         self._link: ClientLink | None = None
+        self.tls_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        if self.tls_late is not None:
+            self.tls_late.cancel()
+            self.tls_late = None
         if not self._doorman.admits():
             transport.abort()
             return
@@ -138,13 +142,25 @@ class Listener:
         within_s = self._driver.server.state.limits.connect_within_ns / SECOND
         for one in self._sockets:
             server = await loop.create_server(
-                lambda: self._protocol(self._doorman, self._name),
+                self._knocking if tls is None else self._knocking_by_tls,
                 sock=one.dup(),
                 ssl=tls,
                 backlog=BACKLOG,
                 ssl_handshake_timeout=within_s if tls else None,
             )
             self._servers.append(server)
+
+    def _knocking(self) -> "ClientProtocol | WebSocketPipe":
+        return self._protocol(self._doorman, self._name)
+
+    def _knocking_by_tls(self) -> "ClientProtocol | WebSocketPipe":
+        """The protocol hears of a connection when TLS is agreed on. Where it never is, that must be counted too."""
+        protocol = self._knocking()
+        within_s = self._driver.server.state.limits.connect_within_ns / SECOND
+        protocol.tls_late = asyncio.get_running_loop().call_later(
+            within_s, self._doorman.refuse, Refusal.CONNECT_LATE, "TLS was not agreed on"
+        )
+        return protocol
 
 
 def peer_of(transport: asyncio.BaseTransport, listener: str) -> Peer:

@@ -10,6 +10,7 @@ import logging
 import resource
 import secrets
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,9 @@ from overlane.node.uplink import CoreUplink
 
 DRAIN_S = 5.0
 """How long a broker that ends waits for its clients to have read the goodbye."""
+
+FILES_KEPT = 256
+"""Open files that are not connections of clients: the store, neighbours, operators, and clients who are told to go."""
 
 CORE_TABLES = frozenset({"parcel", "inflow", "subscription", "interest", "history"})
 
@@ -82,13 +86,13 @@ class Node:
 
     async def start(self) -> None:
         """Serve; ConfigError or Unavailable when it cannot."""
-        _raise_file_limit()
+        self._files_max = _raise_file_limit()
         loop = asyncio.get_running_loop()
         self._heed_signals(loop)
         self.clock = Clock()
         self.store = self._open_store(loop)
         now, records = self.clock.now(), list(self.store.records())
-        settings = settings_of(self.network)
+        settings = self._settings(self.network)
         core = Broker(
             broker_config(self.network, self.options.name),
             self.store.incarnation,
@@ -189,7 +193,7 @@ class Node:
                 before.close()
             self.network = fresh.network
             self.oversight.reconfigure(fresh.network, fresh.token)
-            self.driver.server.reconfigure(settings_of(fresh.network))
+            self.driver.server.reconfigure(self._settings(fresh.network))
             if self.recording is not None:
                 self.recording.reconfigure(fresh.network.telemetry)
             self.driver.end_turn_soon()
@@ -208,6 +212,15 @@ class Node:
         return Logins(users) if users is not None else None
 
     # Parts
+
+    def _settings(self, network: Network) -> Settings:
+        """As the file has them; with no more connections than there can be open files."""
+        limits, possible = network.limits, max(1, self._files_max - FILES_KEPT)
+        if limits.connections > possible:
+            told = "the system allows %d open files: no more than %d connections are let in, though %d would be allowed"
+            log.warning(told, self._files_max, possible, limits.connections)
+            limits = structs.replace(limits, connections=possible)
+        return Settings(limits, Access(network.access), qos_table(network), network.security.anonymous)
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:
         if self.options.data is None:
@@ -279,10 +292,6 @@ class Node:
                 self._listeners.append(listener)
 
 
-def settings_of(network: Network) -> Settings:
-    return Settings(network.limits, Access(network.access), qos_table(network), network.security.anonymous)
-
-
 def _identity(security: Security) -> dict[str, str | None]:
     return {"ca": security.client_ca, "certificate": security.certificate, "key": security.key}
 
@@ -291,8 +300,9 @@ def _fresh_id() -> str:
     return f"overlane-{secrets.token_hex(8)}"
 
 
-def _raise_file_limit() -> None:
-    """As many connections as the system allows."""
+def _raise_file_limit() -> int:
+    """As many connections as the system allows; how many files may be open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else sys.maxsize

@@ -50,6 +50,7 @@ class WebSocketPipe(asyncio.Protocol):
             logger=_quiet,
         )
         self._since_ns = doorman.driver.clock.now()
+        self.tls_late: asyncio.TimerHandle | None = None
         self._late: asyncio.TimerHandle | None = None
         self._request: bytearray | None = bytearray()
         """What is there of the request; None once it is whole."""
@@ -59,6 +60,8 @@ class WebSocketPipe(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        if self.tls_late is not None:
+            self.tls_late.cancel()
         if not self._doorman.admits():
             transport.abort()
             return
