@@ -6,7 +6,7 @@ And proof that the stories would tell: with a server that does one thing wrong, 
 from collections.abc import Callable
 
 import pytest
-from soak import run_seed
+from mqtt_soak import run_seed
 
 from overlane.core.events import Effect, Erase
 from overlane.mqtt import delivery
