@@ -349,6 +349,19 @@ def test_one_client_too_many_is_told_that_the_server_is_busy(version: int) -> No
     assert bench.server.counters.refused[Refusal.CONNECTIONS] == 1
 
 
+def test_no_more_sessions_are_kept_than_allowed() -> None:
+    bench = Bench(sessions=2)
+    first = bench.client("a", expiry=60)
+    first.drop()
+    bench.client("b", expiry=60)
+    assert bench.client("c", expiry=60).refusal == 0x97
+    assert bench.client("c", 4, expiry=NEVER_S).refusal == 0x88
+    assert bench.client("c").refusal == 0
+    assert first.reconnect().is_resumed
+    first.disconnect(expiry=0)
+    assert bench.server.counters.refused[Refusal.QUOTA] == 2
+
+
 def test_far_too_many_connections_are_closed_at_once() -> None:
     bench = Bench(connections=2)
     crowd = [bench.stranger().open() for _ in range(100)]

@@ -7,6 +7,7 @@
 The properties are those of MQTT 5 that a server passes on, and the expiry interval, as of when the message was sent.
 """
 
+from overlane.core.topics import check_topic
 from overlane.core.units import Nanos
 from overlane.mqtt import writing
 from overlane.mqtt.fields import variable, write_variable
@@ -20,6 +21,7 @@ RUN = 0x10
 RUN_OF_V5 = 0x20
 
 _EXPIRY_FIRST = b"\x02"
+_EXPIRY_BYTES = 5
 
 
 def pack(message: Message, now: Nanos) -> tuple[int, bytes]:
@@ -33,15 +35,17 @@ def pack(message: Message, now: Nanos) -> tuple[int, bytes]:
 
 
 def unpack(topic: str, flags: int, body: bytes, published_ns: Nanos) -> Message:
-    """ValueError or IndexError if the body does not hold what the flags say."""
+    """ValueError or IndexError if the body does not hold what the flags say: no client gets bytes that are no MQTT."""
+    check_topic(topic)
     properties, payload, expiry_s = b"", body, None
     if flags & PROPERTIES:
         length, start = variable(body, 0)
         if start + length > len(body):
             raise ValueError("properties longer than the body")
         properties, payload = body[start : start + length], body[start + length :]
-        if properties[:1] == _EXPIRY_FIRST:
-            expiry_s, properties = int.from_bytes(properties[1:5]), properties[5:]
+        expiry_s = _expiry_of(properties)
+        if expiry_s is not None:
+            properties = properties[_EXPIRY_BYTES:]
     return Message(
         topic,
         payload,
@@ -51,6 +55,16 @@ def unpack(topic: str, flags: int, body: bytes, published_ns: Nanos) -> Message:
         published_ns=published_ns,
         expires_ns=expires(published_ns, expiry_s),
     )
+
+
+def _expiry_of(properties: bytes) -> int | None:
+    """ValueError if these are not properties that a server passes on, with the expiry in front."""
+    read = writing.read_properties(properties)
+    if read.subscription_ids or read.topic_alias is not None:
+        raise ValueError("properties that are for one connection only")
+    if read.message_expiry_interval is not None and properties[:1] != _EXPIRY_FIRST:
+        raise ValueError("the expiry is not in front")
+    return read.message_expiry_interval
 
 
 def pack_run(run: bytes, count: int, is_v5: bool) -> tuple[int, bytes]:

@@ -15,6 +15,7 @@ from struct import Struct
 
 from overlane.core.events import Published
 from overlane.core.qos import QosClass
+from overlane.core.topics import check_topic
 from overlane.core.units import MS, NEVER, Nanos
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, TopicStats
@@ -194,23 +195,31 @@ class FastLane:
                 sender.rests_until_ns = now + REST
 
     def arrive(self, topic: str, run: bytes, count: int, is_v5: bool) -> None:
-        """A run that came from another broker; ValueError if it is none of this topic."""
-        self._check(topic, run, is_v5)
+        """A run that came from another broker; ValueError if it is none of this topic, or has not so many messages."""
+        if self._counted(topic, run, is_v5) != count:
+            raise ValueError("not as many messages as it says")
         self._hand_out(self._state.subscriptions.audience(topic), run, count, is_v5)
 
-    def _check(self, topic: str, run: bytes, is_v5: bool) -> None:
-        """No client gets bytes of which not every packet is what it should be."""
+    def _counted(self, topic: str, run: bytes, is_v5: bool) -> int:
+        """How many messages it has. No client gets bytes of which not every packet is what it should be."""
+        check_topic(topic)
+        if len(topic.encode()) > TOPIC_BYTES_MAX:
+            raise ValueError("a topic too long for the lane")
         audience = self._state.subscriptions.audience(topic)
         prefix = _prefix(topic.encode(), is_v5)
         entry = TopicEntry(topic, audience, len(prefix), TopicStats(), None)
         position, end = 0, len(run)
+        count = 0
         while position < end:
             following = packet_end(run, position)
             body = position + 2 if run[position + 1] < 0x80 else position + 3
             is_sound = run[position] == PLAIN and following <= end and run.startswith(prefix, body)
-            if not is_sound or body + len(prefix) > following:
+            if not is_sound or body + len(prefix) > following or run[body - 1] > 0x7F:
                 raise ValueError("not a run of plain messages on one topic")
-            position = entry.end_of_alike(run, position, body, following)
+            far = entry.end_of_alike(run, position, body, following)
+            count += (far - position) // (following - position)
+            position = far
+        return count
 
     def _hand_out(self, audience: Audience, run: bytes, count: int, is_v5: bool) -> bool:
         """Whether some receiver is about to fall behind."""

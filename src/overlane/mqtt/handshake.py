@@ -146,6 +146,9 @@ class Handshake:
         if state.is_store_failing and (expiry_s or (known is not None and known.is_known)):
             told = "the durable store takes nothing at the moment; connect without a session that is kept"
             raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.STORE, told)
+        if expiry_s and known is None and len(state.sessions) >= limits.sessions:
+            told = f"more than {limits.sessions} sessions; connect without one that is kept"
+            raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.QUOTA, told)
 
         def answer(is_present: bool) -> mqtt5.ConnAckPacket:
             return mqtt5.ConnAckPacket(

@@ -55,6 +55,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a session outlives its connection at most. A week lasts over a long weekend and yet ends the queues of
     clients that never come back, which 3.1.1 alone would keep for ever. `EXPIRY_S_NEVER` is no limit."""
 
+    sessions: int = 100_000
+    """Sessions, of clients that are there and of those that are away; beyond, none that is kept can be begun."""
+
     topic_aliases: int = 64
     """Topic aliases of one client in each direction; 0 is none at all."""
 

@@ -70,6 +70,7 @@ ROWS = (
     _Row("tries", "tries", _count(1, 1_000)),
     _Row("keep_alive_s_max", "keep_alive_max", kinds.or_none(_seconds(1, 65_535), NONE), _quoted_seconds),
     _Row("session_expiry_s_max", "session_expiry_max", _EXPIRY, _expiry),
+    _Row("sessions", "sessions", _count(1, 10**9)),
     _Row("topic_aliases", "topic_aliases", _count(0, 65_535)),
     _Row("subscriptions_per_client", "subscriptions_per_client", _count(1, 10_000_000)),
     _Row("retained_messages", "retained_messages", _count(0, 10**9)),

@@ -1,0 +1,135 @@
+"""Messages from other brokers: who gets them, and that nothing a neighbour sends reaches a client but as MQTT."""
+
+import mqtt5
+import pytest
+from any_packets import publishes
+from clients import Bench, Client, Got
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlane.core.events import Deliver
+from overlane.core.units import NEVER, SECOND
+from overlane.mqtt import elsewhere, envelope, writing
+from overlane.mqtt.counters import Refusal
+from overlane.mqtt.message import Message
+
+
+def brought(
+    topic: str, flags: int, body: bytes, subscribers: tuple[str, ...] = (elsewhere.EVERYBODY,), age_ns: int = 0
+) -> Deliver:
+    return Deliver([(topic, flags, body)], {topic: subscribers}, "denver", age_ns, NEVER)
+
+
+def audience(bench: Bench) -> list[Client]:
+    clients = [
+        bench.client("old", 4),
+        bench.client("new", 5),
+        bench.client("small", 5, max_packet_size=60),
+        bench.client("kept", 5, expiry=60),
+    ]
+    for number, client in enumerate(clients):
+        client.subscribe("#", qos=number % 3, identifier=5 if number == 2 else None)
+        client.subscribe("$share/g/#")
+    return clients
+
+
+@given(publishes(), st.integers(0, 100))
+def test_a_message_is_the_same_after_its_way_over_the_overlay(packet: mqtt5.PublishPacket, left_s: int) -> None:
+    message = Message(
+        packet.topic or "t",
+        packet.payload,
+        int(packet.qos),
+        packet.retain,
+        writing.properties_of(packet),
+        published_ns=5 * SECOND,
+        expires_ns=NEVER if left_s == 0 else (5 + left_s) * SECOND,
+    )
+    arrived = envelope.unpack(message.topic, *envelope.pack(message, 5 * SECOND), 5 * SECOND)
+    assert arrived.stored() == message.stored()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_from_elsewhere_reaches_every_subscriber_here(qos: int) -> None:
+    bench = Bench()
+    alice, old = bench.client("alice"), bench.client("old", 4)
+    for client in (alice, old):
+        client.subscribe("t/#", qos=2)
+    message = Message("t/1", b"x", qos)
+    bench.deliver(brought("t/1", *envelope.pack(message, bench.now)))
+    assert alice.got() == old.got() == [Got("t/1", b"x", qos=qos)]
+
+
+def test_the_age_of_a_message_counts_against_its_expiry() -> None:
+    bench = Bench()
+    alice = bench.client("alice")
+    alice.subscribe("t")
+    flags, body = envelope.pack(Message("t", b"x", expires_ns=bench.now + 10 * SECOND), bench.now)
+    bench.deliver(brought("t", flags, body, age_ns=4 * SECOND))
+    bench.deliver(brought("t", flags, body, age_ns=10 * SECOND))
+    assert alice.got() == [Got("t", b"x", expiry=6)]
+
+
+def test_what_is_for_some_clients_reaches_only_them() -> None:
+    bench = Bench()
+    alice, bob = bench.client("alice"), bench.client("bob")
+    for client in (alice, bob):
+        client.subscribe("t")
+    bench.deliver(brought("t", 0, b"the past", ("alice",)))
+    assert alice.got() == [Got("t", b"the past")]
+    assert bob.got() == []
+
+
+def test_a_client_that_does_not_want_its_own_messages_gets_those_from_elsewhere_whatever_a_broker_is_called() -> None:
+    bench = Bench()
+    alice = bench.client("denver")
+    alice.subscribe("t", no_local=True)
+    bench.deliver(brought("t", 0, b"x"))
+    assert alice.got() == [Got("t", b"x")]
+
+
+def test_a_run_that_says_another_number_than_it_has_is_refused() -> None:
+    bench = Bench()
+    alice = bench.client("alice")
+    alice.subscribe("t")
+    run = mqtt5.PublishPacket("t", b"x").write() * 7
+    bench.deliver(brought("t", *envelope.pack_run(run, 8, is_v5=True)))
+    assert alice.got() == []
+    bench.deliver(brought("t", *envelope.pack_run(run, 7, is_v5=True)))
+    assert len(alice.got()) == 7
+    assert bench.server.counters.refused[Refusal.MALFORMED] == 1
+
+
+NAMES = st.sampled_from(
+    ["t", "t/1", "a/#", "+", "", "x\0y", "$retained/t", "$retained/", "$share/g/seattle/00/t", "$share/g"]
+)
+RUNS = st.sampled_from(
+    [
+        mqtt5.PublishPacket("t", b"x").write(),
+        b"\x30\x04\x00\x01tx",
+        b"\x30\x84\x80\x00\x00\x01tx",
+        b"\x30\x84\x00\x00\x01tx",
+        b"\x31\x04\x00\x01tx",
+        b"\xe0\x00",
+    ]
+)
+BODIES = (
+    st.binary(max_size=30)
+    | st.lists(RUNS, max_size=4).map(lambda runs: len(runs).to_bytes(4) + b"".join(runs))
+    | publishes().map(lambda packet: envelope.pack(Message("t", b"x", properties=writing.properties_of(packet)), 0)[1])
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(NAMES, st.integers(0, 255), BODIES), min_size=1, max_size=6))
+def test_whatever_a_neighbour_sends_clients_get_only_mqtt(sent: list[tuple[str, int, bytes]]) -> None:
+    bench = Bench()
+    clients = audience(bench)
+    for topic, flags, body in sent:
+        bench.deliver(brought(topic, flags, body))  # a client of the bench fails on what is not MQTT
+    for client in clients:
+        assert client.is_open
+        assert all("#" not in got.topic and "+" not in got.topic for got in client.got())
+    bench.crash()
+    late = bench.client("late")
+    late.subscribe("#", qos=2)
+    assert late.is_open
