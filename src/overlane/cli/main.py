@@ -25,6 +25,7 @@ COMMANDS = {
     "join": "overlane.cli.join",
     "leave": "overlane.cli.leave",
     "passwd": "overlane.cli.passwd",
+    "testbed": "overlane.cli.testbed",
     "simulate": "overlane.cli.simulate",
     "plan": "overlane.cli.plan",
 }

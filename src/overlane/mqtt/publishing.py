@@ -11,6 +11,8 @@ have acknowledged, of QoS 0 or a will, is not refused for want of room: what can
 cannot is counted.
 """
 
+from collections.abc import Sequence
+
 import mqtt5
 
 from overlane.core.events import Published
@@ -22,6 +24,7 @@ from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.elsewhere import SharedElsewhere
+from overlane.mqtt.incoming import Incoming
 from overlane.mqtt.malformed import Malformed
 from overlane.mqtt.message import Message, expires
 from overlane.mqtt.session import Session
@@ -60,15 +63,17 @@ class Publishing:
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
+        self._is_kept_above = False
+        """Whether the overlay has to keep the message at hand through a restart."""
 
-    def publish(self, connection: Connection, session: Session, packet: mqtt5.PublishPacket, now: Nanos) -> None:
+    def publish(self, connection: Connection, session: Session, packet: Incoming, now: Nanos) -> None:
         topic = self._topic(connection, packet)
-        qos, packet_id = int(packet.qos), packet.packet_id or 0
+        qos, packet_id, payload = packet.qos, packet.packet_id, packet.payload
         connection.messages_in += 1
         self._state.counters.messages_in += 1
         stats = self._state.stats(topic)
         stats.messages += 1
-        stats.bytes += len(packet.payload)
+        stats.bytes += len(payload)
         if qos == 2 and packet_id in session.received:
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
             return
@@ -77,16 +82,17 @@ class Publishing:
             raise Malformed(RECEIVE_MAX, f"more than {self._state.limits.in_flight} QoS 2 messages under way")
         message = Message(
             topic,
-            packet.payload,
+            payload,
             qos,
             packet.retain,
-            writing.properties_of(packet),
+            packet.properties,
             session.client_id,
             now,
-            expires(now, packet.message_expiry_interval),
+            expires(now, packet.expiry_s),
         )
         before = len(self._state.effects)
         self._state.crowding = 0.0
+        self._is_kept_above = False
         try:
             if qos == 2 and session.is_durable and self._state.is_store_failing:
                 raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
@@ -101,7 +107,7 @@ class Publishing:
             if session.is_durable:
                 self._state.effects.append(session.saved_received(packet_id))
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, reason))
-        connection.waits |= len(self._state.effects) > before
+        connection.waits |= self._is_kept_above or len(self._state.effects) > before
         if self._state.crowding > CROWDED:
             rest_ns = int((self._state.crowding - CROWDED) / (1 - CROWDED) * REST_MAX)
             connection.rests_until_ns = max(connection.rests_until_ns, now + rest_ns)
@@ -121,7 +127,7 @@ class Publishing:
         self,
         message: Message,
         session: Session,
-        user_properties: list[tuple[str, str]],
+        user_properties: Sequence[tuple[str, str]],
         now: Nanos,
         is_will: bool = False,
     ) -> int:
@@ -130,18 +136,12 @@ class Publishing:
         topic = message.topic
         if not state.settings.access.may_publish(session.user, session.client_id, topic):
             raise Refused(NOT_AUTHORIZED, Refusal.DENIED, f"not allowed to publish on {topic[:100]}")
-        qos = state.settings.qos.of(topic)
-        if user_properties:
-            try:
-                qos = tightened(qos, *wishes(user_properties))
-            except BadWish as bad:
-                raise Refused(IMPLEMENTATION, Refusal.PROTOCOL, str(bad)) from None
-        qos = state.elsewhere.directory.tighten(topic, qos)
-        if message.qos and not qos.reliable:
-            qos = tightened(qos, qos.deadline_ns, reliable=True)
         audience = state.subscriptions.audience(topic)
         shared = state.elsewhere.directory.shared(topic)
         is_carried = bool(shared) or state.uplink.carries(topic)
+        qos = state.settings.qos.of(topic)
+        if is_carried or user_properties:
+            qos = self._class_of(message, qos, user_properties)
         is_answered = message.qos > 0 and not is_will
         if (
             state.is_store_failing
@@ -168,6 +168,18 @@ class Publishing:
         self._delivery.spread(message, audience, now, session.client_id)
         self._share(message, audience, shared, qos, now)
         return 0 if audience.receivers or audience.groups or is_carried or not message.qos else NO_SUBSCRIBERS
+
+    def _class_of(self, message: Message, qos: QosClass, user_properties: Sequence[tuple[str, str]]) -> QosClass:
+        """How it is to be carried: as the file says, and as publisher and subscribers wish beyond that."""
+        if user_properties:
+            try:
+                qos = tightened(qos, *wishes(user_properties))
+            except BadWish as bad:
+                raise Refused(IMPLEMENTATION, Refusal.PROTOCOL, str(bad)) from None
+        qos = self._state.elsewhere.directory.tighten(message.topic, qos)
+        if message.qos and not qos.reliable:
+            qos = tightened(qos, qos.deadline_ns, reliable=True)
+        return qos
 
     def _share(
         self, message: Message, audience: Audience, shared: list[SharedElsewhere], qos: QosClass, now: Nanos
@@ -202,6 +214,7 @@ class Publishing:
         state = self._state
         if state.is_store_failing and qos.reliable:
             raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
+        self._is_kept_above |= qos.reliable
         if not state.uplink.carries(message.topic):
             return
         flags, body = envelope.pack(message, now)
@@ -213,12 +226,10 @@ class Publishing:
             case Published.ACCEPTED:
                 pass
 
-    def _topic(self, connection: Connection, packet: mqtt5.PublishPacket) -> str:
-        if packet.subscription_ids:
-            raise Malformed(PROTOCOL_ERROR, "a subscription identifier is for servers to send")
+    def _topic(self, connection: Connection, packet: Incoming) -> str:
         if packet.retain and not self._state.limits.retained_messages and connection.version == V5:
             raise Malformed(RETAIN_UNAVAILABLE, "retained messages are not offered")
-        topic, alias = packet.topic, packet.topic_alias
+        topic, alias = packet.topic, packet.alias
         if alias is not None:
             if not 0 < alias <= self._state.limits.topic_aliases:
                 raise Malformed(ALIAS_INVALID, f"topic alias {alias} is above {self._state.limits.topic_aliases}")
@@ -228,6 +239,8 @@ class Publishing:
                 return connection.aliases_in[alias]
             else:
                 raise Malformed(PROTOCOL_ERROR, f"topic alias {alias} stands for nothing yet")
+        if topic in self._state.topics:
+            return topic  # it was looked at before
         try:
             check_topic(topic)
         except BadTopic as bad:

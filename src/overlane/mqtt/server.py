@@ -29,6 +29,7 @@ from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import PLAIN, FastLane
 from overlane.mqtt.framing import CONNECT, packet_end, version_of_connect
 from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
+from overlane.mqtt.incoming import PUBLISH, read_publish
 from overlane.mqtt.limits import NONE, Limits
 from overlane.mqtt.malformed import PACKET_TOO_LARGE, PROTOCOL_ERROR, UNSUPPORTED_PROTOCOL_VERSION, Malformed
 from overlane.mqtt.notices import Notice
@@ -56,6 +57,9 @@ FILTERS_ANSWERED = 100
 
 WILL_AGAIN_AFTER: Nanos = SECOND
 """When the overlay had no room for a will."""
+
+SHORT_ACK_BYTES = 4
+"""An acknowledgement without reason."""
 
 CONNECT_BYTE = bytes((CONNECT,))
 
@@ -255,12 +259,17 @@ class Server:
             return
         if data[0] >> 4 == CONNECT >> 4:
             raise Malformed(PROTOCOL_ERROR, "a second CONNECT")
+        if data[0] >> 4 == PUBLISH >> 4:
+            published = read_publish(data, connection.version, self._bounds)
+            self._publishing.publish(connection, session, published, now)
+            if data[0] == PLAIN and published.topic and published.alias is None:
+                self._fastlane.enter(connection, session, published.topic)
+            return
+        if data[0] == writing.PUBACK and len(data) == SHORT_ACK_BYTES and (packet_id := data[2] << 8 | data[3]):
+            self._delivery.acknowledged(session, connection, packet_id, now)
+            return
         packet = (codec5 if connection.version == V5 else codec311).read(data, self._bounds)
         match packet:
-            case mqtt5.PublishPacket():
-                self._publishing.publish(connection, session, packet, now)
-                if data[0] == PLAIN and packet.topic and packet.topic_alias is None:
-                    self._fastlane.enter(connection, session, packet.topic)
             case mqtt5.PubAckPacket() | mqtt5.PubRecPacket() | mqtt5.PubRelPacket() | mqtt5.PubCompPacket():
                 self._answer(connection, session, packet, now)
             case mqtt5.SubscribePacket():
@@ -275,6 +284,7 @@ class Server:
                 raise Malformed(PROTOCOL_ERROR, "AUTH, though no authentication method was agreed on")
             case (
                 mqtt5.ConnectPacket()
+                | mqtt5.PublishPacket()
                 | mqtt5.ConnAckPacket()
                 | mqtt5.SubAckPacket()
                 | mqtt5.UnsubAckPacket()
@@ -417,9 +427,20 @@ class Server:
     # For the driver and operators
 
     def take_effects(self) -> list[Effect]:
+        """The records of the turn, which ends with this."""
         effects = list(self.state.effects)
         self.state.effects.clear()
+        self.state.turn += 1
         return effects
+
+    @property
+    def last_turn(self) -> int:
+        """The turn that was ended last."""
+        return self.state.turn - 1
+
+    def durable(self, turn: int) -> None:
+        """The records of all turns up to this one are on disk."""
+        self.state.durable_turn = turn
 
     def take_notices(self) -> tuple[list[Notice], int]:
         """What operators want to read of, and of how many more there was no room to tell."""

@@ -184,23 +184,26 @@ class Driver:
             if waits:
                 held.append(link)
             link.send(chunks, waits)
-        turn = self.core.turn
+        turn, server_turn = self.core.turn, self.server.last_turn
         if changes:
             self._commits_pending += 1
             self._held = held
-            self._store.submit(changes, lambda error: self._committed(turn, held, error))
-        elif is_core_turn and not self._commits_pending:
-            self._durable(turn, now)
+            self._store.submit(changes, lambda error: self._committed(turn, server_turn, held, error))
+        elif not self._commits_pending:
+            self.server.durable(server_turn)
+            if is_core_turn:
+                self._durable(turn, now)
         if is_core_turn:
             self._pump()
 
-    def _committed(self, turn: int, held: list[ClientLink], error: StoreError | None) -> None:
+    def _committed(self, turn: int, server_turn: int, held: list[ClientLink], error: StoreError | None) -> None:
         self._commits_pending -= 1
         if error is not None:
             return
         for link in held:
             link.release()
         now = self.clock.now()
+        self.server.durable(server_turn)
         self._durable(turn if self._commits_pending else self.core.turn, now)
         self._pump()
         self._arm(now)
