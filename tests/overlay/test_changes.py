@@ -61,6 +61,13 @@ def test_alarms_move_when_their_way_is_slow_or_cut_and_return_when_it_is_healed(
                     number += 1
                     await asyncio.sleep(0.01)
 
+            async def goes(way: list[str], when: str) -> None:
+                await eventually(lambda: path_of_alarms(square) == way, f"on its way {way} {when}", 40.0)
+
+            async def comes() -> None:
+                before = len(got)
+                await eventually(lambda: len(got) > before + 20, "messages coming")
+
             running = [asyncio.create_task(read()), asyncio.create_task(write())]
             direct, around = ["a", "b", "d"], ["a", "c", "d"]
             for change, way in (
@@ -72,12 +79,9 @@ def test_alarms_move_when_their_way_is_slow_or_cut_and_return_when_it_is_healed(
             ):
                 if change is not None:
                     square["a"].ask(change[1], change[0])
-                await eventually(
-                    lambda way=way: path_of_alarms(square) == way, f"on its way {way} after {change}", 40.0
-                )
+                await goes(way, f"after {change}")
                 ways.append(path_of_alarms(square))
-                before = len(got)
-                await eventually(lambda before=before: len(got) > before + 20, "messages coming")
+                await comes()
             for task in running:
                 task.cancel()
         assert len(got) == len(set(got))
