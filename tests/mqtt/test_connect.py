@@ -269,6 +269,17 @@ def test_a_certificate_says_who_the_client_is() -> None:
     assert carol.publish("t", b"", qos=1) == 0x10
 
 
+def test_the_name_in_the_certificate_counts_and_no_other() -> None:
+    bench = Bench(
+        users={"admin": b"secret"}, rules=[Rule(user="carol", publish=("t",)), Rule(user="admin", publish=("#",))]
+    )
+    peer = Peer("192.0.2.1", is_loopback=False, certified="carol")
+    carol = bench.client("c", peer=peer, username="admin", password=b"guess")
+    assert carol.refusal == 0
+    assert carol.publish("t", b"", qos=1) == 0x10
+    assert carol.publish("u", b"", qos=1) == 0x87
+
+
 def test_a_client_is_told_to_come_again_when_too_many_log_in_at_once() -> None:
     bench = Bench()
     bench.holds_verdicts = True

@@ -1,8 +1,9 @@
 """The handshake: from CONNECT to an open connection with a session, or a refusal that says why.
 
 Who the client is gets found out elsewhere (passwords take time): the handshake asks with `Authenticate` and goes on
-when it is told the verdict. A client that connects under an identifier in use takes the session over, and the
-connection before it is told so and closed (MQTT 5, section 3.1.4).
+when it is told the verdict. A client that has shown a certificate is who that says, whatever name it gives besides. A
+client that connects under an identifier in use takes the session over, and the connection before it is told so and
+closed (MQTT 5, section 3.1.4).
 """
 
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class Handshake:
         if not packet.client_id and connection.version != V5 and not packet.clean_start:
             told = "a session that is kept needs a client identifier"
             raise _Rejected(Answer.CLIENT_ID_NOT_VALID, Refusal.PROTOCOL, told)
-        if packet.username is not None:
+        if packet.username is not None and peer.certified is None:
             connection.phase = Phase.CHECKING
             self._waiting[connection] = packet
             return Authenticate(connection, packet.username, Secret(packet.password or b""))

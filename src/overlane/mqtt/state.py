@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from overlane.core.events import Effect
 from overlane.core.qos import QosTable
@@ -19,7 +20,8 @@ from overlane.mqtt.subscriptions import SubscriptionTable
 from overlane.mqtt.uplink import Uplink
 
 TOPICS_COUNTED = 10_000
-"""Of more topics than these the one counted longest is forgotten."""
+TOPICS_FORGOTTEN = 1_000
+"""Of more topics than can be counted so many are forgotten at once, those counted longest; all are found anew then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class State:
     crowding: float = 0.0
     """How full the fullest queue was that a message has joined lately, of those whose clients are there."""
     topics: dict[str, TopicStats] = field(default_factory=dict)
+    times_forgotten: int = 0
 
     def __post_init__(self) -> None:
         self.subscriptions = SubscriptionTable(self.may_receive)
@@ -71,7 +74,7 @@ class State:
     @property
     def changes(self) -> int:
         """Grows whenever a topic may have to go elsewhere than before."""
-        return self.subscriptions.changes + self.uplink.changes
+        return self.subscriptions.changes + self.uplink.changes + self.times_forgotten
 
     def refuse(self, why: Refusal, told: str, connection: Connection | None = None, client_id: str = "") -> None:
         """Count what is turned away, and let operators know."""
@@ -84,7 +87,9 @@ class State:
         found = self.topics.get(topic)
         if found is None:
             if len(self.topics) >= TOPICS_COUNTED:
-                self.topics.pop(next(iter(self.topics)))
+                for old in list(islice(self.topics, TOPICS_FORGOTTEN)):
+                    del self.topics[old]
+                self.times_forgotten += 1
             found = self.topics[topic] = TopicStats()
         return found
 
