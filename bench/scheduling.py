@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from overlane.core.budgets import STEP_NS, BudgetTable, Demand, Spacing, Split, plan
+from overlane.core.budgets import STEP_NS, BudgetTable, Demand, Spacing, Split
 from overlane.core.linkqueue import LinkQueue, Waiting
 from overlane.core.neighbour import Outgoing
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
@@ -110,7 +110,7 @@ VARIANTS = (
     Variant("laxity, margin equal", "laxity", Split.EQUAL, Spacing.MARGIN),
     Variant("laxity, margin proportional", "laxity", Split.PROPORTIONAL, Spacing.MARGIN),
     Variant("edf", "edf"),
-    Variant("edf-shed, as the broker plans", "edf-shed"),
+    Variant("edf-shed, as brokers plan", "edf-shed"),
     Variant("edf-shed, no plan", "edf-shed", plans=True, split=None),
     Variant("edf-shed, plan equal", "edf-shed", Split.EQUAL, plans=True),
     Variant("edf-shed, plan proportional", "edf-shed", Split.PROPORTIONAL, plans=True),
@@ -142,7 +142,8 @@ class StudyQueue(LinkQueue):
             last = len(RATES_BPS) if deadline_us % 1_000 == 0 else self._hop + 1
             item.budget_ns = self._budgets.budget(deadline_us * US) if self._variant.spacing is not None else 0
             if self._variant.plans:
-                item.plan_ns = plan(item.due_ns, now, *_weights(self._variant.split, self._hop, self._hop, last))
+                here, ahead = _weights(self._variant.split, self._hop, self._hop, last)
+                item.plan_ns = now + max(0, item.due_ns - now) * here // ahead
         return super().push(item, now)
 
 

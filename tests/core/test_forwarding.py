@@ -168,6 +168,23 @@ def test_what_can_no_longer_be_in_time_is_dropped_and_not_carried() -> None:
     assert broker.counters["expired_dropped"] == before + 1
 
 
+def test_what_has_far_to_go_leaves_before_what_is_due_earlier_but_next_door() -> None:
+    net = Overlay(
+        {"a-b": 10, "b-c": 10, "c-d": 10}, {"near": QosClass(100 * MS, paths=1), "far": QosClass(200 * MS, paths=1)}
+    )
+    net.run(3_000)
+    net.subscribe("b", "near")
+    net.subscribe("d", "far")
+    net.run(500)
+    before = len(net.frames)
+    a = net.brokers["a"]
+    for topic in ("near", "far"):
+        a.publish(topic, topic.encode(), net.now)
+    net.turn("a", [])
+    sent = [frame[3] for frame in net.frames[before:] if frame[:2] == ("a", "b") and is_parcel(frame)]
+    assert [next(name for name in (b"near", b"far") if name in data) for data in sent] == [b"far", b"near"]
+
+
 def test_a_blocked_link_holds_no_more_than_its_bound() -> None:
     net = Overlay({"a-b": 10}, {}, {"queue_bytes_max": 20_000})
     net.run(3_000)

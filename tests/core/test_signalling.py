@@ -119,6 +119,24 @@ def test_each_broker_learns_the_latency_still_to_go() -> None:
     assert [entry.ahead_ns for name in "abc" if (entry := net.entry(name))] == [0, 1 * US, 2 * US]
 
 
+def test_each_broker_learns_how_many_links_the_ways_through_it_have() -> None:
+    net = Signals("abcde")
+    net.establish(describe({*LINE, ("c", "d"), ("a", "e")}, "cde"))
+    assert {name: entry.hops for name in "abcde" if (entry := net.entry(name))} == {
+        "a": 3,
+        "b": 3,
+        "c": 3,
+        "d": 3,
+        "e": 1,
+    }
+
+
+def test_ways_that_form_a_cycle_have_their_least_number_of_links() -> None:
+    net = Signals("abcd")
+    net.establish(describe({*DIAMOND, ("b", "c"), ("c", "b"), ("d", "b")}, "d"))
+    assert {name: entry.hops for name in "abcd" if (entry := net.entry(name))} == {"a": 2, "b": 2, "c": 2, "d": 2}
+
+
 def test_a_source_that_waits_for_a_leaf_is_not_told_before_the_leaf_has_acknowledged() -> None:
     table = RouteTable("b")
     message = describe({("a", "b"), ("b", "c"), ("b", "d")}, "cd")

@@ -11,7 +11,7 @@ goes first and by how much, but not how long each may really wait. `margin` take
 Parts are not allowed below zero, so a class that is too late already ranks first together with others of its kind,
 in the order of their keys. The budgets change only when a class is put in, changed or taken out.
 
-`plan` does the same for one parcel and what is left of its margin now, for the `edf-shed` order.
+`plan` does the same (`equal`) for one parcel and what is left of its margin now, for the `edf-shed` order.
 """
 
 from collections.abc import Hashable
@@ -94,12 +94,13 @@ class BudgetTable(Generic[K]):
         return {key: order[0][0] + (rank + 1) * self._step_ns for rank, (_, key) in enumerate(order)}
 
 
-def plan(due_ns: Nanos, now: Nanos, here_ns: Nanos, ahead_ns: Nanos) -> Nanos:
+def plan(due_ns: Nanos, now: Nanos, hops: int) -> Nanos:
     """When a parcel should have left this broker, of which it must have left by `due_ns` at the latest.
 
-    Of what is left of its margin it may spend as much here as the hop that begins here, `here_ns`, is of all that are
-    ahead, `ahead_ns`. Given 1 and the number of hops ahead, the split is equal.
+    Of what is left of its margin it may spend here one part in `hops`, the number of links of its whole way, as in the
+    rule of the paper. Hops later on the way thus keep a reserve. Had they all that is left, a parcel would be in the
+    last queues no more urgent than those that come from next door, though more has been spent on it.
     """
-    if due_ns >= NEVER or due_ns <= now or here_ns >= ahead_ns:
+    if due_ns >= NEVER or due_ns <= now:
         return due_ns
-    return now + (due_ns - now) * here_ns // ahead_ns
+    return now + (due_ns - now) // hops

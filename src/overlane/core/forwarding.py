@@ -12,6 +12,7 @@ has moved the route.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from overlane.core.budgets import plan
 from overlane.core.duplicates import Duplicates
 from overlane.core.linkhealth import LinkState
 from overlane.core.linkqueue import Waiting
@@ -73,7 +74,14 @@ class Forwarding:
             neighbour = self._neighbours.get(hop)
             description = route(encode(entry.message)) if hop in entry.unconfirmed else b""
             out = Outgoing(
-                header, rest, entered_ns, due_ns, entry.ahead_ns, description=description, repairs=REPAIRS_MAX
+                header,
+                rest,
+                entered_ns,
+                due_ns,
+                entry.ahead_ns,
+                entry.hops,
+                description=description,
+                repairs=REPAIRS_MAX,
             )
             sound = neighbour is not None and neighbour.connected and neighbour.health.state is LinkState.UP
             if not sound and header.flags & _REPAIR:
@@ -97,9 +105,8 @@ class Forwarding:
         if neighbour is None or not neighbour.connected:
             return False
         hops = tuple(map(broker_id, path[1:]))
-        self._enqueue(
-            neighbour, Outgoing(header, rest, entered_ns, due_ns, 0, hops=hops, repairs=1, is_repair=True), now
-        )
+        out = Outgoing(header, rest, entered_ns, due_ns, 0, len(hops), hops=hops, repairs=1, is_repair=True)
+        self._enqueue(neighbour, out, now)
         return True
 
     def pass_on(
@@ -112,7 +119,7 @@ class Forwarding:
             self.counters.unroutable_dropped += 1
             return
         due_ns = _due(header, neighbour.health.latency_ns, entered_ns)
-        out = Outgoing(header, rest, entered_ns, due_ns, 0, hops=hops, position=position + 1, repairs=1)
+        out = Outgoing(header, rest, entered_ns, due_ns, 0, len(hops), hops=hops, position=position + 1, repairs=1)
         self._enqueue(neighbour, out, now)
 
     # Repair
@@ -200,6 +207,7 @@ class Forwarding:
             out.due_ns,
             not header.flags & _RELIABLE,
             self.budget((header.origin, header.route)),
+            plan(out.due_ns, now, out.hop_count),
         )
         for _ in neighbour.enqueue(item, now):
             self.counters.queue_full_dropped += 1

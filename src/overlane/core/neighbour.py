@@ -41,6 +41,8 @@ class Outgoing:
     """When it came into this broker; its header's age is of that moment."""
     due_ns: Nanos
     ahead_ns: Nanos
+    hop_count: int = 1
+    """Of its whole way."""
     hops: tuple[int, ...] = ()
     position: int = 0
     description: bytes = b""

@@ -42,6 +42,8 @@ class Entry:
     obsolete_hops: tuple[str, ...]
     deliver: bool
     ahead_ns: Nanos
+    hops: int
+    """Links from the source through here to the destination that is most of them away; at least one."""
     upstream: set[str] = field(default_factory=set)
     awaited: set[str] = field(default_factory=set)
     """New next hops whose acknowledgement is owed to the upstream neighbours."""
@@ -172,6 +174,7 @@ class RouteTable:
             obsolete_hops=tuple(hop for hop in obsolete if hop not in kept and hop not in added),
             deliver=me in message.destinations,
             ahead_ns=message.ahead_us[me] * US if 0 <= me < len(message.ahead_us) else 0,
+            hops=_hops_through(message, me),
             awaited=awaited,
             unconfirmed={*kept, *added},
         )
@@ -196,6 +199,27 @@ def _hops(links: list[int], me: int, brokers: list[str]) -> list[str]:
     return [
         brokers[end] for start, end in zip(links[::2], links[1::2], strict=False) if start == me and end < len(brokers)
     ]
+
+
+def _hops_through(message: Establish, me: int) -> int:
+    links = [*message.kept, *message.added]
+    ends: dict[int, list[int]] = {}
+    for start, end in zip(links[::2], links[1::2], strict=False):
+        ends.setdefault(start, []).append(end)
+    ahead = _steps(me, ends)
+    behind = _steps(message.brokers.index(message.origin), ends).get(me, 0)
+    return max(1, behind + max((ahead.get(place, 0) for place in message.destinations), default=0))
+
+
+def _steps(start: int, ends: dict[int, list[int]]) -> dict[int, int]:
+    """How many links away from `start` everything is that it leads to."""
+    steps = {start: 0}
+    pending = [start]
+    while pending:
+        found = {end: steps[place] + 1 for place in pending for end in ends.get(place, ()) if end not in steps}
+        steps |= found
+        pending = list(found)
+    return steps
 
 
 def _acknowledgement(message: Establish) -> Established:
