@@ -73,7 +73,7 @@ from overlane.core.signalling import RouteTable, links_of
 from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
 from overlane.core.source import PARCELS, Source
 from overlane.core.units import NEVER, SECOND, US, Nanos
-from overlane.core.wire import AGE_US_MAX, FrameType, Header, ParcelFlag
+from overlane.core.wire import FrameType, Header, ParcelFlag
 from overlane.errors import ProtocolViolation
 
 SLOW_SWEEP: Nanos = 5 * SECOND
@@ -82,6 +82,8 @@ TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
 """Of a topic: the flow that its messages join, its local subscribers, and the longest body."""
 
 _ACCEPTED = Published.ACCEPTED
+_PARCEL = int(FrameType.PARCEL)
+_NOTICE = int(FrameType.NOTICE)
 _WATCHED = int(ParcelFlag.WATCHED)
 _DIRECT = int(ParcelFlag.DIRECT)
 
@@ -147,8 +149,14 @@ class Broker:
             self._forget_topics,
         )
         self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history, config.federation)
+        self._inflows = self._sink.inflows
+        self._effects = self._remote.effects, self._source.effects, self._sink.effects, self._links.effects
         self._next_sweep: Nanos = now + SLOW_SWEEP
         self._seen_changes = 0
+        self._stirred = True
+        """More has happened in this turn than parcels and probes: whatever depends on anything is to be looked at."""
+        self._slow_at: Nanos = NEVER
+        """The next deadline of all that parcels and probes alone do not change."""
         if config.scheduling == Policy.LAXITY:
             self._forwarding.budget = self._budget
         self._budgets: BudgetTable[tuple[int, int]] = BudgetTable()
@@ -177,6 +185,7 @@ class Broker:
         return self.flush(now)
 
     def handle(self, event: Event, now: Nanos) -> list[Effect]:
+        self._stirred = True
         match event:
             case LinkUp(peer):
                 self._names[self._links.up(peer, now).identity] = peer
@@ -288,8 +297,10 @@ class Broker:
                 elif lane is Lane.CONTROL:
                     raise ProtocolViolation("the first frame of a connection must be a greeting")
         except _Goodbye as goodbye:
+            self._stirred = True
             self._links.close(neighbour, goodbye.reason, now)
         except ProtocolViolation as violation:
+            self._stirred = True
             self._violations += 1
             self._links.close(neighbour, violation.reason, now)
         return self._collect()
@@ -297,13 +308,19 @@ class Broker:
     def flush(self, now: Nanos) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
         if self._open:
+            self._stirred = True
             self._source.flush(self._open, now)
             self._open.clear()
         if self._published:
             messages, self._published = self._published, []
             found = {topic: self._sink.subscribers(topic) for topic in dict.fromkeys(one[0] for one in messages)}
             self._sink.effects.append(Deliver(messages, found, self.name, 0, NEVER))
-        self._do_what_is_due(now)
+        if not self._stirred and now < self.next_deadline() and self._links.has_news():
+            self._stirred = self._links.advertise(now)
+        if self._stirred or now >= self.next_deadline():
+            self._do_what_is_due(now)
+            self._stirred = False
+            self._find_slow_deadline()
         self.turn = self._source.turn
         self._source.turn += 1
         return self._collect()
@@ -313,16 +330,20 @@ class Broker:
 
         A driver that makes them durable while further turns go on tells so when it is done, in the order of turns.
         """
-        self._source.saved(turn, now)
+        if self._source.is_unsaved():
+            self._stirred = True
+            self._source.saved(turn, now)
         while self._receipts and self._receipts[0][0] <= turn:
             self._post_receipt(self._receipts.popleft()[1])
         self._send_letters()
         return self._collect()
 
     def _collect(self) -> list[Effect]:
-        effects: list[Effect] = []
-        for part in (self._remote.effects, self._source.effects, self._sink.effects, self._links.effects):
-            effects += part
+        remote, source, sink, links = self._effects
+        if not (sink or source or links or remote):
+            return []
+        effects = [*remote, *source, *sink, *links]
+        for part in self._effects:
             part.clear()
         return effects
 
@@ -337,13 +358,12 @@ class Broker:
         return self._links.pull(peer, bytes_max, now, in_buffer)
 
     def next_deadline(self) -> Nanos:
-        return min(
-            self._links.next_deadline(),
-            self._source.next_deadline(),
-            self._gossip.next_deadline(),
-            self._sink.inflows.wake_at,
-            self._next_sweep,
-        )
+        if self._stirred:
+            self._find_slow_deadline()
+        return min(self._links.next_deadline(), self._slow_at, self._inflows.wake_at)
+
+    def _find_slow_deadline(self) -> None:
+        self._slow_at = min(self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep)
 
     # For people and tests
 
@@ -424,12 +444,15 @@ class Broker:
     # Frames
 
     def _frame(self, neighbour: Neighbour, kind: int, body: memoryview, now: Nanos) -> None:
+        # Nearly all are of the first two types, and a constant is much quicker than a member of an enumeration.
+        if kind == _PARCEL:
+            header, rest = wire.read_parcel(body, neighbour.health.latency_ns // US)
+            self._parcel(neighbour, header, rest, now)
+            return
+        if kind == _NOTICE:
+            neighbour.noticed(wire.read_notice(body), now)
+            return
         match kind:
-            case FrameType.PARCEL:
-                header, rest = wire.read_parcel(body)
-                self._parcel(neighbour, self._aged(neighbour, header), rest, now)
-            case FrameType.NOTICE:
-                neighbour.noticed(wire.read_notice(body), now)
             case FrameType.PING:
                 neighbour.send_urgent(wire.pong(wire.read_token(body)))
             case FrameType.PONG:
@@ -451,6 +474,7 @@ class Broker:
                 raise ProtocolViolation(f"a frame of unknown type {kind}")
 
     def _hello(self, neighbour: Neighbour, hello: wire.Hello, now: Nanos) -> None:
+        self._stirred = True
         if neighbour.greeted:
             raise ProtocolViolation("a second greeting")
         if hello.name != neighbour.name:
@@ -460,6 +484,7 @@ class Broker:
         self._gossip.greet(neighbour)
 
     def _control(self, neighbour: Neighbour, message: ControlMessage, now: Nanos) -> None:
+        self._stirred = True
         sender = neighbour.name
         match message:
             case Advert() | Interest() | InterestWanted() | Summary():
@@ -508,9 +533,6 @@ class Broker:
 
     # Parcels
 
-    def _aged(self, neighbour: Neighbour, header: Header) -> Header:
-        return header._replace(age_us=min(AGE_US_MAX, header.age_us + neighbour.health.latency_ns // US))
-
     def _parcel(self, neighbour: Neighbour, header: Header, rest: memoryview, now: Nanos) -> None:
         if header.origin == self.identity:
             self._forwarding.counters.duplicates_dropped += 1
@@ -530,8 +552,7 @@ class Broker:
             self._arrive(header, rest, now)
 
     def _detour(self, neighbour: Neighbour, detour: wire.Detour, now: Nanos) -> None:
-        header, rest = wire.read_parcel(detour.parcel)
-        header = self._aged(neighbour, header)
+        header, rest = wire.read_parcel(detour.parcel, neighbour.health.latency_ns // US)
         if detour.hops[detour.position] != self.identity:
             raise ProtocolViolation("a detour that does not pass here")
         if header.flags & _WATCHED:

@@ -27,6 +27,7 @@ from overlane.planning import paths
 REPAIRS_MAX = 3
 WAYS_SEARCHED = 4
 
+_UP = LinkState.UP
 _RELIABLE = int(ParcelFlag.RELIABLE)
 _REPAIR = int(ParcelFlag.REPAIR)
 _DIRECT = int(ParcelFlag.DIRECT)
@@ -83,7 +84,7 @@ class Forwarding:
                 description=description,
                 repairs=REPAIRS_MAX,
             )
-            sound = neighbour is not None and neighbour.connected and neighbour.health.state is LinkState.UP
+            sound = neighbour is not None and neighbour.connected and neighbour.health.state is _UP
             if not sound and header.flags & _REPAIR:
                 self.go_around(out, hop, entry, now)
             if neighbour is not None and neighbour.connected:

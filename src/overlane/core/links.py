@@ -25,6 +25,7 @@ PROCESSING_US_MIN = 500
 """Processing latency below this is not worth a word."""
 
 _REPAIR = int(ParcelFlag.REPAIR)
+_DATA = Lane.DATA
 
 
 @dataclass(slots=True)
@@ -51,11 +52,11 @@ class Links:
     effects: list[Effect] = field(default_factory=list)
     sent: Sent = field(default_factory=Sent)
     leaving: bool = False
-    _processing_us: dict[str, int] = field(default_factory=dict)
-    _processing_said: dict[str, int] = field(default_factory=dict)
+    _processing_us: dict[int, int] = field(default_factory=dict)
+    """By the deadline of the class, which is its label for others."""
+    _processing_said: dict[int, int] = field(default_factory=dict)
     _processing_news: bool = False
     _signals: Signals = field(default_factory=Signals)
-    _wake_at: Nanos = NEVER
 
     # Their lives
 
@@ -88,10 +89,11 @@ class Links:
                 self._tend(neighbour, now)
 
     def next_deadline(self) -> Nanos:
-        if self._signals.woken:
-            self._signals.woken = False
-            self._wake_at = min((one.next_deadline() for one in self.neighbours.values()), default=NEVER)
-        return self._wake_at
+        signals = self._signals
+        if signals.woken:
+            signals.woken = False
+            signals.wake_at = min([one.next_deadline() for one in self.neighbours.values()], default=NEVER)
+        return signals.wake_at
 
     def _tend(self, neighbour: Neighbour, now: Nanos) -> None:
         before = neighbour.health.state
@@ -120,6 +122,8 @@ class Links:
 
     def ready(self) -> list[str]:
         waiting = self._signals.ready
+        if not waiting:
+            return []
         idle = [name for name in waiting if not self.neighbours[name].has_something_to_send()]
         waiting.difference_update(idle)
         return sorted(waiting)
@@ -132,13 +136,19 @@ class Links:
             chunk = neighbour.pull_control()
             if chunk is not None:
                 self.sent.control_bytes += len(chunk[1])
+            elif len(neighbour.queue) == 0:
+                break
             else:
                 out, data, dropped = neighbour.pull_parcel(now, in_buffer)
-                self.forwarding.counters.expired_dropped += len(dropped)
+                if dropped:
+                    self.forwarding.counters.expired_dropped += len(dropped)
                 if out is None:
                     break
                 self._count(out, data, now)
-                chunk = Lane.DATA, data
+                if notice := neighbour.pull_notice(now):
+                    self.sent.control_bytes += len(notice)
+                    data += notice
+                chunk = _DATA, data
             chunks.append(chunk)
             room -= len(chunk[1])
         return chunks
@@ -149,33 +159,39 @@ class Links:
         sent.parcel_bytes += len(data)
         sent.messages += out.header.messages
         if out.header.deadline_us and not out.is_repair:
-            label = str(out.header.deadline_us)
-            known = self._processing_us.get(label, 0)
+            deadline_us = out.header.deadline_us
+            known = self._processing_us.get(deadline_us, 0)
             average = known + (((now - out.entered_ns) // US - known) >> 3)
-            self._processing_us[label] = average
-            if processing_differs(self._processing_said.get(label, 0), average):
+            self._processing_us[deadline_us] = average
+            if processing_differs(self._processing_said.get(deadline_us, 0), average):
                 self._processing_news = True
 
     def forget_processing(self) -> None:
         """A class that no longer passes here waits here no longer."""
-        self._processing_us = {label: us >> 1 for label, us in self._processing_us.items() if us > 1}
+        self._processing_us = {deadline_us: us >> 1 for deadline_us, us in self._processing_us.items() if us > 1}
         self._processing_news = bool(self._processing_said)
 
     # What is said of them
 
-    def advertise(self, now: Nanos) -> None:
+    def has_news(self) -> bool:
+        """Whether something may be worth an advert."""
+        return self._signals.touched or self._processing_news
+
+    def advertise(self, now: Nanos) -> bool:
         """Tell the others what they should know of our links, if there is something."""
         news = self._links_differ(now) or self._processing_news
         if not news and now < self.gossip.next_deadline():
-            return
+            return False
         self._processing_news = False
         claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}
         links = [claim for claim in claims.values() if claim is not None]
-        processing_us = {label: us for label, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
-        if self.gossip.announce(links, processing_us, int(self.failure * MILLION), self.leaving, now):
+        processing_us = {deadline: us for deadline, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
+        labelled = {str(deadline_us): us for deadline_us, us in processing_us.items()}
+        if self.gossip.announce(links, labelled, int(self.failure * MILLION), self.leaving, now):
             self._processing_said = processing_us
             for name, claim in claims.items():
                 self.neighbours[name].claimed = claim
+        return True
 
     def leave(self, now: Nanos) -> None:
         self.leaving = True

@@ -16,17 +16,21 @@ from overlane.core.linkhealth import LinkHealth, LinkState
 from overlane.core.linkqueue import LinkQueue, Waiting
 from overlane.core.messages import REASON_LENGTH_MAX, Farewell, LinkClaim, Message, encode
 from overlane.core.units import MS, NEVER, US, Nanos
-from overlane.core.watch import Noticing, Watch
+from overlane.core.watch import NOTICE_DELAY, Noticing, Watch
 from overlane.core.wire import AGE_US_MAX, Header, Notice, ParcelFlag
 from overlane.errors import ProtocolViolation
 
 GREETING_WITHIN: Nanos = 5000 * MS
 CONTROL_BYTES_MAX = 8 << 20
+NOTICE_AHEAD: Nanos = 25 * MS
+"""A notice that would be due so soon does not wait when a parcel goes the same way."""
 URGENT_MAX = 4096
 """Pings, pongs and notices that wait; who asks for more answers than it takes gets the latest."""
 
 _PROMPT = int(ParcelFlag.PROMPT)
 _WATCHED = int(ParcelFlag.WATCHED)
+
+_CONTROL, _DATA = Lane.CONTROL, Lane.DATA
 
 Chunk = tuple[Lane, bytes]
 
@@ -58,7 +62,9 @@ class Signals:
     """What a broker's neighbours tell it, so that it need not ask each of them at every turn."""
 
     woken: bool = True
-    """The next deadline of one of them may have changed."""
+    """The next deadline of one of them may be later than it was."""
+    wake_at: Nanos = NEVER
+    """The next deadline of all of them, unless `woken`."""
     touched: bool = True
     """Something was learned of one of the links."""
     ready: set[str] = field(default_factory=set)
@@ -156,10 +162,17 @@ class Neighbour:
         if self._control_out:
             frame = self._control_out.popleft()
             self._control_bytes -= len(frame)
-            return Lane.CONTROL, frame
+            return _CONTROL, frame
         if self._urgent:
-            return Lane.DATA, self._urgent.popleft()
+            return _DATA, self._urgent.popleft()
         return None
+
+    def pull_notice(self, now: Nanos) -> bytes:
+        """The notice that is not due yet, but soon: it costs next to nothing behind a parcel that goes there anyway."""
+        if self._noticing.due_ns - now > NOTICE_AHEAD:
+            return b""
+        self._wake()
+        return wire.notice(*self._noticing.take(now))
 
     def pull_parcel(self, now: Nanos, in_buffer: int) -> tuple[Outgoing | None, bytes, list[Waiting]]:
         """The parcel to send next with its bytes, and what is no longer worth sending."""
@@ -176,14 +189,16 @@ class Neighbour:
         age_us = min(AGE_US_MAX, header.age_us + (now - out.entered_ns) // US)
         number = 0
         if header.flags & _WATCHED:
-            number = self._watch.add(out, bool(header.flags & _PROMPT), now)
-            self._wake()
-        header = header._replace(age_us=age_us, hop_sequence=number)
+            prompt = bool(header.flags & _PROMPT)
+            number = self._watch.add(out, prompt, now)
+            patience_ns = self.health.patience_ns
+            self._wake_by(now + patience_ns if prompt else now + patience_ns + NOTICE_DELAY)
         if out.hops:
+            header = header._replace(age_us=age_us, hop_sequence=number)
             return wire.detour(out.hops, out.position, header, out.rest)
         if out.description:
-            return out.description + wire.parcel(header, out.rest)
-        return wire.parcel(header, out.rest)
+            return out.description + wire.parcel(header, out.rest, age_us, number)
+        return wire.parcel(header, out.rest, age_us, number)
 
     # In
 
@@ -207,8 +222,9 @@ class Neighbour:
     def notice_parcel(self, header: Header, now: Nanos) -> None:
         """A watched parcel came in: remember to say so."""
         if header.hop_sequence:
-            self._noticing.came(header.hop_sequence, bool(header.flags & _PROMPT), now)
-            self._wake()
+            noticing = self._noticing
+            noticing.came(header.hop_sequence, bool(header.flags & _PROMPT), now)
+            self._wake_by(noticing.due_ns)
 
     def noticed(self, notice: Notice, now: Nanos) -> None:
         """The neighbour tells what it has got."""
@@ -245,8 +261,16 @@ class Neighbour:
         self._wake_at = None
         self._signals.woken = True
 
+    def _wake_by(self, when: Nanos) -> None:
+        """One more thing is to be done at this time; what was to be done before stays as it was."""
+        if self._wake_at is not None and when < self._wake_at:
+            self._wake_at = when
+            if when < self._signals.wake_at:
+                self._signals.wake_at = when
+
     def tick(self, now: Nanos) -> list[Outgoing]:
         """Pings and notices that are due go out; watched parcels that are overdue are handed back."""
+        self._wake()
         if not self.greeted:
             return []
         self.touch()

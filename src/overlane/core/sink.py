@@ -24,6 +24,9 @@ SUBSCRIPTIONS = "subscription"
 INFLOWS = "inflow"
 RECEIPT_HOPS_MAX = 32
 
+_HISTORY = int(ParcelFlag.HISTORY)
+_RELIABLE = int(ParcelFlag.RELIABLE)
+
 
 @dataclass(slots=True)
 class Sink:
@@ -84,13 +87,13 @@ class Sink:
         """A parcel came for us; BadContent if its inside is not one."""
         part, position = unpack_flow(content)
         messages = unpack_messages(content, position, header.messages)
-        is_history = bool(header.flags & ParcelFlag.HISTORY)
+        is_history = bool(header.flags & _HISTORY)
         if is_history and any(len(body) < NAME_BYTES for _, _, body in messages):
             raise BadContent("replayed messages without names")
         arrival = Arrival(
             part,
             messages,
-            reliable=bool(header.flags & ParcelFlag.RELIABLE),
+            reliable=bool(header.flags & _RELIABLE),
             history=is_history,
             deadline_ns=header.deadline_us * US if header.deadline_us else NEVER,
             age_ns=header.age_us * US,

@@ -34,6 +34,13 @@ REVIEW_EVERY: Nanos = 10 * MS
 """News of the map that come close together are looked at together."""
 IDLE_MAX: Nanos = 60 * SECOND
 
+_DIRECT = int(ParcelFlag.DIRECT)
+_HISTORY = int(ParcelFlag.HISTORY)
+_PROMPT = int(ParcelFlag.PROMPT)
+_RELIABLE = int(ParcelFlag.RELIABLE)
+_REPAIR = int(ParcelFlag.REPAIR)
+_WATCHED = int(ParcelFlag.WATCHED)
+
 
 @dataclass(slots=True)
 class Source:
@@ -120,6 +127,10 @@ class Source:
         if not flow.qos.reliable:
             self._send(flow, parcel, now)
 
+    def is_unsaved(self) -> bool:
+        """Whether anything waits for a turn to be durable."""
+        return bool(self._unsaved)
+
     def saved(self, turn: int, now: Nanos) -> None:
         """All turns up to this one are durable: the reliable parcels sealed in them may leave."""
         unsaved = self._unsaved
@@ -141,21 +152,21 @@ class Source:
         # A deadline the route cannot meet would have every hop give the message up: it is carried as well as can be.
         if header.deadline_us and route.slack_ns < 0:
             header = header._replace(deadline_us=2 * route.latency_ns // US)
-        if header.flags & ParcelFlag.REPAIR and route.slack_ns < PROMPT_SLACK:
-            header = header._replace(flags=header.flags | ParcelFlag.PROMPT)
+        if header.flags & _REPAIR and route.slack_ns < PROMPT_SLACK:
+            header = header._replace(flags=header.flags | _PROMPT)
         self.forwarding.duplicates.is_new(self.identity, self.incarnation, header.sequence)
         rest = pack_flow(flow.part(parcel)) + parcel.content
         self.forwarding.forward(entry, header, rest, now, None, now)
 
     def _header(self, flow: Outflow, parcel: Retained, now: Nanos) -> Header:
         qos = flow.qos
-        flags = (ParcelFlag.RELIABLE if qos.reliable else 0) | (ParcelFlag.HISTORY if parcel.history else 0)
+        flags = (_RELIABLE if qos.reliable else 0) | (_HISTORY if parcel.history else 0)
         deadline_us = 0
         if qos.deadline_ns < NEVER:
             deadline_us = qos.deadline_ns // US
-            flags |= ParcelFlag.WATCHED
+            flags |= _WATCHED
             if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
-                flags |= ParcelFlag.REPAIR
+                flags |= _REPAIR
         age_us = max(0, min(AGE_US_MAX, (now - parcel.published_ns) // US))  # a clock may have gone back over a restart
         self._sequence += 1
         return Header(
@@ -223,7 +234,7 @@ class Source:
         way, latency_ns = found
         for parcel in flow.due_for_resend(destination, 2 * latency_ns, now, at_once):
             header = self._header(flow, parcel, now)
-            header = header._replace(flags=(header.flags | ParcelFlag.DIRECT) & ~ParcelFlag.REPAIR)
+            header = header._replace(flags=(header.flags | _DIRECT) & ~_REPAIR)
             due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
             rest = pack_flow(self._part_owed(flow, parcel)) + parcel.content
             self.forwarding.send_on_path(way, header, rest, now, due_ns, now)

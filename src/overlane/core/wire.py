@@ -80,6 +80,8 @@ _DETOUR = struct.Struct("!BB")
 _IDENTITY = struct.Struct("!Q")
 
 FRAME_OVERHEAD = _FRAME.size
+_HEADER_BYTES = _HEADER.size
+_unpack_header = _HEADER.unpack_from
 _PARCEL_TYPE = int(FrameType.PARCEL)
 _DETOUR_TYPE = int(FrameType.DETOUR)
 
@@ -153,8 +155,30 @@ def route(message: bytes) -> bytes:
     return _frame(FrameType.ROUTE, message)
 
 
-def parcel(header: Header, rest: bytes | memoryview) -> bytes:
-    return b"".join((_PARCEL.pack(1 + _HEADER.size + len(rest), _PARCEL_TYPE, *header), rest))
+def parcel(
+    header: Header, rest: bytes | memoryview, age_us: int | None = None, hop_sequence: int | None = None
+) -> bytes:
+    """Older than its header says, and numbered for the hop, where that is given."""
+    flags, version, origin, incarnation, sequence, route, age, deadline_us, messages, hop = header
+    return b"".join(
+        (
+            _PARCEL.pack(
+                1 + _HEADER.size + len(rest),
+                _PARCEL_TYPE,
+                flags,
+                version,
+                origin,
+                incarnation,
+                sequence,
+                route,
+                age if age_us is None else age_us,
+                deadline_us,
+                messages,
+                hop if hop_sequence is None else hop_sequence,
+            ),
+            rest,
+        )
+    )
 
 
 def detour(hops: tuple[int, ...], position: int, header: Header, rest: bytes | memoryview) -> bytes:
@@ -226,13 +250,18 @@ def read_control(body: memoryview) -> tuple[int, memoryview]:
     return int(_TOKEN.unpack_from(body)[0]), body[_TOKEN.size :]
 
 
-def read_parcel(body: memoryview) -> tuple[Header, memoryview]:
-    if len(body) < _HEADER.size:
+def read_parcel(body: memoryview, latency_us: int = 0) -> tuple[Header, memoryview]:
+    """The header, older by the latency of the link that the parcel came over, and the rest."""
+    if len(body) < _HEADER_BYTES:
         raise ProtocolViolation("a truncated parcel")
-    header = Header._make(_HEADER.unpack_from(body))
-    if header.messages == 0:
+    flags, version, origin, incarnation, sequence, route, age_us, deadline_us, messages, hop = _unpack_header(body)
+    if messages == 0:
         raise ProtocolViolation("a parcel without messages")
-    return header, body[_HEADER.size :]
+    age_us += latency_us
+    if age_us > AGE_US_MAX:
+        age_us = AGE_US_MAX
+    header = Header(flags, version, origin, incarnation, sequence, route, age_us, deadline_us, messages, hop)
+    return header, body[_HEADER_BYTES:]
 
 
 def read_detour(body: memoryview) -> Detour:

@@ -96,6 +96,7 @@ class Host(Generic[CoreT]):
         self._store: dict[tuple[str, bytes], bytes] = {}
         self._past_counters: dict[str, int] = {}
         self._timer_at: Nanos = NEVER  # the true time of the only timer entry that is not stale
+        self._timer_reads: Nanos = NEVER  # what the broker's clock says then
         self._last_timer_at: Nanos = -NEVER
         self._timers_in_a_row = 0
         self.links: dict[str, Link] = {}
@@ -147,7 +148,7 @@ class Host(Generic[CoreT]):
         """Lose everything but the store."""
         self._past_counters = self.counters()
         self._core = None
-        self._timer_at = NEVER
+        self._timer_at = self._timer_reads = NEVER
         for link in self.links.values():
             link.hang_up(self._name)
 
@@ -183,7 +184,7 @@ class Host(Generic[CoreT]):
 
     def receive(self, peer: str, frames: list[Frame]) -> None:
         now = self._clock.read(self._engine.now)
-        core = self.core
+        core = self._core or self.core
         if len(frames) == 1:
             lane, data = frames[0]
             self._finish(core.receive(peer, data, now, lane), now)
@@ -213,7 +214,7 @@ class Host(Generic[CoreT]):
         self._finish(self.core.handle(event, now), now)
 
     def _finish(self, effects: list[Effect], now: Nanos) -> None:
-        core = self.core
+        core = self._core or self.core
         effects += core.flush(now)
         for effect in effects:
             self._carry_out(effect)
@@ -251,15 +252,18 @@ class Host(Generic[CoreT]):
 
     def _arm(self, core: CoreT) -> None:
         """Make sure that the timer comes no later than the broker asks; one that comes too early is harmless."""
-        due = self._clock.true_time(core.next_deadline())
+        reading = core.next_deadline()
+        if reading >= self._timer_reads:
+            return
+        due = self._clock.true_time(reading)
         if due < self._timer_at:
-            self._timer_at = due
+            self._timer_at, self._timer_reads = due, reading
             self._engine.at(due, self._timer, due)
 
     def _timer(self, due: Nanos) -> None:
         if due != self._timer_at or self._core is None:
             return
-        self._timer_at = NEVER
+        self._timer_at = self._timer_reads = NEVER
         self._check_progress()
         now = self._clock.read(self._engine.now)
         if self._core.next_deadline() <= now:

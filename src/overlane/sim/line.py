@@ -34,6 +34,8 @@ STREAM_TIMEOUT_NS: Nanos = 5 * SECOND
 
 UNLIMITED = 1 << 40
 
+_CONTROL = Lane.CONTROL
+
 
 class Condition:
     """What a link is like now. Both directions look at the same one."""
@@ -156,9 +158,11 @@ class Line:
         together_at: Nanos = -1
         stream: list[Frame] = []
         stream_at: Nanos = -1
+        is_unlimited = condition.rate_bps is None
+        now = self._engine.now
         for frame in frames:
-            departure = self._departure(len(frame[1]))
-            if self._is_stream or frame[0] is Lane.CONTROL:
+            departure = now if is_unlimited else self._departure(len(frame[1]))
+            if self._is_stream or frame[0] is _CONTROL:
                 if self._stalled or not passes:
                     self._stall(frame)
                     continue
@@ -173,7 +177,7 @@ class Line:
                     self._flight.append(stream)
                     self._engine.at(arrival, self._stream_arrives, self._flight_epoch)
             elif passes and not (loss and luck.random() < loss):
-                arrival = departure + self._delay()
+                arrival = departure + (self._delay() if condition.jitter_ns else condition.latency_ns)
                 if arrival == together_at:
                     together.append(frame)
                 else:

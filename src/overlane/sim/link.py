@@ -57,15 +57,16 @@ class End:
         """Send what the broker has ready, as far as the send buffer takes it, and come back for the rest."""
         if not self.is_up:
             return
-        room = self.line.room_bytes()
+        line = self.line
+        room = line.room_bytes()
         while room > 0:
-            frames = self.station.pull(self.peer, room, self.line.buffered_bytes())
+            frames = self.station.pull(self.peer, room, 0 if room == UNLIMITED else line.buffered_bytes())
             if not frames:
                 return
-            self.line.send(frames)
+            line.send(frames)
             if room == UNLIMITED:
                 return
-            room = self.line.room_bytes()
+            room = line.room_bytes()
         if not self._wakes:
             self._wakes = True
             self._engine.at(self.line.half_empty_at(), self._wake)
