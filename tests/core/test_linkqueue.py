@@ -137,15 +137,18 @@ def test_what_gave_way_is_sent_after_all_if_the_link_is_faster_than_thought() ->
     assert send_all(waiting, ns_per_byte=NS_PER_BYTE // 10) == (["short", "long"], [])
 
 
-def test_items_go_by_their_plan_and_by_their_due_time_once_the_plan_is_missed() -> None:
+def test_items_go_by_their_plan_and_once_it_is_missed_by_the_middle_of_what_is_left() -> None:
     def item(name: str, plan_ms: int, due_ms: int) -> Waiting:
         return Waiting(name, 1_000, 0, due_ms * MS, True, 0, plan_ms * MS)
 
     items = [item("two hops", 5, 10), item("last hop", 8, 8)]
     assert send_all(queue("edf-shed", *items), ns_per_byte=NS_PER_BYTE) == (["two hops", "last hop"], [])
-    # At 6 ms the plan is past: by the due times the other one is more urgent, and both can still be in time.
+    # At 6 ms the plan is past, and with 7 to 10 ms left its middle is 8.5: the other one is more urgent.
     waiting = queue("edf-shed", *items, ns_per_byte=NS_PER_BYTE)
     assert send_all(waiting, now=6 * MS, ns_per_byte=NS_PER_BYTE) == (["last hop", "two hops"], [])
+    items = [item("two hops", 5, 10), item("last hop", 9, 9)]
+    waiting = queue("edf-shed", *items, ns_per_byte=NS_PER_BYTE)
+    assert send_all(waiting, now=6 * MS, ns_per_byte=NS_PER_BYTE) == (["two hops", "last hop"], [])
 
 
 def test_a_reliable_item_that_gave_way_is_in_reserve_until_it_is_late() -> None:

@@ -23,8 +23,6 @@ from overlane.sim.line import Frame
 class FakeBroker:
     """Ticks every 100 ms of its own clock; keeps its subscribers durable; is busy while `is_busy`."""
 
-    queue_bytes_max = 1 << 20
-
     def __init__(self, incarnation: int, records: Iterable[Record], now: Nanos) -> None:
         self.incarnation = incarnation
         self.subscribers = [value.decode() for table, _, value in records if table == "subscribers"]
@@ -94,6 +92,9 @@ class FakeBroker:
 
     def next_deadline(self) -> Nanos:
         return self._next_tick if self._next_tick else NEVER
+
+    def queue_bytes_max(self, peer: str) -> int:  # noqa: ARG002
+        return 1 << 20
 
     def queue_bytes(self, peer: str) -> int:
         return sum(len(data) for _, data in self._queues[peer])

@@ -125,7 +125,7 @@ class Broker:
             incarnation,
             config.scheduling,
             config.ping_interval_ns,
-            config.queue_bytes_max,
+            self.queue_bytes_max,
             config.failure,
             config.link_failure,
             self._neighbours,
@@ -367,9 +367,8 @@ class Broker:
 
     # For people and tests
 
-    @property
-    def queue_bytes_max(self) -> int:
-        return self.config.queue_bytes_max
+    def queue_bytes_max(self, peer: str) -> int:
+        return self.config.link_queue_bytes_max.get(peer, self.config.queue_bytes_max)
 
     def queue_bytes(self, peer: str) -> int:
         return self._neighbours[peer].queue.bytes

@@ -17,6 +17,8 @@ class BrokerConfig:
     failure: float = 0.0
     link_failure: Mapping[str, float] = field(default_factory=dict)
     queue_bytes_max: int = 256 * 1024
+    link_queue_bytes_max: Mapping[str, int] = field(default_factory=dict)
+    """By neighbour, where it is another."""
     retention_bytes_max: int = 64 << 20
     federation: Federation = OPEN
 

@@ -4,7 +4,7 @@ A link that falls silent, dies, blocks or never greets is closed; the parcels it
 learned of a link is advertised when it has really changed, together with how long each QoS class waits in this broker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from overlane.core.events import Close, Effect, Lane, LinkChanged
@@ -42,7 +42,7 @@ class Links:
     incarnation: int
     scheduling: str
     ping_interval_ns: Nanos
-    queue_bytes_max: int
+    queue_bytes_max: Callable[[str], int]
     failure: float
     link_failure: Mapping[str, float]
     neighbours: dict[str, Neighbour]
@@ -63,7 +63,8 @@ class Links:
     def up(self, peer: str, now: Nanos) -> Neighbour:
         neighbour = self.neighbours.get(peer)
         if neighbour is None:
-            neighbour = Neighbour(peer, self.scheduling, self.queue_bytes_max, self.ping_interval_ns, self._signals)
+            bytes_max = self.queue_bytes_max(peer)
+            neighbour = Neighbour(peer, self.scheduling, bytes_max, self.ping_interval_ns, self._signals)
             self.neighbours[peer] = neighbour
         elif neighbour.connected:
             self._strand(neighbour, now)

@@ -6,10 +6,10 @@ laxity).
 
 `SheddingOrder` (`edf-shed`) serves by due time what can be in time all together, as the agenda says, judging by the
 measured rate of the link. An item that has more hops to go should leave earlier than it must, or it would be in time
-here and late at the next queue: so it is planned for its `plan_ns`, and for its due time only when that plan fails
-without the fault of others. What the agenda takes out is kept in reserve until its due time has passed, and served as
-soon as that makes no other late: an estimate that was too pessimistic costs nothing. After that the droppable ones are
-hopeless, and the reliable ones late.
+here and late at the next queue: so it is planned for its `plan_ns`, and each time that this fails without the fault of
+others, for the middle of what is then left until its due time. What the agenda takes out is kept in reserve until its
+due time has passed, and served as soon as that makes no other late: an estimate that was too pessimistic costs nothing.
+After that the droppable ones are hopeless, and the reliable ones late.
 
 An order holds numbers of items that wait in the queue's own table; what is no longer in the table is skipped.
 """
@@ -209,9 +209,11 @@ class SheddingOrder:
     def _give_way(self, number: int, start: Nanos) -> None:
         by = self._by.pop(number)
         item = self._waiting[number]
-        if by < start + self._work(item) <= item.due_ns:
-            # Its plan was missed, though it would have been first: something long was on the wire.
-            self._plan(number, item, item.due_ns)
+        end = start + self._work(item)
+        if by < end <= item.due_ns:
+            # Its plan was missed, though it would have been first: something long was on the wire. Planned for its due
+            # time, it would leave at the last moment and be late at the next queue, so it keeps half of what is left.
+            self._plan(number, item, (end + item.due_ns) // 2)
         else:
             heappush(self._reserve if item.droppable else self._reserve_reliable, (item.due_ns, number))
 

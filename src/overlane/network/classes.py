@@ -56,5 +56,5 @@ def broker_config(network: Network, name: str) -> BrokerConfig:
         failure=broker.failure,
         link_failure={end: link.failure for link in links for end in link.ends if end != name},
         federation=federation(network, name),
-        queue_bytes_max=min((link.queue_bytes for link in links), default=256 * 1024),
+        link_queue_bytes_max={end: link.queue_bytes for link in links for end in link.ends if end != name},
     )

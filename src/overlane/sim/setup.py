@@ -5,8 +5,6 @@ its class. A topic that no filter of the file matches has the default class and 
 for it, or `(default)`.
 """
 
-from collections.abc import Mapping
-
 from overlane.core.broker import Broker
 from overlane.core.config import BrokerConfig
 from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
@@ -48,27 +46,21 @@ class Plan:
 
     def maker(self, name: str, failure: float) -> Make[Broker]:
         """What makes the broker of this name, each time it starts."""
-        link_failure, queue_bytes_max = self._links_of(name)
+        links = {end: link for link in self.network.links if name in link.ends for end in link.ends if end != name}
         config = BrokerConfig(
             name=name,
             qos=self._table,
             scheduling=self.scheduling,
             ping_interval_ns=self.network.defaults.ping_interval_ns,
             failure=failure,
-            link_failure=link_failure,
-            queue_bytes_max=queue_bytes_max,
+            link_failure={peer: link.failure for peer, link in links.items()},
+            link_queue_bytes_max={peer: link.queue_bytes for peer, link in links.items()},
         )
 
         def make(incarnation: int, records: list[Record], now: Nanos) -> Broker:
             return Broker(config, incarnation, records, now)
 
         return make
-
-    def _links_of(self, name: str) -> tuple[Mapping[str, float], int]:
-        """Each neighbour with the known failure probability of its link, and the bound of the broker's link queues."""
-        links = [link for link in self.network.links if name in link.ends]
-        failures = {end: link.failure for link in links for end in link.ends if end != name}
-        return failures, min((link.queue_bytes for link in links), default=256 * 1024)
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:

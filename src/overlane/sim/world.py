@@ -62,10 +62,9 @@ class Watch:
         self.link_changed: Callable[[str, LinkChanged], None] = chronicle.link_changed
 
     def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None:
-        limit = core.queue_bytes_max
         for peer in peers:
             size = core.queue_bytes(peer)
-            if size > limit and not self.overfull:
+            if size and size > (limit := core.queue_bytes_max(peer)) and not self.overfull:
                 at = self._engine.now / SECOND
                 self.overfull.append(f"the queue from {broker} to {peer} holds {size} of {limit} bytes at {at:.3f} s")
 
