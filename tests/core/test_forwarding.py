@@ -198,6 +198,42 @@ def test_a_blocked_link_holds_no_more_than_its_bound() -> None:
     assert broker.counters["queue_full_dropped"] >= 80
 
 
+def test_each_link_has_a_bound_of_its_own() -> None:
+    config = {"queue_bytes_max": 20_000, "link_queue_bytes_max": {"c": 5_000}}
+    net = Overlay({"a-b": 10, "a-c": 10}, {}, config)
+    a = net.brokers["a"]
+    assert (a.queue_bytes_max("b"), a.queue_bytes_max("c")) == (20_000, 5_000)
+    net.run(3_000)
+    net.subscribe("b", "t")
+    net.subscribe("c", "u")
+    net.run(500)
+    for _ in range(100):
+        for topic in "tu":
+            a.publish(topic, bytes(1_000), net.now)
+        a.flush(net.now)
+    assert 15_000 < a.queue_bytes("b") <= 20_000
+    assert 3_000 < a.queue_bytes("c") <= 5_000
+
+
+def test_a_notice_that_is_nearly_due_goes_along_with_a_parcel() -> None:
+    net = Overlay({"a-b": 10}, {"t": QosClass(2_000 * MS), "u": QosClass(2_000 * MS)})
+    net.run(3_000)
+    net.subscribe("b", "t")
+    net.subscribe("a", "u")
+    net.run(500)
+    for broker, topic in (("a", "t"), ("b", "u")):
+        net.publish(broker, topic, b"first")
+    net.run(1_000)
+    before = len(net.frames)
+    net.publish("a", "t", b"x")
+    net.run(50)
+    net.publish("b", "u", b"y")
+    net.run(100)
+    kinds = [[kind for kind, _ in wire.split(frame[3])[0]] for frame in net.frames[before:] if frame[:2] == ("b", "a")]
+    assert [FrameType.PARCEL, FrameType.NOTICE] in kinds
+    assert [FrameType.NOTICE] not in kinds
+
+
 def test_an_idle_broker_sleeps_until_its_next_ping() -> None:
     net = overlay(400)
     turns = len(net.frames)
