@@ -262,8 +262,7 @@ class Broker:
 
     def is_crowded(self) -> bool:
         """Whether the queue of some link is more than half full: who can wait should."""
-        limit = self.config.queue_bytes_max // 2
-        return any(one.queue.bytes > limit for one in self._neighbours.values() if one.connected)
+        return any(2 * one.queue.bytes > one.queue.bytes_max for one in self._neighbours.values() if one.connected)
 
     def can_reach(self, broker: str) -> bool:
         return self._table.map.way(self.name, broker) is not None
