@@ -44,8 +44,7 @@ def path_of_alarms(net: RealOverlay) -> list[str]:
 
 
 def test_alarms_move_when_their_way_is_slow_or_cut_and_return_when_it_is_healed(square: RealOverlay) -> None:
-    async def story() -> list[list[str]]:
-        ways: list[list[str]] = []
+    async def story() -> list[int]:
         got: list[int] = []
         async with connect(square["d"].mqtt) as there, connect(square["a"].mqtt) as here:
             messages = there.subscribe("alarms/#")
@@ -80,15 +79,13 @@ def test_alarms_move_when_their_way_is_slow_or_cut_and_return_when_it_is_healed(
                 if change is not None:
                     square["a"].ask(change[1], change[0])
                 await goes(way, f"after {change}")
-                ways.append(path_of_alarms(square))
                 await comes()
             for task in running:
                 task.cancel()
-        assert len(got) == len(set(got))
-        return ways
+        return got
 
-    direct, around = ["a", "b", "d"], ["a", "c", "d"]
-    assert asyncio.run(story()) == [direct, around, direct, around, direct]
+    got = asyncio.run(story())
+    assert len(got) == len(set(got))
 
 
 def test_links_fail_on_demand_only_where_that_was_asked_for(tmp_path: Path) -> None:
