@@ -100,7 +100,8 @@ class Bench:
         self._uplink = uplink or Alone()
         self._has_lane = has_lane
         self._fresh = 0
-        self._batches: deque[dict[Name, bytes | None]] = deque()
+        self._batches: deque[tuple[dict[Name, bytes | None], int]] = deque()
+        """What is not committed, and the turn it is of."""
         self._submitted = self._committed = 0
         self.start()
 
@@ -156,8 +157,10 @@ class Bench:
                 case _:
                     raise AssertionError(f"the server asked for {effect}")
         if batch:
-            self._batches.append(batch)
+            self._batches.append((batch, self.server.last_turn))
             self._submitted += 1
+        elif not self._batches:
+            self.server.durable(self.server.last_turn)
         wires = {wire.connection: wire for wire in self.wires}
         for connection in self.server.take_touched():
             chunks, waits = connection.taken()
@@ -169,12 +172,14 @@ class Bench:
 
     def commit(self, batches: int = 1_000_000) -> None:
         while self._batches and batches:
-            for name, value in self._batches.popleft().items():
+            batch, turn = self._batches.popleft()
+            for name, value in batch.items():
                 if value is None:
                     self.store.pop(name, None)
                 else:
                     self.store[name] = value
             self._committed += 1
+            self.server.durable(turn)
             batches -= 1
         self.flush()
 

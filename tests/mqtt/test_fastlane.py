@@ -211,6 +211,20 @@ def test_everybody_gets_the_same_with_and_without_the_lane_however_reads_are_cut
     assert lane.counted() == no_lane.counted()
 
 
+def test_a_length_of_more_bytes_than_it_needs_does_not_take_the_lane() -> None:
+    # MQTT-1.5.5-1
+    bench = Bench()
+    alice, bob, old = bench.client("alice"), bench.client("bob"), bench.client("old", 4)
+    alice.subscribe("t")
+    bob.send(plain("t", b"x"))
+    old.send(plain("t", b"x", 4))
+    bob.send(b"\x30\x85\x00\x00\x01t\x00x")
+    assert bob.ended == 0x81
+    old.send(b"\x30\x84\x00\x00\x01tx" * 10)  # 3.1.1 has no rule against it
+    assert old.is_open
+    assert alice.got() == [Got("t", b"x")] * 12
+
+
 def test_the_lane_is_used() -> None:
     bench = Bench()
     alice, bob = bench.client("alice"), bench.client("bob")

@@ -128,7 +128,7 @@ class FastLane:
             body = position + 2
             if length > 0x7F:
                 first, length, more, topic_bytes = _long(data, position)
-                if more > 0x7F:
+                if more > 0x7F or not more:  # longer than the lane takes, or longer than it needs to be
                     break
                 length += (more << 7) - 0x80
                 body += 1
@@ -214,7 +214,8 @@ class FastLane:
             following = packet_end(run, position)
             body = position + 2 if run[position + 1] < 0x80 else position + 3
             is_sound = run[position] == PLAIN and following <= end and run.startswith(prefix, body)
-            if not is_sound or body + len(prefix) > following or run[body - 1] > 0x7F:
+            is_short = body == position + 2 or 0 < run[body - 1] < 0x80
+            if not is_sound or not is_short or body + len(prefix) > following:
                 raise ValueError("not a run of plain messages on one topic")
             far = entry.end_of_alike(run, position, body, following)
             count += (far - position) // (following - position)

@@ -43,6 +43,8 @@ def _by_hand(data: memoryview, version: int) -> Incoming | None:
     position = 2
     while position <= len(data) and data[position - 1] & 0x80:
         position += 1
+    if position > 2 and not data[position - 1]:
+        return None  # a length of more bytes than it needs
     middle = position + 2 + (data[position] << 8) + data[position + 1] if position + 2 <= len(data) else 0
     payload = middle + (2 if qos else 0) + (version == V5)
     if middle <= position + 2 or payload > len(data) or (version == V5 and data[payload - 1]):
