@@ -32,6 +32,10 @@ class Member:
     def table(self) -> str:
         return f'[brokers.{self.name}]\nmqtt = "{self.mqtt}"\noverlay = "{self.overlay}"\nadmin = "{self.admin}"\n'
 
+    def use(self, file: Path) -> None:
+        """Another network file than that of the others."""
+        self._file = file
+
     def start(self) -> None:
         data = str(self._directory / self.name)
         with self.log.open("ab") as log:

@@ -23,7 +23,7 @@ from overlane.network.schema import Endpoint
 from overlane.node.emulation import Conditions, Emulation
 from overlane.node.greeting import Credentials
 from overlane.node.overlaylink import OverlayLink
-from overlane.node.tls import user_of
+from overlane.node.tls import broker_of
 
 DIAL_S = 5.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 10.0
@@ -203,7 +203,7 @@ class Overlay:
         return Credentials(
             self._core.name,
             self._secret,
-            user_of(secure.getpeercert()) if secure is not None else None,
+            broker_of(secure.getpeercert()) if secure is not None else None,
             self._is_open or Endpoint(str(address[0]), 0).is_loopback(),
         )
 

@@ -69,6 +69,16 @@ def user_of(peer_certificate: Mapping[str, object] | None) -> str | None:
     return name if name and len(name) <= NAME_CHARS_MAX and name.isprintable() else None
 
 
+def broker_of(peer_certificate: Mapping[str, object] | None) -> str:
+    """The broker whom a verified certificate names: its only DNS name. Users' certificates have none, so that a user
+    who bears the name of a broker is not taken for it. Empty where there is no such name."""
+    if not peer_certificate:
+        return ""
+    alternatives = _pairs([peer_certificate.get("subjectAltName")])
+    names = [value for pairs in alternatives for key, value in pairs if key == "DNS"]
+    return names[0] if len(names) == 1 else ""
+
+
 def _hardened(context: ssl.SSLContext) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION

@@ -42,7 +42,12 @@ class Authority:
 
     def server(self, name: str = "server", hosts: Sequence[str] = THIS_MACHINE) -> Identity:
         """A certificate for a server under these host names and addresses, in `NAME.pem` and `NAME.key`."""
-        return self._issue(name, name, ExtendedKeyUsageOID.SERVER_AUTH, [_host(host) for host in hosts], 30)
+        return self._issue(name, name, [ExtendedKeyUsageOID.SERVER_AUTH], [_host(host) for host in hosts], 30)
+
+    def broker(self, name: str) -> Identity:
+        """A certificate for a broker of an overlay, which dials and is dialled under its name."""
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        return self._issue(name, name, purposes, [x509.DNSName(name)], 30)
 
     def client(
         self,
@@ -57,20 +62,20 @@ class Authority:
         valid."""
         alternatives = [*(x509.DNSName(host) for host in dns), *(x509.RFC822Name(email) for email in emails)]
         common_name = name if has_common_name else None
-        return self._issue(name, common_name, ExtendedKeyUsageOID.CLIENT_AUTH, alternatives, days)
+        return self._issue(name, common_name, [ExtendedKeyUsageOID.CLIENT_AUTH], alternatives, days)
 
     def _issue(
         self,
         file_name: str,
         common_name: str | None,
-        purpose: x509.ObjectIdentifier,
+        purposes: Sequence[x509.ObjectIdentifier],
         alternatives: Sequence[x509.GeneralName],
         days: int,
     ) -> Identity:
         key = ec.generate_private_key(ec.SECP256R1())
         names = [] if common_name is None else [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
         builder = self._builder(x509.Name(names), key, min(-DAY, (days - 1) * DAY), days * DAY)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(list(purposes)), critical=False)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
         if alternatives:
             # Critical where the subject is empty (RFC 5280, section 4.2.1.6).
