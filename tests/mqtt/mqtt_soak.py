@@ -12,8 +12,11 @@ any two steps. At the end everything heals, and `Soak.faults` tells from outside
     overrun      more messages unacknowledged at a client than it takes
     leaked       records of messages in the store when nobody is owed anything
     forgotten    a session that was to be kept and was not
+
+More of them: `python tests/mqtt/mqtt_soak.py FIRST LAST`.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -23,7 +26,7 @@ import mqtt5
 from clients import NEVER_S, Bench, Client, Wire
 
 from overlane.core.units import MS, Nanos
-from overlane.mqtt import codec5, codec311
+from overlane.mqtt import codec5, codec311, delivery
 
 STEPS = 1_500
 UNACKNOWLEDGED_MAX = 8
@@ -106,6 +109,7 @@ class LateClient(Client):
 
 class Soak:
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = random = Random(seed)
         self.faults: Counter[str] = Counter()
         self.told: list[str] = []
@@ -286,3 +290,18 @@ def run_seed(seed: int) -> Soak:
     soak = Soak(seed)
     soak.run()
     return soak
+
+
+def main() -> None:
+    """Run seeds from FIRST to LAST, and tell of those that end badly."""
+    first, last = (int(argument) for argument in sys.argv[1:3])
+    delivery.SEND_AHEAD_BYTES = 300
+    bad = [soak for soak in map(run_seed, range(first, last)) if soak.faults]
+    for soak in bad:
+        print(f"seed {soak.seed}:", *soak.told, sep="\n    ")
+    print(f"{last - first} stories, {len(bad)} ended badly")
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()

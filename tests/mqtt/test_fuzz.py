@@ -1,4 +1,9 @@
-"""Any bytes at all: nothing that a client sends raises, prints, or reaches anybody else but as MQTT."""
+"""Any bytes at all: nothing that a client sends raises, prints, or reaches anybody else but as MQTT.
+
+`OVERLANE_FUZZ=100000 python -m pytest tests/mqtt/test_fuzz.py` looks for longer.
+"""
+
+import os
 
 import mqtt5
 import pytest
@@ -9,6 +14,8 @@ from hypothesis import strategies as st
 
 from overlane.mqtt import codec5, codec311
 from overlane.mqtt.connection import Peer, Phase
+
+EXAMPLES = int(os.environ.get("OVERLANE_FUZZ", "150"))
 
 WRITTEN = PACKETS.map(codec5.write)
 WRITTEN_311 = PACKETS_311.map(codec311.write)
@@ -42,7 +49,7 @@ def check(bench: Bench, clients: list[Client]) -> None:
         assert session.connection is not None or session.is_durable
 
 
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 @given(st.sampled_from([4, 5]), st.lists(ANYTHING, min_size=1, max_size=8), st.lists(st.integers(1, 30), max_size=4))
 def test_whatever_a_client_sends_concerns_nobody_else(version: int, sent: list[bytes], cuts: list[int]) -> None:
     bench = Bench(packet_bytes=20_000)
@@ -62,7 +69,7 @@ def test_whatever_a_client_sends_concerns_nobody_else(version: int, sent: list[b
     check(bench, clients)
 
 
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 @given(st.lists(ANYTHING, min_size=1, max_size=4))
 def test_whatever_a_stranger_sends_concerns_nobody_else(sent: list[bytes]) -> None:
     bench = Bench(packet_bytes=20_000)
@@ -74,7 +81,7 @@ def test_whatever_a_stranger_sends_concerns_nobody_else(sent: list[bytes]) -> No
     check(bench, clients)
 
 
-@settings(max_examples=100)
+@settings(max_examples=EXAMPLES)
 @given(st.sampled_from([4, 5]), st.lists(WRITTEN | WRITTEN_311, min_size=1, max_size=12))
 def test_whatever_a_client_has_said_the_server_starts_again_from_its_records(version: int, sent: list[bytes]) -> None:
     bench = Bench()

@@ -4,6 +4,7 @@ And proof that the stories would tell: with a server that does one thing wrong, 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from mqtt_soak import run_seed
@@ -90,8 +91,8 @@ def ignore_the_receive_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
 def number_anew_after_every_send(monkeypatch: pytest.MonkeyPatch) -> None:
     send = Window.send
 
-    def renumbered(self: Window, entry: Entry) -> None:
-        send(self, entry)
+    def renumbered(self: Window, entry: Entry, *rest: Any) -> None:
+        send(self, entry, *rest)
         if entry.tries > 1:
             del self.sent[entry.packet_id]
             entry.sequence += 1_000
