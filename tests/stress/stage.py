@@ -63,6 +63,13 @@ class StrainedBroker(WatchedBroker):
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize()
 
+    @property
+    def peak_bytes(self) -> int:
+        """The most that was ever resident."""
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())
+        assert found is not None
+        return int(found[1]) * 1024
+
     def status(self) -> Any:
         return self.get("/status")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import mqtt5
 
-from overlane.core.units import NEVER, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt import codec5, codec311, writing
 from overlane.mqtt.agenda import Appointment
 from overlane.mqtt.framing import Framer
@@ -30,6 +30,9 @@ UNKNOWN = 0
 """The version of a client that has not said it yet."""
 ERRORS = 0x80
 """Reason codes from here on are errors."""
+PACE_BYTES = 64 * 1024
+PACE_WITHIN: Nanos = SECOND
+"""Who reads less than so much in this time does not keep reading."""
 
 
 class Phase(IntEnum):
@@ -76,6 +79,8 @@ class Connection:
         "opened_ns",
         "out",
         "out_bytes",
+        "paced_bytes",
+        "paced_ns",
         "packet_bytes_max",
         "peer",
         "phase",
@@ -119,6 +124,9 @@ class Connection:
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.unsent_bytes = 0
+        self.paced_bytes = 0
+        """What the client had read when it was last found to have read a good deal more, and when that was."""
+        self.paced_ns: Nanos = 0
         self.waits = False
         self.closing: str | None = None
         self.is_touched = False
@@ -139,6 +147,13 @@ class Connection:
     @property
     def backlog_bytes(self) -> int:
         return self.unsent_bytes + self.out_bytes
+
+    def keeps_reading(self, now: Nanos) -> bool:
+        """Whether the client has read a good deal lately. To be asked of one that has much left to read."""
+        read_bytes = self.bytes_out - self.unsent_bytes
+        if read_bytes - self.paced_bytes >= PACE_BYTES:
+            self.paced_bytes, self.paced_ns = read_bytes, now
+        return now - self.paced_ns < PACE_WITHIN
 
     # Sending
 

@@ -95,6 +95,8 @@ class Delivery:
                 self._send_plain(connection, message, retain, identifiers, now)
             return
         limits = self._state.limits
+        if connection is not None and session.window.keeps_answering(now):
+            self._state.crowding = max(self._state.crowding, session.window.crowding(limits))
         if not session.window.takes(message, limits):
             for expired in session.window.expire(now):
                 self._state.shelf.take(session.client_id, expired)
@@ -107,14 +109,15 @@ class Delivery:
         if session.is_durable:
             self._state.shelf.put(session.client_id, entry, self._state.turn)
         if connection is not None:
-            self._state.crowding = max(self._state.crowding, len(session.window) / limits.queue_messages)
             self.pump(session, connection, now)
 
     def _send_plain(
         self, connection: Connection, message: Message, retain: bool, identifiers: tuple[int, ...], now: Nanos
     ) -> None:
-        state = self._state
-        if connection.backlog_bytes > state.limits.queue_bytes:
+        state, crowding = self._state, connection.backlog_bytes / self._state.limits.queue_bytes
+        if crowding > state.crowding and connection.keeps_reading(now):
+            state.crowding = min(1.0, crowding)
+        if crowding > 1:
             state.counters.dropped[Drop.SLOW_CLIENT] += 1
         elif connection.send_message(message, 0, retain, identifiers, now):
             state.counters.messages_out += 1
@@ -142,7 +145,7 @@ class Delivery:
                 drop = Drop.TOO_LARGE
             if drop is None:
                 connection.waits |= entry.is_stored and entry.stored_in > state.durable_turn
-                window.send(entry)
+                window.send(entry, now)
                 state.counters.messages_out += 1
                 continue
             if entry.qos == 2 and entry.stage is Stage.SENT:
@@ -187,6 +190,7 @@ class Delivery:
         entry = session.window.sent.get(packet_id)
         if entry is None or entry.qos != 1:
             return False
+        session.window.answered_ns = now
         self._done(session, entry)
         self.pump(session, connection, now)
         return True
@@ -196,6 +200,7 @@ class Delivery:
         entry = session.window.sent.get(packet_id)
         if entry is None or entry.qos != 2:
             return False
+        session.window.answered_ns = now
         if is_refused:
             self._done(session, entry)
             self.pump(session, connection, now)

@@ -39,10 +39,12 @@ PACKET_BYTES_MAX = 3 + 0x3FFF
 
 
 CROWDED_PART = 4
-"""Whoever publishes to a client that has more than this part of its queue to read rests a little after each read. So
-one that reads slowly loses nothing to one that writes fast, and one that does not read at all holds nobody up for
-long: its queue is soon full, and what it does not read is dropped."""
+"""Whoever publishes to a client that has more than this part of its queue to read rests a little after each read, and
+the longer the fuller the queue is. So one that reads slowly loses nothing to one that writes fast. One that hardly
+reads at all holds nobody up for long: it is not waited for, its queue is soon full, and the rest is dropped."""
 REST: Nanos = 2 * MS
+REST_DOUBLINGS = 7
+"""From a queue that begins to be crowded to a full one."""
 
 REPEATS = 4
 """After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
@@ -190,15 +192,16 @@ class FastLane:
             if entry.qos.deadline_ns >= NEVER and self._state.uplink.is_crowded:
                 sender.rests_until_ns = now + REST
         if entry.audience.receivers:
-            is_crowded = self._hand_out(entry.audience, run, count, is_v5)
-            if is_crowded:
-                sender.rests_until_ns = now + REST
+            crowding = self._hand_out(entry.audience, run, count, is_v5, now)
+            if crowding:
+                rest_ns = int(REST * 2 ** (REST_DOUBLINGS * crowding))
+                sender.rests_until_ns = max(sender.rests_until_ns, now + rest_ns)
 
-    def arrive(self, topic: str, run: bytes, count: int, is_v5: bool) -> None:
+    def arrive(self, topic: str, run: bytes, count: int, is_v5: bool, now: Nanos) -> None:
         """A run that came from another broker; ValueError if it is none of this topic, or has not so many messages."""
         if self._counted(topic, run, is_v5) != count:
             raise ValueError("not as many messages as it says")
-        self._hand_out(self._state.subscriptions.audience(topic), run, count, is_v5)
+        self._hand_out(self._state.subscriptions.audience(topic), run, count, is_v5, now)
 
     def _counted(self, topic: str, run: bytes, is_v5: bool) -> int:
         """How many messages it has. No client gets bytes of which not every packet is what it should be."""
@@ -222,20 +225,23 @@ class FastLane:
             position = far
         return count
 
-    def _hand_out(self, audience: Audience, run: bytes, count: int, is_v5: bool) -> bool:
-        """Whether some receiver is about to fall behind."""
+    def _hand_out(self, audience: Audience, run: bytes, count: int, is_v5: bool, now: Nanos) -> float:
+        """How crowded it is before the receiver that has most to read, of those that read: from 0, not at all, to 1."""
         counters, queue_bytes = self._state.counters, self._state.limits.queue_bytes
+        crowded_bytes = queue_bytes // CROWDED_PART
         translated = b""
-        is_crowded = False
+        crowding = 0.0
         for receiver in audience.receivers:
             connection = receiver.session.connection
             if connection is None:
                 continue
             backlog_bytes = connection.unsent_bytes + connection.out_bytes
+            if backlog_bytes > crowded_bytes and connection.keeps_reading(now):
+                part = (backlog_bytes - crowded_bytes) / (queue_bytes - crowded_bytes)
+                crowding = max(crowding, min(1.0, part))
             if backlog_bytes > queue_bytes:
                 counters.dropped[Drop.SLOW_CLIENT] += count
                 continue
-            is_crowded |= backlog_bytes > queue_bytes // CROWDED_PART
             sent = run
             if receiver.identifiers and connection.version == V5:
                 properties = b"".join(map(subscription_id_property, receiver.identifiers))
@@ -252,7 +258,7 @@ class FastLane:
             connection.messages_out += count_sent
             counters.messages_out += count_sent
             connection.send(sent)
-        return is_crowded
+        return crowding
 
 
 def _prefix(topic_utf8: bytes, is_v5: bool) -> bytes:

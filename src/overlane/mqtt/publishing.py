@@ -43,10 +43,11 @@ ALIAS_INVALID = 0x94
 QUOTA = 0x97
 RETAIN_UNAVAILABLE = 0x9A
 
-CROWDED = 0.5
-REST_MAX: Nanos = 100 * MS
-"""Who publishes to a client whose queue is more than half full rests after each read, the longer the fuller it is: so
-one that is there but slow is not written over. One that is away, or does not read at all, holds nobody up for long."""
+CROWDED = 0.25
+REST: Nanos = 2 * MS
+REST_DOUBLINGS = 7
+"""Who publishes to a client whose queue is fuller than that rests after each read, the longer the fuller it is: so one
+that is slow, but there, is not written over. One that is away, or does not answer, is not waited for."""
 
 STORE_FAILS = "the durable store takes nothing at the moment"
 
@@ -109,7 +110,7 @@ class Publishing:
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, reason))
         connection.waits |= self._is_kept_above or len(self._state.effects) > before
         if self._state.crowding > CROWDED:
-            rest_ns = int((self._state.crowding - CROWDED) / (1 - CROWDED) * REST_MAX)
+            rest_ns = int(REST * 2 ** (REST_DOUBLINGS * (self._state.crowding - CROWDED) / (1 - CROWDED)))
             connection.rests_until_ns = max(connection.rests_until_ns, now + rest_ns)
 
     def release(self, connection: Connection, session: Session, packet_id: int) -> None:

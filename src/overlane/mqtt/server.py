@@ -342,7 +342,7 @@ class Server:
                 elif one.topic.startswith(elsewhere.SHARE):
                     self._deliver_to_group(one, now - effect.age_ns, now)
                 elif one.flags & envelope.RUN:
-                    self._fastlane.arrive(one.topic, *envelope.unpack_run(one.flags, one.body))
+                    self._fastlane.arrive(one.topic, *envelope.unpack_run(one.flags, one.body), now)
                 else:
                     self._deliver_one(one, now - effect.age_ns, now)
             except (ValueError, IndexError):

@@ -16,11 +16,13 @@ from collections.abc import Iterator
 from enum import IntEnum
 from itertools import islice
 
-from overlane.core.units import NEVER, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.limits import Limits
 from overlane.mqtt.message import Message
 
 IDENTIFIERS = 65_535
+ANSWER_WITHIN: Nanos = 2 * SECOND
+"""A client that has not acknowledged anything for so long does not keep up, and is not waited for."""
 
 
 class Stage(IntEnum):
@@ -67,13 +69,15 @@ class Entry:
 
 
 class Window:
-    __slots__ = ("_expires_ns", "_next_sequence", "bytes", "receive_max", "sent", "waiting")
+    __slots__ = ("_expires_ns", "_next_sequence", "answered_ns", "bytes", "receive_max", "sent", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Entry] = deque()
         self.sent: dict[int, Entry] = {}
         self.bytes = 0
         self.receive_max = 0
+        self.answered_ns: Nanos = 0
+        """When the client has last answered to what was sent, or did not owe an answer yet."""
         self._next_sequence = 1
         self._expires_ns: Nanos = NEVER
         """Nothing that waits expires before."""
@@ -91,6 +95,13 @@ class Window:
 
     def takes(self, message: Message, limits: Limits) -> bool:
         return len(self) < limits.queue_messages and self.bytes + message.size_bytes <= limits.queue_bytes
+
+    def crowding(self, limits: Limits) -> float:
+        """How full it is, from 0 to 1."""
+        return min(1.0, max(len(self) / limits.queue_messages, self.bytes / limits.queue_bytes))
+
+    def keeps_answering(self, now: Nanos) -> bool:
+        return not self.sent or now - self.answered_ns < ANSWER_WITHIN
 
     def add(self, entry: Entry) -> None:
         entry.sequence = self._next_sequence
@@ -121,8 +132,10 @@ class Window:
         entry = self.waiting[0]
         return None if entry.packet_id in self.sent else entry
 
-    def send(self, entry: Entry) -> None:
+    def send(self, entry: Entry, now: Nanos) -> None:
         """It is the first that waits, and on its way now."""
+        if not self.sent:
+            self.answered_ns = now
         self.waiting.popleft()
         self.sent[entry.packet_id] = entry
         entry.stage = Stage.SENT
