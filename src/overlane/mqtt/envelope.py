@@ -74,3 +74,8 @@ def pack_run(run: bytes, count: int, is_v5: bool) -> tuple[int, bytes]:
 def unpack_run(flags: int, body: bytes) -> tuple[bytes, int, bool]:
     """The packets, how many they are, and whether they are of MQTT 5."""
     return body[4:], int.from_bytes(body[:4]), bool(flags & RUN_OF_V5)
+
+
+def size_of_run(body: bytes) -> tuple[int, int]:
+    """How many messages it says to hold, and the bytes of their packets."""
+    return int.from_bytes(body[:4]), max(0, len(body) - 4)

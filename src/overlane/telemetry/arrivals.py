@@ -6,7 +6,7 @@ subscription goes by a name of its own, and retained messages that brokers excha
 
 from overlane.core.events import Deliver
 from overlane.mqtt.elsewhere import RETAINED, SHARE, read_share_name
-from overlane.mqtt.envelope import RUN, unpack_run
+from overlane.mqtt.envelope import RUN, size_of_run
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.topicrates import TopicRates
 
@@ -20,22 +20,30 @@ class Arrivals:
         self._sample = sample
 
     def delivered(self, effect: Deliver) -> None:
-        subscribers, tally, offer = effect.subscribers, self._rates.tally, self._sample.offer
+        """Messages of one topic that follow each other are counted together: this is done for every message."""
+        last, count, size_bytes = "", 0, 0
         for topic, flags, body in effect.messages:
-            if topic not in subscribers:
-                continue
-            size_bytes = len(body)
-            if topic.startswith("$"):
-                topic = told_topic(topic)
-                if not topic:
+            if topic is not last or flags & RUN:
+                if count:
+                    self._came(effect, last, count, size_bytes)
+                last, count, size_bytes = topic, 0, 0
+                if flags & RUN:
+                    claimed, run_bytes = size_of_run(body)
+                    self._came(effect, topic, max(1, min(claimed, run_bytes // PACKET_BYTES_MIN)), run_bytes)
                     continue
-            messages = 1
-            if flags & RUN:
-                run, claimed, _ = unpack_run(flags, body)
-                size_bytes = len(run)
-                messages = max(1, min(claimed, size_bytes // PACKET_BYTES_MIN))
-            tally(topic, messages, size_bytes)
-            offer(effect, topic, messages, size_bytes)
+            count += 1
+            size_bytes += len(body)
+        if count:
+            self._came(effect, last, count, size_bytes)
+
+    def _came(self, effect: Deliver, topic: str, messages: int, size_bytes: int) -> None:
+        if topic not in effect.subscribers:
+            return
+        if topic.startswith("$"):
+            topic = told_topic(topic)
+        if topic:
+            self._rates.tally(topic, messages, size_bytes)
+            self._sample.offer(effect, topic, messages, size_bytes)
 
 
 def told_topic(name: str) -> str:
