@@ -98,3 +98,35 @@ def test_a_publisher_that_never_reads_its_acknowledgements_is_not_listened_to_an
         if qos == 1:
             flood.settle(640)
         flood.close()
+
+
+def test_small_packets_by_the_thousand_and_greedy_subscribers_hold_nobody_up(broker: StrainedBroker) -> None:
+    count = 10_000
+    with Bystanders(broker.port) as bystanders, connected(broker.port, "busy") as busy:
+        before = bystanders.window_of(300)
+        packets = []
+        for number in range(count):
+            topic = b"kept/%d" % number
+            body = len(topic).to_bytes(2) + topic + b"x"
+            packets.append(bytes((0x31, len(body))) + body)
+        busy.sendall(b"".join(packets))
+        broker.wait_for_status(lambda status: status["retained"]["messages"] >= count, "all are kept")
+        while_written = bystanders.window()
+
+        with connected(broker.port, "greedy") as greedy:
+            asked = b"\x82\x0b\0\1\0\6kept/#\0"
+            wanted = 1
+            greedy.sendall(asked)
+            heard, seen = 0, b""
+            while heard < count:
+                data = greedy.recv(1 << 20)
+                assert data, "cut off"
+                heard += (seen[-4:] + data).count(b"kept") - seen[-4:].count(b"kept")
+                seen = data
+                if wanted < 20:
+                    wanted += 1
+                    greedy.sendall(asked)
+        while_asked = bystanders.window()
+        print(f"before {before}\nwritten {while_written}\nasked {while_asked}")
+        while_written.judge(before)
+        while_asked.judge(before)

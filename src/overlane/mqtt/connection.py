@@ -72,6 +72,7 @@ class Connection:
         "entries_of",
         "framer",
         "heard_ns",
+        "is_behind",
         "is_touched",
         "keep_alive_ns",
         "messages_in",
@@ -99,6 +100,8 @@ class Connection:
         self.version = UNKNOWN
         self.framer = Framer(limits.packet_bytes_before_connect)
         self.session: Session | None = None
+        self.is_behind = False
+        """Whether packets have come that were not looked at yet, so that others have their turn."""
         self.opened_ns = now
         self.heard_ns = now
         self.keep_alive_ns: Nanos = NEVER

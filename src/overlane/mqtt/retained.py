@@ -47,7 +47,7 @@ class RetainedMessages:
         if not self._fits(message) and now >= self._swept_ns + SWEEP_EVERY:
             self._swept_ns = now
             for one in list(self._below(self._root, at_root=False)):
-                if one.expires_ns <= now:
+                if one is not None and one.expires_ns <= now:
                     effects += self.remove(one.topic)
         return self._fits(message), effects
 
@@ -97,45 +97,37 @@ class RetainedMessages:
     def restore(self, value: bytes) -> None:
         self.keep(restored(value), durable=False)
 
-    def matching(self, topic_filter: str, now: Nanos) -> tuple[list[Message], list[Effect]]:
-        """What is kept for a filter; those found expired are taken away."""
-        found, effects = [], []
-        for message in list(self._walk(topic_filter)):
-            if message.expires_ns <= now:
-                effects += self.remove(message.topic)
-            else:
-                found.append(message)
-        return found, effects
+    def walk(self, topic_filter: str) -> Iterator[Message | None]:
+        """Look for what is kept for a filter: one step for each place that is looked at, with what is found there.
 
-    def _walk(self, topic_filter: str) -> Iterator[Message]:
-        levels = topic_filter.split("/")
-        frontier = [self._root]
-        for depth, level in enumerate(levels):
-            if level == "#":
-                for node in frontier:
-                    yield from self._below(node, at_root=depth == 0)
-                return
-            reached: list[_Node] = []
-            for node in frontier:
-                if level == "+":
-                    hidden = depth == 0  # topics that begin with $ are found by their own name only
-                    reached += [child for name, child in node.children.items() if not (hidden and name.startswith("$"))]
-                elif level in node.children:
-                    reached.append(node.children[level])
-            frontier = reached
-        for node in frontier:
-            if node.message is not None:
-                yield node.message
+        There may be any number of places, so whoever walks may stop for a while, and messages may come and go
+        meanwhile: each is found as it is when its place is looked at.
+        """
+        return self._walk(self._root, topic_filter.split("/"), 0)
 
-    def _below(self, node: _Node, at_root: bool) -> Iterator[Message]:
-        if node.message is not None:
+    def _walk(self, node: _Node, levels: list[str], depth: int) -> Iterator[Message | None]:
+        if depth == len(levels):
             yield node.message
+            return
+        level = levels[depth]
+        if level == "#":
+            yield from self._below(node, at_root=depth == 0)
+        elif level == "+":
+            for name, child in list(node.children.items()):
+                # Topics that begin with $ are found by their own name only.
+                if depth or not name.startswith("$"):
+                    yield None
+                    yield from self._walk(child, levels, depth + 1)
+        elif level in node.children:
+            yield from self._walk(node.children[level], levels, depth + 1)
+
+    def _below(self, node: _Node, at_root: bool) -> Iterator[Message | None]:
+        yield node.message
         stack = [child for name, child in node.children.items() if not (at_root and name.startswith("$"))]
         stack.reverse()
         while stack:
             child = stack.pop()
-            if child.message is not None:
-                yield child.message
+            yield child.message
             stack += reversed(child.children.values())
 
     def _remember_removal(self, message: Message) -> None:

@@ -148,26 +148,31 @@ class Server:
             connection.close(-1, told)
         return connection
 
-    def receive(self, connection: Connection, data: bytes, now: Nanos) -> None:
-        """Bytes from a client. Whatever is wrong with them ends that connection and changes nothing else."""
+    def receive(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> None:
+        """Bytes from a client. Whatever is wrong with them ends that connection and changes nothing else.
+
+        No more than `packets_max` packets are handled, beside those that pass on the fast lane. If there are more,
+        the connection is behind: they wait until this is called again, perhaps without new bytes.
+        """
+        connection.is_behind = False
         if connection.phase is Phase.CLOSED:
             return
         connection.heard_ns = now
         connection.bytes_in += len(data)
         self.state.counters.bytes_in += len(data)
-        self._understand(connection, data, now)
+        self._understand(connection, data, now, packets_max)
 
-    def _understand(self, connection: Connection, data: bytes, now: Nanos) -> None:
+    def _understand(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> None:
         before = connection.messages_in
         try:
-            self._read(connection, data, now)
+            self._read(connection, data, now, packets_max)
         except Malformed as malformed:
             self._violated(connection, malformed, now)
         limit = self.state.limits.messages_per_second
         if limit != NONE and connection.messages_in != before:
             self._charge(connection, connection.messages_in - before, limit, now)
 
-    def _read(self, connection: Connection, data: bytes, now: Nanos) -> None:
+    def _read(self, connection: Connection, data: bytes, now: Nanos, packets_max: int) -> None:
         framer, position = connection.framer, 0
         if framer.waiting_bytes:
             packets = framer.feed(data)
@@ -201,16 +206,21 @@ class Server:
             if following < 0 or following > end:
                 next(framer.feed(data, position), None)  # keeps what is there of it
                 return
+            packets_max -= 1
+            if packets_max <= 0:
+                framer.feed(data, position)
+                connection.is_behind = True
+                return
             self._packet(connection, memoryview(data)[position:following], now)
             position = following
 
-    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos) -> None:
-        """The answer to Authenticate."""
+    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos, packets_max: int = NEVER) -> None:
+        """The answer to Authenticate. What the client has sent meanwhile is handled as by `receive`."""
         self._handshake.authenticated(connection, verdict, now)
         self._watch_silence(connection)
         if connection.phase is Phase.OPEN and connection.framer.waiting_bytes:
             data, position = connection.framer.take()
-            self._understand(connection, data[position:], now)
+            self._understand(connection, data[position:], now, packets_max)
 
     def writable(self, connection: Connection, now: Nanos) -> None:
         """The client has read: there is room in the driver's buffer again."""

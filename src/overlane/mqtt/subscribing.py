@@ -1,7 +1,7 @@
 """Subscribing: SUBSCRIBE and UNSUBSCRIBE, and the retained messages that a new subscription gets.
 
 Each filter of a SUBSCRIBE is granted or refused on its own. A filter that the session has already is replaced, without
-a gap. Retained messages follow the SUBACK.
+a gap. Retained messages follow the SUBACK (`past`).
 
 The overlay hears of the first and the last local subscription to a filter, and of a group's first and last member.
 Where it keeps the past for those who come late it hears of each subscription, by the client's name, so that the past
@@ -17,6 +17,7 @@ from overlane.mqtt.counters import Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.elsewhere import EVERYBODY
 from overlane.mqtt.malformed import PACKET_TOO_LARGE, Malformed
+from overlane.mqtt.past import Past
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
 from overlane.mqtt.subscriptions import BadFilter, Subscription, split_shared
@@ -31,7 +32,7 @@ Ended = mqtt5.UnsubAckReasonCode
 class Subscribing:
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
-        self._delivery = delivery
+        self._past = Past(state, delivery)
         self._wishes: dict[tuple[Nanos, bool, str], int] = {}
         """How many subscriptions ask for a deadline and reliability beyond the file's."""
 
@@ -62,7 +63,7 @@ class Subscribing:
         ):
             raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the SUBACK")
         for subscription in past:
-            self._send_retained(session, subscription, now)
+            self._past.begin(session, connection, subscription, now)
         connection.waits |= len(self._state.effects) > before
 
     def unsubscribe(
@@ -187,16 +188,6 @@ class Subscribing:
             if not self._wishes[wish]:
                 del self._wishes[wish]
                 self._state.elsewhere.want_no_more(*wish, now)
-
-    def _send_retained(self, session: Session, subscription: Subscription, now: Nanos) -> None:
-        state = self._state
-        messages, effects = state.retained.matching(subscription.filter, now)
-        state.effects += effects
-        identifiers = (subscription.identifier,) if subscription.identifier else ()
-        for message in messages:
-            is_own = subscription.no_local and message.sender == session.client_id
-            if not is_own and state.may_receive(session, message.topic):
-                self._delivery.give(session, message, min(message.qos, subscription.qos), True, identifiers, now)
 
 
 class _Refused(Exception):

@@ -3,7 +3,8 @@
 What a turn has to say to a client leaves at the end of the turn, or, if it depends on records, when those are on disk.
 Either way in order: what does not wait itself waits behind what does.
 
-Reading is paused while the client itself does not read, and while it must rest because it publishes too fast.
+Reading is paused while the client itself does not read, while it must rest because it publishes too fast, and while
+there is more left of what was read than is handled in one turn.
 """
 
 import asyncio
@@ -13,10 +14,13 @@ from typing import Protocol
 
 from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.connection import Connection, Peer
+from overlane.mqtt.handshake import Verdict
 from overlane.mqtt.server import Server
 
 WRITE_HIGH_BYTES = 256 * 1024
 WRITE_LOW_BYTES = 64 * 1024
+PACKETS_A_TURN = 64
+"""Of one client. Each may take a tenth of a millisecond: a read full of small ones would make all others wait."""
 LINGER_S = 5.0
 """How long a connection that is being closed may take to send what was said last."""
 
@@ -76,12 +80,21 @@ class ClientLink:
 
     def received(self, data: bytes, is_more: bool = False) -> None:
         """`is_more`: more has come than was read. It waits for the next turn, or one client could fill them all."""
-        connection = self.connection
         now = self._now()
-        self._server.receive(connection, data, now)
+        self._server.receive(self.connection, data, now, PACKETS_A_TURN)
+        self._heard(is_more, now)
+
+    def authenticated(self, verdict: Verdict) -> None:
+        """What was found out about the client."""
+        now = self._now()
+        self._server.authenticated(self.connection, verdict, now, PACKETS_A_TURN)
+        self._heard(False, now)
+
+    def _heard(self, is_more: bool, now: Nanos) -> None:
+        connection = self.connection
         if connection.rests_until_ns > now and not self._is_resting:
             self._rest(connection.rests_until_ns - now)
-        elif is_more and not self._is_resting and not self._is_full:
+        elif (is_more or connection.is_behind) and not self._is_resting and not self._is_full:
             self._pipe.pause_reading()
             self._loop.call_soon(self._go_on)
         self._end_turn_soon()
@@ -156,5 +169,10 @@ class ClientLink:
         self._go_on()
 
     def _go_on(self) -> None:
-        if not (self._is_full or self._is_resting or self._is_closing):
+        """Listen again, if there is nothing left of what was heard."""
+        if self._is_full or self._is_resting or self._is_closing:
+            return
+        if self.connection.is_behind:
+            self.received(b"", is_more=True)
+        else:
             self._pipe.resume_reading()

@@ -229,8 +229,9 @@ class Driver:
         verdict = Verdict.IS_ANONYMOUS
         if self.logins is not None:
             verdict = _VERDICTS[await self.logins.check(question.user, question.password)]
-        self.server.authenticated(question.connection, verdict, self.clock.now())
-        self.end_turn_soon()
+        link = question.connection.driver
+        assert isinstance(link, ClientLink)
+        link.authenticated(verdict)
 
     # The timer
 

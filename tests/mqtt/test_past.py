@@ -1,0 +1,124 @@
+"""Retained messages in any number: a new subscription gets them all, and nobody else has to wait for that."""
+
+import mqtt5
+import pytest
+from clients import Bench, Got
+
+from overlane.mqtt.past import MESSAGES_AT_ONCE, STEPS_AT_ONCE
+
+MANY = 10 * MESSAGES_AT_ONCE
+
+
+def bench_with(messages: int = MANY, qos: int = 0, **limits: int) -> Bench:
+    bench = Bench(**limits)
+    writer = bench.client("writer")
+    for number in range(messages):
+        writer.publish(f"t/{number}", b"x", qos=qos, retain=True)
+    return bench
+
+
+def everything(qos: int = 0) -> list[Got]:
+    return [Got(f"t/{number}", b"x", qos=qos, retain=True) for number in range(MANY)]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_many_retained_messages_come_a_part_at_a_time_each_once(qos: int) -> None:
+    bench = bench_with(qos=qos, queue_messages=2 * MESSAGES_AT_ONCE)
+    reader = bench.client("reader")
+    reader.subscribe("t/#", qos=2)
+    first = reader.got()
+    assert len(first) == MESSAGES_AT_ONCE
+    bench.wait(1)
+    assert first + reader.got() == everything(qos)
+    assert not bench.server.counters.dropped
+
+
+def test_clients_that_subscribe_at_the_same_time_take_turns() -> None:
+    bench = bench_with()
+    readers = [bench.client(f"reader-{number}") for number in range(3)]
+    for reader in readers:
+        reader.subscribe("t/#")
+    bench.wait(0.015)
+    counts = [len(reader.inbox) for reader in readers]
+    assert max(counts) - min(counts) <= 2 * MESSAGES_AT_ONCE
+    assert max(counts) < MANY
+    bench.wait(1)
+    assert [reader.got() for reader in readers] == [everything()] * 3
+
+
+def test_who_has_much_to_acknowledge_is_waited_for_and_nobody_waits_with_it() -> None:
+    bench = bench_with(qos=1, queue_messages=2 * MESSAGES_AT_ONCE)
+    slow, quick = bench.client("slow", receive_max=10), bench.client("quick")
+    slow.polite = False
+    slow.subscribe("t/#", qos=1)
+    quick.subscribe("t/#", qos=1)
+    bench.wait(1)
+    assert quick.got() == everything(1)
+    assert len(slow.got()) == 10
+    slow.polite = True
+    for sent in slow.saw(mqtt5.PublishPacket):
+        slow.send(mqtt5.PubAckPacket(sent.packet_id))
+    bench.wait(1)
+    assert len(slow.got()) == MANY - 10
+    assert not bench.server.counters.dropped
+
+
+def test_what_changes_meanwhile_comes_as_it_is_then_and_what_is_removed_does_not_come() -> None:
+    bench = bench_with()
+    reader, writer = bench.client("reader"), bench.client("another")
+    reader.subscribe("t/#")
+    writer.publish(f"t/{MANY - 1}", b"new", retain=True)
+    writer.publish(f"t/{MANY - 2}", b"", retain=True)
+    bench.wait(1)
+    heard = reader.got()
+    assert heard.count(Got(f"t/{MANY - 1}", b"new")) == 1
+    assert heard[-1] == Got(f"t/{MANY - 1}", b"new", retain=True)
+    assert Got(f"t/{MANY - 2}", b"x", retain=True) not in heard
+
+
+def test_it_ends_with_the_subscription_or_the_connection() -> None:
+    bench = bench_with()
+    leaving, lost = bench.client("leaving"), bench.client("lost")
+    leaving.subscribe("t/#")
+    lost.subscribe("t/#")
+    leaving.unsubscribe("t/#")
+    lost.reconnect()
+    bench.wait(1)
+    assert len(leaving.got()) <= 2 * MESSAGES_AT_ONCE
+    assert len(lost.got()) <= 2 * MESSAGES_AT_ONCE
+
+
+def test_who_subscribes_again_begins_anew() -> None:
+    bench = bench_with()
+    reader = bench.client("reader")
+    reader.subscribe("t/#")
+    reader.got()
+    reader.subscribe("t/#")
+    bench.wait(1)
+    assert reader.got() == everything()
+
+
+def test_a_session_that_is_kept_has_all_of_them_with_the_subscription() -> None:
+    bench = bench_with(qos=1)
+    reader = bench.client("reader", expiry=60, receive_max=5)
+    reader.polite = False
+    reader.subscribe("t/#", qos=1)
+    bench.crash()
+    reader.polite = True
+    reader.reconnect()
+    bench.wait(1)
+    assert {got.topic for got in reader.got()} == {f"t/{number}" for number in range(MANY)}
+
+
+def test_a_search_that_finds_nothing_takes_turns_too() -> None:
+    places = 4 * STEPS_AT_ONCE
+    bench = bench_with(places)
+    steps = list(bench.server.state.retained.walk("+/+/+/nothing"))
+    assert len(steps) >= places
+    assert not any(steps)
+    reader = bench.client("reader")
+    reader.subscribe("+/+/+/nothing")
+    due = bench.server.next_deadline()
+    assert due - bench.now <= 1_000_000
+    bench.wait(1)
+    assert bench.server.next_deadline() - bench.now > 1_000_000
