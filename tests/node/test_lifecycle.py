@@ -10,13 +10,13 @@ from pathlib import Path
 
 import mqtt5
 import pytest
-from watched import WITHIN_S, Caller, WatchedBroker, eventually, let_in
 
 from brokers import free_port
 from overlane.mqtt.secret import Secret
 from overlane.node.tls import client_context
 from overlane.node.users import set_password
 from overlane.testbed.certificates import Authority, Identity
+from watched import WITHIN_S, Caller, WatchedBroker, eventually, let_in
 
 Answer = mqtt5.ConnAckReasonCode
 Done = mqtt5.PubAckReasonCode.SUCCESS

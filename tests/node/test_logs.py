@@ -10,7 +10,6 @@ from typing import Any
 
 import mqtt5
 import pytest
-from watched import Caller, WatchedBroker, eventually, let_in
 
 from overlane.core.units import SECOND
 from overlane.mqtt.connection import Peer
@@ -20,6 +19,7 @@ from overlane.mqtt.secret import Secret
 from overlane.node.journal import COMINGS_MAX, PERIOD, REFUSALS_MAX, Journal
 from overlane.node.logs import JsonLines, Repetition, TextLines, Writer, fields
 from overlane.node.users import set_password
+from watched import Caller, WatchedBroker, eventually, let_in
 
 PASSWORD = b"sesame-open-up-7c1e"
 WRONG = b"sesame-stay-shut-93aa"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import mqtt5
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from watched import Caller, WatchedBroker, eventually, let_in
 
 from overlane.mqtt.counters import Drop, Refusal
+from watched import Caller, WatchedBroker, eventually, let_in
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
