@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from _crew import Gate, Window
 from _tally import numbers
-from _wire import Form, Mqtt, packet
+from _wire import Far, Form, Mqtt, packet
 
 TOPICS = "assured/{:03d}"
 FILTER = "assured/+"
@@ -167,13 +167,13 @@ class Keep:
 
     port: int
     payload_bytes: int
+    mqtt: Mqtt | Far = Mqtt()  # noqa: RUF009 - it is frozen
 
     def __call__(self, gate: Gate) -> Kept:
-        name = "assured-subscriber"
-        mqtt = Mqtt()
+        name, mqtt = "assured-subscriber", self.mqtt
         mqtt.connect(self.port, name).close()
         connection = mqtt.subscribe(mqtt.connect(self.port, name, clean=False), [FILTER], qos=1)
-        kept = _Kept(mqtt.published_surely(TOPICS.format(0), self.payload_bytes))
+        kept = _Kept(Mqtt().published_surely(TOPICS.format(0), self.payload_bytes))
         window = gate.wait()
         marks = self._read(connection, kept, window)
         connection.sendall(packet(0xE0, b""))

@@ -5,14 +5,12 @@ broker's process took of the processors per message that arrived.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 from _assured_load import Acknowledged, Assure, Keep, Kept
 from _crew import Crew, of, perform
 from _load import Counted, Latencies, Sent
-from _peers import Peer, Running, running
+from _peers import Running
+from _turns import Extent, Figures, Measure
 
 TOPIC = "plant/7/temperature"
 SMALL_BYTES = 64
@@ -28,20 +26,6 @@ IN_FLIGHT = 20
 """Per publisher; what paho, the usual client library, has by default."""
 WARM_S = 0.5
 SETTLE_S = 1.0
-
-Figures = Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How long each round measures."""
-
-    measured_s: float
-    connections: int = CONNECTIONS
-    subscriptions: int = SUBSCRIPTIONS
-
-
-Round = Callable[[Running, Extent], Figures]
 
 
 def small(broker: Running, extent: Extent) -> Figures:
@@ -62,7 +46,7 @@ def _stream(broker: Running, payload_bytes: int, extent: Extent) -> Figures:
         WARM_S,
         extent.measured_s,
     )
-    return _delivered(broker, found, cpu_before_s)
+    return delivered(found, broker.cpu_s - cpu_before_s)
 
 
 def fanout(broker: Running, extent: Extent) -> Figures:
@@ -70,17 +54,18 @@ def fanout(broker: Running, extent: Extent) -> Figures:
     each = SUBSCRIBERS // COUNTING_PROCESSES
     counting = [broker.load.count(broker.port, TOPIC, SMALL_BYTES, each) for _ in range(COUNTING_PROCESSES)]
     found = perform([*counting, broker.load.flood(broker.port, TOPIC, SMALL_BYTES)], WARM_S, extent.measured_s)
-    return _delivered(broker, found, cpu_before_s, SUBSCRIBERS)
+    return delivered(found, broker.cpu_s - cpu_before_s, SUBSCRIBERS)
 
 
-def _delivered(broker: Running, found: list[object], cpu_before_s: float, subscribers: int = 1) -> Figures:
+def delivered(found: list[object], cpu_s: float, subscribers: int = 1) -> Figures:
+    """Of what the roles of a stream have found, and what brokers took for it."""
     counted, (sent,) = of(Counted, found), of(Sent, found)
     arrived = sum(one.count for one in counted)
     return {
         "per_second": sum(one.per_second for one in counted),
         "lost": 1 - arrived / (sent.count * subscribers),
         "disorder": sum(one.disorder for one in counted),
-        "cpu_ns": (broker.cpu_s - cpu_before_s) * 1e9 / max(1, arrived),
+        "cpu_ns": cpu_s * 1e9 / max(1, arrived),
     }
 
 
@@ -94,32 +79,39 @@ def latency(broker: Running, extent: Extent) -> Figures:
         WARM_S,
         extent.measured_s,
     )
+    return on_time(found, broker.cpu_s - cpu_before_s)
+
+
+def on_time(found: list[object], cpu_s: float) -> Figures:
+    """Of what the roles of an even stream have found."""
     (latencies,), (sent,) = of(Latencies, found), of(Sent, found)
     p50, p99, p999 = latencies.percentiles_us([0.5, 0.99, 0.999])
     return {
         "p50_us": p50,
         "p99_us": p99,
         "p999_us": p999,
-        "cpu_ns": (broker.cpu_s - cpu_before_s) * 1e9 / sent.count,
+        "lost": 1 - latencies.count / sent.count,
+        "disorder": latencies.disorder,
+        "cpu_ns": cpu_s * 1e9 / sent.count,
     }
 
 
-def connections(broker: Running, extent: Extent) -> Figures:
+def connections(broker: Running, _: Extent) -> Figures:
     """Of a broker that has just started; one connection is opened first, for what is loaded only then."""
     _warm(broker)
     empty = _settled_bytes(broker)
-    with Crew([broker.load.hold(broker.port, extent.connections, 0)]):
+    with Crew([broker.load.hold(broker.port, CONNECTIONS, 0)]):
         connected = _settled_bytes(broker)
-    return {"empty_bytes": empty, "each_bytes": (connected - empty) / extent.connections}
+    return {"empty_bytes": empty, "each_bytes": (connected - empty) / CONNECTIONS}
 
 
-def subscriptions(broker: Running, extent: Extent) -> Figures:
+def subscriptions(broker: Running, _: Extent) -> Figures:
     _warm(broker)
-    with Crew([broker.load.hold(broker.port, extent.subscriptions // FILTERS_EACH, FILTERS_EACH)]) as crew:
+    with Crew([broker.load.hold(broker.port, SUBSCRIPTIONS // FILTERS_EACH, FILTERS_EACH)]) as crew:
         empty = _settled_bytes(broker)
         crew.work(0, 0)
         subscribed = _settled_bytes(broker)
-    return {"empty_bytes": empty, "each_bytes": (subscribed - empty) / extent.subscriptions}
+    return {"empty_bytes": empty, "each_bytes": (subscribed - empty) / SUBSCRIPTIONS}
 
 
 def _warm(broker: Running) -> None:
@@ -139,6 +131,11 @@ def durable(broker: Running, extent: Extent) -> Figures:
         WARM_S,
         extent.measured_s,
     )
+    return assured(found, broker.cpu_s - cpu_before_s)
+
+
+def assured(found: list[object], cpu_s: float) -> Figures:
+    """Of what the roles of a durable stream have found."""
     (acknowledged,), (kept,) = of(Acknowledged, found), of(Kept, found)
     return {
         "per_second": acknowledged.per_second,
@@ -146,37 +143,25 @@ def durable(broker: Running, extent: Extent) -> Figures:
         "lost": max(0, acknowledged.count - kept.count) / max(1, acknowledged.count),
         "unacknowledged": acknowledged.sent - acknowledged.count,
         "disorder": acknowledged.disorder + kept.repeated,
-        "cpu_ns": (broker.cpu_s - cpu_before_s) * 1e9 / max(1, acknowledged.count),
+        "cpu_ns": cpu_s * 1e9 / max(1, acknowledged.count),
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    title: str
-    round: Round
-    fresh: bool = False
-    """Needs a broker that has done nothing before."""
-    at_once: bool = False
-    """Everybody is to run as soon as there is something to do: what else runs on the machine is not to count."""
-
-
-MEASURES: dict[str, Measure] = {
+MEASURES: dict[str, Measure[Running]] = {
     "small": Measure(f"Messages a second, {SMALL_BYTES} bytes, QoS 0, one publisher, one subscriber", small),
     "large": Measure("Messages a second, 1 KiB, QoS 0, one publisher, one subscriber", large),
     "latency": Measure(
         f"Latency in microseconds at {LATENCY_PER_SECOND:,} messages a second, 64 bytes", latency, at_once=True
     ),
     "fanout": Measure(f"Deliveries a second to {SUBSCRIBERS} subscribers, 64 bytes, QoS 0", fanout),
-    "connections": Measure(f"Memory of the broker for {CONNECTIONS:,} idle connections", connections, fresh=True),
-    "subscriptions": Measure(f"Memory of the broker for {SUBSCRIPTIONS:,} subscriptions", subscriptions, fresh=True),
+    "connections": Measure(
+        f"Memory of the broker for {CONNECTIONS:,} idle connections", connections, fresh=True, repeated=False
+    ),
+    "subscriptions": Measure(
+        f"Memory of the broker for {SUBSCRIPTIONS:,} subscriptions", subscriptions, fresh=True, repeated=False
+    ),
     "durable": Measure(
         f"Acknowledged messages a second, QoS 1, {PUBLISHERS} publishers of {IN_FLIGHT} in flight, persistent session",
         durable,
     ),
 }
-
-
-def once(measure: Measure, peer: Peer, directory: Path, extent: Extent) -> Figures:
-    """A round with a broker started for it."""
-    with running(peer, directory) as broker:
-        return measure.round(broker, extent)

@@ -1,4 +1,4 @@
-"""Load over raw sockets: what publishers and subscribers of bench/broker.py do, each role in its own process.
+"""Load over raw sockets: what publishers and subscribers do, each role in its own process.
 
 No client library is between the broker and the socket: a library's cost per message would be what is measured. Flooding
 writes blocks of messages prepared in memory, counting works on whole reads (`_tally`); together they move some ten
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from _crew import Gate, Role, Window
 from _tally import Tally, numbers
-from _wire import Wire
+from _wire import Far, Wire
 
 BLOCK_BYTES = 64 * 1024
 """What a flooding publisher hands to the kernel at once."""
@@ -47,12 +48,32 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    sorted_ns: bytes
-    """64-bit numbers, of the messages sent within the measured part of the window."""
+    """When each message was sent and when it arrived, in the order of arrival, as 64-bit numbers."""
+
+    sent_ns: bytes
+    arrived_ns: bytes
+    measured_from_ns: int
+
+    @property
+    def times_ns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return np.frombuffer(self.sent_ns, np.int64), np.frombuffer(self.arrived_ns, np.int64)
+
+    @property
+    def count(self) -> int:
+        return len(self.sent_ns) // NUMBER.size
 
     def percentiles_us(self, shares: Sequence[float]) -> list[float]:
-        ns = np.frombuffer(self.sorted_ns, np.int64)
+        """Of what was sent within the measured part of the window."""
+        sent_ns, arrived_ns = self.times_ns
+        measured = sent_ns >= self.measured_from_ns
+        ns = arrived_ns[measured] - sent_ns[measured]
         return [float(np.quantile(ns, share)) / 1e3 for share in shares] if len(ns) else [float("nan")] * len(shares)
+
+    @property
+    def disorder(self) -> int:
+        """Messages not sent after the one that arrived before."""
+        sent_ns, _ = self.times_ns
+        return int((sent_ns[1:] <= sent_ns[:-1]).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +94,9 @@ class Load(Protocol):
 
     def hold(self, port: int, connections: int, filters_each: int) -> Role: ...
 
+    def from_afar(self, port: int) -> "Load":
+        """The same, with subscribers that wait until what is published at another broker reaches them."""
+
 
 @dataclass(frozen=True, slots=True)
 class SocketLoad:
@@ -92,6 +116,9 @@ class SocketLoad:
 
     def hold(self, port: int, connections: int, filters_each: int) -> Role:
         return Hold(self.wire, port, connections, filters_each)
+
+    def from_afar(self, port: int) -> Load:
+        return SocketLoad(Far(self.wire, port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,17 +266,16 @@ class Clock:
             reads.append((now_ns, rest[:whole]))
             rest = rest[whole:]
         connection.close()
-        return Latencies(self._under_way(reads, window))
+        return self._latencies(reads, window)
 
-    def _under_way(self, reads: list[tuple[int, bytes]], window: Window) -> bytes:
+    def _latencies(self, reads: list[tuple[int, bytes]], window: Window) -> Latencies:
         form = self.wire.delivered(self.topic, self.payload_bytes)
         table = np.frombuffer(b"".join(bytes_read for _, bytes_read in reads), np.uint8).reshape(-1, form.size)
         sent_ns = numbers(table[:, form.payload_at : form.payload_at + 8])
         arrived_ns = np.repeat(
             np.array([now_ns for now_ns, _ in reads], np.int64), [len(one) // form.size for _, one in reads]
         )
-        measured = sent_ns >= int(window.measured_from * 1e9)
-        return np.sort(arrived_ns[measured] - sent_ns[measured]).tobytes()
+        return Latencies(sent_ns.tobytes(), arrived_ns.tobytes(), int(window.measured_from * 1e9))
 
 
 @dataclass(frozen=True, slots=True)

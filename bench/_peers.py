@@ -1,4 +1,4 @@
-"""The brokers of bench/broker.py: what is needed to run each, how it is started, and what it uses.
+"""The brokers of bench/broker.py and bench/chain.py: what is needed to run each, how it is started, and what it uses.
 
 Each runs as it comes, on one address of the loopback interface, with its defaults; where a line of configuration is
 given it is there because a measurement could not be made without it, and says so.
@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -112,15 +112,21 @@ class Mosquitto:
         return _said([self._program() or "", "-h"])
 
     def command(self, port: int, directory: Path) -> list[str]:
-        program = self._program()
-        if program is None:
-            raise Unavailable(self.missing())
+        return self.with_file(directory, self.lines(port, directory))
+
+    def lines(self, port: int, directory: Path) -> list[str]:
         lines = [f"listener {port} {HOST}", "allow_anonymous true"]
         if os.getuid() == 0:
             lines.append("user root")  # or it changes to a user who may not write to the directory
         if self.persistent:
             # Without room for them it drops acknowledged messages for a subscriber that falls behind.
             lines += ["persistence true", f"persistence_location {directory}/", "max_queued_messages 0"]
+        return lines
+
+    def with_file(self, directory: Path, lines: Sequence[str]) -> list[str]:
+        program = self._program()
+        if program is None:
+            raise Unavailable(self.missing())
         file = directory / "mosquitto.conf"
         file.write_text("\n".join(lines) + "\n")
         return [program, "-c", str(file)]
@@ -146,10 +152,13 @@ class NatsServer:
 
     def command(self, port: int, directory: Path) -> list[str]:
         del directory
+        return [self.program(), "--addr", HOST, "--port", str(port)]
+
+    def program(self) -> str:
         program = self._program()
         if program is None:
             raise Unavailable(self.missing())
-        return [program, "--addr", HOST, "--port", str(port)]
+        return program
 
     @staticmethod
     def _program() -> str | None:
@@ -209,6 +218,13 @@ def running(peer: Peer, directory: Path) -> Iterator[Running]:
     if not command:
         yield Running(port, peer.load)
         return
+    with started(peer, command, port, directory) as broker:
+        yield broker
+
+
+@contextmanager
+def started(peer: Peer, command: Sequence[str], port: int, directory: Path) -> Iterator[Running]:
+    """Runs a command in a directory that is there, until it serves clients at the port, and ends it with the block."""
     log = directory / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -227,9 +243,14 @@ def running(peer: Peer, directory: Path) -> Iterator[Running]:
 
 
 def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ones."""
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in listening]
 
 
 def _said(command: list[str]) -> str:

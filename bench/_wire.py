@@ -1,4 +1,4 @@
-"""The bytes that the load of bench/broker.py is made of: MQTT 3.1.1, NATS, and bare messages without a broker.
+"""The bytes that the load of the benchmarks is made of: MQTT 3.1.1, NATS, and bare messages without a broker.
 
 A `Wire` opens connections, subscribes, and says what one message looks like when it is published and when it is
 delivered. All messages of a run have the same form, so a publisher writes many of them at once from memory that was
@@ -17,6 +17,11 @@ HOST = "127.0.0.1"
 PATIENCE_S = 20.0
 """For an answer to a handshake; nothing that is measured waits for it."""
 FILTERS_PER_PACKET = 100
+PROBE_BYTES = 8
+PROBE_EVERY_S = 0.05
+PROBES_OVER_S = 0.5
+"""When nothing has come for so long, no probe is under way any more."""
+REACHED_WITHIN_S = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,61 @@ class Bare:
 
     def delivered(self, topic: str, payload_bytes: int) -> Form:
         return Mqtt().published(topic, payload_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """Subscribers here, publishers at another broker: who has subscribed waits until what is published there arrives.
+
+    A first message that arrives proves that the brokers are connected and that the subscription is known where it has
+    to be. Nothing of it is left when the connection is handed over.
+    """
+
+    wire: Wire
+    publishing_port: int
+
+    @property
+    def between(self) -> tuple[bytes, bytes]:
+        return self.wire.between
+
+    def connect(self, port: int, client: str, *, clean: bool = True) -> socket.socket:
+        return self.wire.connect(port, client, clean=clean)
+
+    def subscribe(self, connection: socket.socket, filters: Sequence[str], *, qos: int = 0) -> socket.socket:
+        connection = self.wire.subscribe(connection, filters, qos=qos)
+        probe = self.wire.published(filters[0].replace("+", "probe"), PROBE_BYTES).message
+        patience_s = connection.gettimeout()
+        patience_ends = time.monotonic() + REACHED_WITHIN_S
+        connection.settimeout(PROBE_EVERY_S)
+        with self.wire.connect(self.publishing_port, "probing") as publishing:
+            while not self._is_anything_there(connection):
+                if time.monotonic() > patience_ends:
+                    raise ConnectionError(f"nothing from the other broker has arrived within {REACHED_WITHIN_S:g} s")
+                publishing.sendall(probe)
+        connection.settimeout(PROBES_OVER_S)
+        while self._is_anything_there(connection):
+            pass
+        connection.settimeout(patience_s)
+        return connection
+
+    def _is_anything_there(self, connection: socket.socket) -> bool:
+        ask, answer = self.between
+        try:
+            got = connection.recv(64 * 1024)
+        except TimeoutError:
+            return False
+        if not got:
+            raise ConnectionError("the broker has closed the connection")
+        if ask and ask in got:
+            connection.sendall(answer)
+            got = got.replace(ask, b"")
+        return bool(got)
+
+    def published(self, topic: str, payload_bytes: int) -> Form:
+        return self.wire.published(topic, payload_bytes)
+
+    def delivered(self, topic: str, payload_bytes: int) -> Form:
+        return self.wire.delivered(topic, payload_bytes)
 
 
 def packet(first: int, body: bytes) -> bytes:

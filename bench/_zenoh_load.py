@@ -4,7 +4,9 @@ The library itself is native; only a call per message is Python. Publishers bloc
 drop, as TCP makes the others wait.
 """
 
+import json
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -13,6 +15,7 @@ import zenoh
 
 from _crew import Gate, Role
 from _load import NUMBER, QUIET_S, Counted, Held, Latencies, Sent, filters_of
+from _wire import PROBE_BYTES, PROBE_EVERY_S, PROBES_OVER_S, REACHED_WITHIN_S
 
 SESSIONS_MAX = 20_000
 """Its router takes 1,000 by default."""
@@ -20,7 +23,7 @@ CALLS = 64
 """Between two looks at the clock."""
 
 
-def configuration(mode: str, *, listen: int | None = None, connect: int | None = None) -> zenoh.Config:
+def configuration(mode: str, *, listen: int | None = None, connect: Sequence[int] = ()) -> zenoh.Config:
     config = zenoh.Config()
     config.insert_json5("mode", f'"{mode}"')
     config.insert_json5("scouting/multicast/enabled", "false")
@@ -28,26 +31,36 @@ def configuration(mode: str, *, listen: int | None = None, connect: int | None =
     config.insert_json5("transport/shared_memory/enabled", "false")  # all go by TCP; and its counters are few
     config.insert_json5("transport/unicast/max_sessions", str(SESSIONS_MAX))
     config.insert_json5("listen/endpoints", f'["tcp/127.0.0.1:{listen}"]' if listen else "[]")
-    config.insert_json5("connect/endpoints", f'["tcp/127.0.0.1:{connect}"]' if connect else "[]")
+    config.insert_json5("connect/endpoints", json.dumps([f"tcp/127.0.0.1:{port}" for port in connect]))
     return config
+
+
+def client(port: int) -> zenoh.Session:
+    return zenoh.open(configuration("client", connect=[port]))
 
 
 @dataclass(frozen=True, slots=True)
 class ZenohLoad:
+    publishing_port: int | None = None
+    """Where publishers are, if that is not where subscribers are."""
+
     def flood(self, port: int, topic: str, payload_bytes: int) -> Role:
         return Flood(port, topic, payload_bytes)
 
     def count(self, port: int, topic: str, payload_bytes: int, connections: int = 1) -> Role:
-        return Count(port, topic, payload_bytes, connections)
+        return Count(port, topic, payload_bytes, connections, self.publishing_port)
 
     def pace(self, port: int, topic: str, payload_bytes: int, per_second: int) -> Role:
         return Pace(port, topic, payload_bytes, per_second)
 
     def clock(self, port: int, topic: str, payload_bytes: int) -> Role:
-        return Clock(port, topic, payload_bytes)
+        return Clock(port, topic, payload_bytes, self.publishing_port)
 
     def hold(self, port: int, connections: int, filters_each: int) -> Role:
         return Hold(port, connections, filters_each)
+
+    def from_afar(self, port: int) -> "ZenohLoad":
+        return ZenohLoad(port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Flood:
     payload_bytes: int
 
     def __call__(self, gate: Gate) -> Sent:
-        with zenoh.open(configuration("client", connect=self.port)) as session:
+        with client(self.port) as session:
             publisher = session.declare_publisher(self.topic, congestion_control=zenoh.CongestionControl.BLOCK)
             payload, put = bytes(self.payload_bytes), publisher.put
             window = gate.wait()
@@ -78,6 +91,7 @@ class Count:
     topic: str
     payload_bytes: int
     connections: int
+    publishing_port: int | None
 
     def __call__(self, gate: Gate) -> Counted:
         counts = [0] * self.connections
@@ -90,12 +104,15 @@ class Count:
 
         with ExitStack() as sessions:
             for number in range(self.connections):
-                count_for(sessions.enter_context(zenoh.open(configuration("client", connect=self.port))), number)
+                count_for(sessions.enter_context(client(self.port)), number)
+            time.sleep(QUIET_S)  # declarations are not answered; they reach the router and the publisher meanwhile
+            if self.publishing_port is not None:
+                _wait_until_reached(self.publishing_port, self.topic, lambda: all(counts))
+                counts[:] = [0] * self.connections
             return self._count(gate, counts)
 
     @staticmethod
     def _count(gate: Gate, counts: list[int]) -> Counted:
-        time.sleep(QUIET_S)  # declarations are not answered; they reach the router and the publisher meanwhile
         window = gate.wait()
         time.sleep(max(0.0, window.measured_from - time.monotonic()))
         from_s, first = time.monotonic(), sum(counts)
@@ -116,7 +133,7 @@ class Pace:
     per_second: int
 
     def __call__(self, gate: Gate) -> Sent:
-        with zenoh.open(configuration("client", connect=self.port)) as session:
+        with client(self.port) as session:
             publisher = session.declare_publisher(
                 self.topic, congestion_control=zenoh.CongestionControl.BLOCK, express=True
             )
@@ -138,20 +155,23 @@ class Clock:
     port: int
     topic: str
     payload_bytes: int
+    publishing_port: int | None
 
     def __call__(self, gate: Gate) -> Latencies:
         seen: list[tuple[int, bytes]] = []
-        with zenoh.open(configuration("client", connect=self.port)) as session:
+        with client(self.port) as session:
             session.declare_subscriber(
                 self.topic, lambda sample: seen.append((time.monotonic_ns(), sample.payload.to_bytes()))
             )
             time.sleep(QUIET_S)
+            if self.publishing_port is not None:
+                _wait_until_reached(self.publishing_port, self.topic, lambda: bool(seen))
+                seen.clear()
             window = gate.wait()
             time.sleep(max(0.0, window.end - time.monotonic()) + QUIET_S)
-        measured_from_ns = int(window.measured_from * 1e9)
-        times = [(arrived_ns, NUMBER.unpack_from(payload)[0]) for arrived_ns, payload in seen]
-        under_way = [arrived_ns - sent_ns for arrived_ns, sent_ns in times if sent_ns >= measured_from_ns]
-        return Latencies(np.sort(np.array(under_way, np.int64)).tobytes())
+        sent_ns = np.array([NUMBER.unpack_from(payload)[0] for _, payload in seen], np.int64)
+        arrived_ns = np.array([moment for moment, _ in seen], np.int64)
+        return Latencies(sent_ns.tobytes(), arrived_ns.tobytes(), int(window.measured_from * 1e9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +182,7 @@ class Hold:
 
     def __call__(self, gate: Gate) -> Held:
         with ExitStack() as sessions:
-            held = [
-                sessions.enter_context(zenoh.open(configuration("client", connect=self.port)))
-                for _ in range(self.connections)
-            ]
+            held = [sessions.enter_context(client(self.port)) for _ in range(self.connections)]
             gate.wait()
             for number, session in enumerate(held):
                 for one in filters_of(number, self.filters_each):
@@ -173,3 +190,15 @@ class Hold:
             time.sleep(QUIET_S)
             gate.wait()
         return Held(len(held))
+
+
+def _wait_until_reached(publishing_port: int, topic: str, is_reached: Callable[[], bool]) -> None:
+    """As `_wire.Far` does."""
+    patience_ends = time.monotonic() + REACHED_WITHIN_S
+    with client(publishing_port) as session:
+        while not is_reached():
+            if time.monotonic() > patience_ends:
+                raise ConnectionError(f"nothing from the other router has arrived within {REACHED_WITHIN_S:g} s")
+            session.put(topic, bytes(PROBE_BYTES))
+            time.sleep(PROBE_EVERY_S)
+    time.sleep(PROBES_OVER_S)

@@ -1,4 +1,7 @@
-"""A Zenoh router: `python bench/_zenoh_router.py PORT`. The Python package has the router's code, but no zenohd."""
+"""A Zenoh router: `python bench/_zenoh_router.py PORT [PORT OF ANOTHER ...]`.
+
+The Python package has the router's code, but no zenohd.
+"""
 
 import signal
 import sys
@@ -9,7 +12,8 @@ from _zenoh_load import configuration
 
 
 def main() -> None:
-    with zenoh.open(configuration("router", listen=int(sys.argv[1]))):
+    own, *others = map(int, sys.argv[1:])
+    with zenoh.open(configuration("router", listen=own, connect=others)):
         signal.sigwait({signal.SIGTERM, signal.SIGINT})
 
 

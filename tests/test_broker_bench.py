@@ -92,8 +92,9 @@ def test_something_else_than_the_messages_of_the_run_is_refused(pair: tuple[sock
 
 
 def test_without_a_broker_all_that_is_sent_arrives() -> None:
-    from _broker_measures import Extent, latency, small
+    from _broker_measures import latency, small
     from _peers import Nobody, Running, free_port
+    from _turns import Extent
 
     alone = Running(free_port(), Nobody().load)
     stream = small(alone, Extent(0.2))

@@ -1,0 +1,99 @@
+"""What bench/broker.py and bench/chain.py share: the options of the command line, the run, and what is saved."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from _peers import Mosquitto, Peer, install_mosquitto
+from _turns import Extent, Found, Measure, S, Turns
+
+OUT = Path(__file__).parent / "out"
+WIDTH = 120
+"""Of what goes to a file."""
+
+
+def options(description: str, measures: Mapping[str, Measure[S]], peers: Sequence[Peer]) -> argparse.Namespace:
+    names = [key(peer) for peer in peers]
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="two rounds of a second each")
+    parser.add_argument("--only", type=_among(measures), default=[], help=f"of {', '.join(measures)}")
+    parser.add_argument("--systems", type=_among(names), default=[], help=f"of {', '.join(names)}")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="that a round measures")
+    parser.add_argument("--nice", type=int, default=0, help="for brokers and load alike; below 0 needs to be root")
+    parser.add_argument("--no-real-time", dest="real_time", action="store_false", help="for latency")
+    parser.add_argument("--install", action="store_true", help="install mosquitto with apt-get if it is missing")
+    return parser.parse_args()
+
+
+def run(
+    chosen: argparse.Namespace,
+    name: str,
+    measures: Mapping[str, Measure[S]],
+    peers: Sequence[Peer],
+    measured: Callable[[Turns, str], Found],
+    show: Callable[[Console, str, Found], None],
+    aims: Callable[[Mapping[str, Found]], dict[str, bool]],
+) -> None:
+    """Measures what was chosen, shows each as it is found, judges the aims, and saves all in `NAME.json`."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    if chosen.nice:
+        os.nice(chosen.nice)
+    if chosen.install and Mosquitto().missing() is not None:
+        install_mosquitto()
+    OUT.mkdir(exist_ok=True)
+    rounds = chosen.rounds or (2 if chosen.quick else 5)
+    extent = Extent(chosen.seconds or (1.0 if chosen.quick else 2.0))
+    results: dict[str, Found] = {}
+    load_before = os.getloadavg()
+    # Beside the results, not where temporary files are: those may lie in memory, where waiting for the disk is free.
+    with tempfile.TemporaryDirectory(dir=OUT, prefix=f"{name}-") as directory:
+        turns = Turns(console, rounds, extent, Path(directory), chosen.real_time)
+        for one in chosen.only or measures:
+            found = measured(turns, one)
+            if found:
+                results[one] = found
+                show(console, one, found)
+    verdicts = aims(results)
+    for text, holds in verdicts.items():
+        console.print(f"[green]holds[/]   {text}" if holds else f"[red]misses[/]  {text}", highlight=False)
+    saved = {
+        "machine": {
+            "cores": os.cpu_count(),
+            "kernel": platform.release(),
+            "python": sys.version.split()[0],
+            "load_before": load_before,
+        },
+        "versions": {peer.name: peer.version() for peer in peers if peer.missing() is None},
+        "rounds": results,
+        "aims": verdicts,
+        "left_out": turns.left_out,
+    }
+    (OUT / f"{name}.json").write_text(json.dumps(saved, indent=1))
+    console.print(f"wrote bench/out/{name}.json")
+
+
+def key(peer: Peer) -> str:
+    """By what a system is chosen: the first word of its name, in small letters."""
+    return peer.name.split()[0].strip(",").lower()
+
+
+class _among:  # noqa: N801 - reads as a function
+    def __init__(self, allowed: Sequence[str] | Mapping[str, object]) -> None:
+        self._allowed = allowed
+
+    def __call__(self, text: str) -> list[str]:
+        found = text.split(",")
+        for one in found:
+            if one not in self._allowed:
+                raise argparse.ArgumentTypeError(f"{one!r} is not one of {', '.join(self._allowed)}")
+        return found
