@@ -1,5 +1,7 @@
 """Retained messages in any number: a new subscription gets them all, and nobody else has to wait for that."""
 
+from typing import Any
+
 import mqtt5
 import pytest
 from clients import Bench, Got
@@ -9,7 +11,7 @@ from overlane.mqtt.past import MESSAGES_AT_ONCE, STEPS_AT_ONCE
 MANY = 10 * MESSAGES_AT_ONCE
 
 
-def bench_with(messages: int = MANY, qos: int = 0, **limits: int) -> Bench:
+def bench_with(messages: int = MANY, qos: int = 0, **limits: Any) -> Bench:
     bench = Bench(**limits)
     writer = bench.client("writer")
     for number in range(messages):
