@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -92,8 +92,11 @@ class StrainedBroker(WatchedBroker):
         assert not wrong, "\n".join(wrong[:5])
 
 
+Strained = TypeVar("Strained", bound=StrainedBroker)
+
+
 @contextmanager
-def strained(broker: StrainedBroker) -> Iterator[StrainedBroker]:
+def strained(broker: Strained) -> Iterator[Strained]:
     """It runs, and is unharmed at the end unless something else is wrong already."""
     broker.start()
     try:
