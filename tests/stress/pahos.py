@@ -2,10 +2,12 @@
 
 import queue
 import ssl
+import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
+from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -109,6 +111,67 @@ class Paho:
 
     def _on_message(self, _client: Client, _data: object, message: MQTTMessage) -> None:
         self._heard.put(Heard(message.topic, bytes(message.payload), message.qos, message.retain))
+
+
+class PersistentPaho:
+    """A client whose session is kept and that comes back by itself, as paho does."""
+
+    def __init__(self, port: int, client: str, version: MQTTProtocolVersion, topic: str, qos: int) -> None:
+        clean = None if version == MQTTv5 else False
+        self.paho = Client(CallbackAPIVersion.VERSION2, client, clean_session=clean, protocol=version)
+        self.paho.reconnect_delay_set(1, 1)
+        self.paho.on_connect = self._on_connect
+        self.paho.on_subscribe = self._on_subscribe
+        self.paho.on_message = self._on_message
+        self.topic = topic
+        self.qos = qos
+        self.is_subscriber = False
+        self.is_ready = threading.Event()
+        self.connections = 0
+        self.sessions_lost = 0
+        self.published = 0
+        self.heard: list[int] = []
+        self._pending: deque[MQTTMessageInfo] = deque()
+        kept: Any = {}
+        if version == MQTTv5:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = KEPT_S
+            kept = {"clean_start": False, "properties": properties}
+        self.paho.connect_async("127.0.0.1", port, **kept)
+
+    def __enter__(self) -> "PersistentPaho":
+        self.paho.loop_start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.paho.disconnect()
+        self.paho.loop_stop()
+
+    def publish(self) -> None:
+        self._pending.append(self.paho.publish(self.topic, b"%d" % self.published, self.qos))
+        self.published += 1
+
+    @property
+    def acknowledged(self) -> int:
+        """How many of the first are acknowledged, without a gap."""
+        while self._pending and self._pending[0].is_published():
+            self._pending.popleft()
+        return self.published - len(self._pending)
+
+    def _on_connect(self, client: Client, _data: object, flags: Any, reason: Any, _properties: object) -> None:
+        assert reason.value == 0, reason
+        self.sessions_lost += self.connections > 0 and not flags.session_present
+        self.connections += 1
+        if self.is_subscriber and not self.is_ready.is_set():
+            client.subscribe(self.topic, self.qos)
+        else:
+            self.is_ready.set()
+
+    def _on_subscribe(self, *_: object) -> None:
+        self.is_ready.set()
+
+    def _on_message(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+        self.heard.append(int(message.payload))
 
 
 VERSIONS = {"3.1.1": MQTTv311, "5": MQTTv5}

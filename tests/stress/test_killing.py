@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import mqtt5
 import pytest
 from killing import LIMITS, Killing, left_in
+from pahos import VERSIONS, PersistentPaho
 from stage import DEFECT
 
-from watched import WatchedBroker, let_in
+from watched import WITHIN_S, WatchedBroker, eventually, let_in
 
 pytestmark = pytest.mark.slow
 
@@ -43,3 +45,33 @@ def test_a_broker_that_is_killed_again_and_again_forgets_nothing(broker: Watched
     left = left_in(broker.directory)
     assert left.keys() == {"mqtt.session", "mqtt.subscription", "mqtt.retained", "store"}, left
     assert not DEFECT.search(broker.log)
+
+
+@pytest.mark.parametrize(("name", "qos"), [("3.1.1", 1), ("5", 2)])
+def test_paho_gets_through_the_deaths_of_its_broker(broker: WatchedBroker, name: str, qos: int) -> None:
+    luck = Random(qos)
+    publisher = PersistentPaho(broker.port, "publisher", VERSIONS[name], "work/x", qos)
+    subscriber = PersistentPaho(broker.port, "subscriber", VERSIONS[name], "work/#", qos)
+    subscriber.is_subscriber = True
+    with subscriber, publisher:
+        assert subscriber.is_ready.wait(WITHIN_S)
+        assert publisher.is_ready.wait(WITHIN_S)
+        for _ in range(3):
+            enough = publisher.acknowledged + luck.randrange(20, 200)
+
+            def has_enough(enough: int = enough) -> bool:
+                while publisher.published - publisher.acknowledged < 50:
+                    publisher.publish()
+                return publisher.acknowledged >= enough
+
+            eventually(has_enough, "acknowledged")
+            broker.kill()
+            broker.start()
+        eventually(lambda: publisher.acknowledged == publisher.published, "all is acknowledged")
+        eventually(lambda: set(subscriber.heard) == set(range(publisher.published)), "all is heard")
+    assert (publisher.sessions_lost, subscriber.sessions_lost) == (0, 0)
+    first = list(dict.fromkeys(subscriber.heard))
+    assert first == sorted(first)
+    if qos == 2:
+        assert subscriber.heard == first
+    print(f"{publisher.published} published, {len(subscriber.heard)} heard, {subscriber.connections} connections")
