@@ -58,6 +58,7 @@ messages_per_second = 1000
 tries = 3
 keep_alive_max = "5m"
 session_expiry_max = "1d"
+sessions = 77
 topic_aliases = 0
 subscriptions_per_client = 10
 retained_messages = 5
@@ -83,6 +84,7 @@ LIMITS = Limits(
     topic_aliases=0,
     subscriptions_per_client=10,
     retained_messages=5,
+    sessions=77,
     retained_bytes=0,
     filter_levels=8,
     store_bytes=2**30,
@@ -294,7 +296,7 @@ PATH = "the path of a file, absolute or relative to this one"
             "[limits]\nconections = 5",
             "3: limits.conections: found an unknown field, allowed is connect_within, connections,"
             " connections_per_second, filter_levels, in_flight, keep_alive_max, messages_per_second, packet,"
-            " packet_before_connect, queue, queue_messages, retained, retained_messages, session_expiry_max, store,"
+            " packet_before_connect, queue, queue_messages, retained, retained_messages, session_expiry_max, sessions, store,"
             " subscriptions_per_client, topic_aliases, tries, user_properties; did you mean connections?",
         ),
         (
