@@ -296,8 +296,8 @@ PATH = "the path of a file, absolute or relative to this one"
             "[limits]\nconections = 5",
             "3: limits.conections: found an unknown field, allowed is connect_within, connections,"
             " connections_per_second, filter_levels, in_flight, keep_alive_max, messages_per_second, packet,"
-            " packet_before_connect, queue, queue_messages, retained, retained_messages, session_expiry_max, sessions, store,"
-            " subscriptions_per_client, topic_aliases, tries, user_properties; did you mean connections?",
+            " packet_before_connect, queue, queue_messages, retained, retained_messages, session_expiry_max, sessions,"
+            " store, subscriptions_per_client, topic_aliases, tries, user_properties; did you mean connections?",
         ),
         (
             "[limits]\nconnections = 0",
