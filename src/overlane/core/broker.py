@@ -260,9 +260,13 @@ class Broker:
         """What other brokers need under names of the overlay's own: (filter, broker)."""
         return self._remote.reserved()
 
-    def is_crowded(self) -> bool:
-        """Whether the queue of some link is more than half full: who can wait should."""
-        return any(2 * one.queue.bytes > one.queue.bytes_max for one in self._neighbours.values() if one.connected)
+    def is_crowded(self, besides: str = "") -> bool:
+        """Whether the queue of a link, that to one neighbour left out, is more than half full: who can wait should."""
+        return any(
+            2 * one.queue.bytes > one.queue.bytes_max
+            for name, one in self._neighbours.items()
+            if one.connected and name != besides
+        )
 
     def can_reach(self, broker: str) -> bool:
         return self._table.map.way(self.name, broker) is not None

@@ -251,7 +251,12 @@ class Overlay:
     def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]:
         return [data for _, data in self._core.pull(peer, bytes_max, self.now(), in_buffer)]
 
+    def is_crowded(self, besides: str) -> bool:
+        return self._core.is_crowded(besides)
+
     def sent(self) -> None:
+        for link in self.links.values():
+            link.read_on()
         self._end_turn_soon()
 
     def lost(self, link: OverlayLink, why: str) -> None:

@@ -12,7 +12,7 @@ import socket
 from collections import deque
 from typing import Protocol, cast
 
-from overlane.core.units import MS, SECOND, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.errors import ProtocolViolation
 from overlane.node.emulation import Emulation
 from overlane.node.greeting import NONCE_BYTES, Credentials, Greeting
@@ -20,6 +20,12 @@ from overlane.node.greeting import NONCE_BYTES, Credentials, Greeting
 GREETING_S = 5.0
 PULL_BYTES = 64 * 1024
 READ_BYTES = 64 * 1024
+MUCH_BYTES = 16 * 1024
+"""After a read of so much, more may be there."""
+PATIENCE_NS: Nanos = 20 * MS
+LOOK_AGAIN_S = 0.001
+"""Where much waits for another neighbour, this one is read again when less does, or after this time: a neighbour whose
+processor was busy catches up in it, and one behind a slow link must not hold up what is urgent for others."""
 NOTSENT_BYTES = 16 * 1024
 STUCK_MS = 5_000
 """A connection on which nothing was acknowledged for so long is broken (TCP_USER_TIMEOUT)."""
@@ -42,6 +48,9 @@ class Host(Protocol):
         """Whether the connection is to be kept."""
 
     def received(self, link: "OverlayLink", data: bytes) -> None: ...
+    def is_crowded(self, besides: str) -> bool:
+        """Whether much waits for some other neighbour than this one."""
+
     def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]: ...
     def sent(self) -> None:
         """Something may have left between turns."""
@@ -53,7 +62,7 @@ class OverlayLink(asyncio.BufferedProtocol):
     """`dials`: the neighbour's name where we dial, "" where we are dialled.
 
     After a read that may not have been all there is, the next one waits for the end of the turn: what has come is
-    passed on before more is taken in.
+    passed on before more is taken in. Where it cannot be passed on at once it also waits for a moment, not for long.
     """
 
     def __init__(self, host: Host, dials: str = "") -> None:
@@ -68,6 +77,8 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._under_way: deque[tuple[Nanos, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Nanos = 0
+        self._rest: asyncio.TimerHandle | None = None
+        self._crowded_from: Nanos = NEVER
         self._why = "closed by the neighbour"
         self.peer = dials
         self.is_up = False
@@ -106,7 +117,7 @@ class OverlayLink(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(_buffer[:nbytes])
         self.bytes_in += nbytes
-        if nbytes == READ_BYTES and self._transport is not None:
+        if nbytes >= MUCH_BYTES and self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._go_on)
         if self._greeting is not None:
@@ -114,9 +125,26 @@ class OverlayLink(asyncio.BufferedProtocol):
         if data and self.is_up:
             self._host.received(self, data)
 
+    def read_on(self) -> None:
+        """Something has left for a neighbour: perhaps there is room again for what comes from this one."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._go_on()
+
     def _go_on(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        """Read on, unless what came has to wait for another neighbour, and has not for long."""
+        self._rest = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        if not self._host.is_crowded(self.peer):
+            self._crowded_from = NEVER
+        else:
+            now = self._host.now()
+            self._crowded_from = min(self._crowded_from, now)
+            if now - self._crowded_from < PATIENCE_NS:
+                self._rest = self._loop.call_later(LOOK_AGAIN_S, self._go_on)
+                return
+        self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -127,7 +155,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._host.sent()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._late, self._timer):
+        for timer in (self._late, self._timer, self._rest):
             if timer is not None:
                 timer.cancel()
         self._transport = None

@@ -1,0 +1,105 @@
+"""A connection between neighbours: what cannot be passed on at once is not taken in at once either."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+
+from overlane.core.units import Nanos
+from overlane.node.emulation import Emulation
+from overlane.node.greeting import Credentials
+from overlane.node.overlaylink import PATIENCE_NS, READ_BYTES, OverlayLink
+
+SENT_BYTES = 8 * READ_BYTES
+
+
+class Broker:
+    """Counts what it is told; its other neighbours are crowded when it says so. Its clock stands unless it is moved."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.clock: Nanos = 0
+        self.others_are_crowded = False
+        self.received_bytes = 0
+        self.to_send: list[bytes] = []
+
+    def now(self) -> Nanos:
+        return self.clock
+
+    def credentials(self, _: asyncio.Transport) -> Credentials:
+        return Credentials(self._name, None, None, True)
+
+    def emulation(self, _: str) -> Emulation | None:
+        return None
+
+    def greeted(self, _: OverlayLink) -> bool:
+        return True
+
+    def received(self, _: OverlayLink, data: bytes) -> None:
+        self.received_bytes += len(data)
+
+    def is_crowded(self, besides: str) -> bool:
+        return besides == "sender" and self.others_are_crowded
+
+    def pull(self, _peer: str, _bytes_max: int, _in_buffer: int) -> list[bytes]:
+        return [self.to_send.pop()] if self.to_send else []
+
+    def sent(self) -> None:
+        pass
+
+    def lost(self, link: OverlayLink, why: str) -> None:
+        pass
+
+
+async def _until(holds: Callable[[], bool], within_s: float = 5.0) -> None:
+    patience_ends = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < patience_ends
+        await asyncio.sleep(0.001)
+
+
+async def _flooded(receiver: Broker) -> OverlayLink:
+    """The receiver's end of a connection, over which much comes."""
+    sender = Broker("sender")
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
+    _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
+    await _until(lambda: sending.is_up and receiving.is_up)
+    sender.to_send = [bytes(READ_BYTES)] * (SENT_BYTES // READ_BYTES)
+    sending.pump()
+    await _until(lambda: receiver.received_bytes > 0)
+    return receiving
+
+
+async def _as_much_as_comes(receiver: Broker) -> int:
+    """Turns of the loop enough for everything that would be read."""
+    for _ in range(50):
+        await asyncio.sleep(0.001)
+    return receiver.received_bytes
+
+
+def test_what_comes_is_read_when_there_is_room_for_it_again() -> None:
+    async def story() -> tuple[bool, int]:
+        receiver = Broker("receiver")
+        receiver.others_are_crowded = True
+        link = await _flooded(receiver)
+        while_crowded = await _as_much_as_comes(receiver)
+        receiver.others_are_crowded = False
+        link.read_on()
+        await _until(lambda: receiver.received_bytes == SENT_BYTES)
+        return while_crowded <= READ_BYTES, receiver.received_bytes
+
+    assert asyncio.run(story()) == (True, SENT_BYTES)
+
+
+def test_a_neighbour_that_stays_crowded_holds_nobody_up_for_long() -> None:
+    async def story() -> int:
+        receiver = Broker("receiver")
+        receiver.others_are_crowded = True
+        await _flooded(receiver)
+        receiver.clock = PATIENCE_NS
+        await _until(lambda: receiver.received_bytes == SENT_BYTES)
+        return receiver.received_bytes
+
+    assert asyncio.run(story()) == SENT_BYTES
