@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -131,14 +132,27 @@ class Caller:
     def write(self, data: bytes) -> None:
         self._socket.sendall(data)
 
+    def write_until_blocked(self, data: bytes, quiet_s: float = 1.0) -> None:
+        """The same again and again, until the broker has taken nothing for a while."""
+        self._socket.settimeout(quiet_s)
+        with suppress(TimeoutError):
+            while True:
+                self._socket.sendall(data)
+        self._socket.settimeout(WITHIN_S)
+
     def read(self, kind: type[Packet]) -> Packet:
         """The next packet, which must be of this kind."""
+        packet = self.next()
+        assert isinstance(packet, kind), packet
+        return packet
+
+    def next(self) -> mqtt5.Packet:
+        """The next packet, whatever it is."""
         while not 0 < (end := packet_end(self._unread, 0)) <= len(self._unread):
             data = self._socket.recv(65_536)
             assert data, "the broker has closed the connection"
             self._unread += data
         packet, self._unread = codec5.read(self._unread[:end]), self._unread[end:]
-        assert isinstance(packet, kind), packet
         return packet
 
     def is_closed(self) -> bool:

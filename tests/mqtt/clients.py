@@ -160,7 +160,7 @@ class Bench:
             self._batches.append((batch, self.server.last_turn))
             self._submitted += 1
         elif not self._batches:
-            self.server.durable(self.server.last_turn)
+            self.server.durable(self.server.last_turn, self.now)
         wires = {wire.connection: wire for wire in self.wires}
         for connection in self.server.take_touched():
             chunks, waits = connection.taken()
@@ -179,7 +179,7 @@ class Bench:
                 else:
                     self.store[name] = value
             self._committed += 1
-            self.server.durable(turn)
+            self.server.durable(turn, self.now)
             batches -= 1
         self.flush()
 
@@ -200,7 +200,7 @@ class Bench:
     def settle(self) -> None:
         """Everything that is under way arrives and is answered, until all is quiet."""
         self.end_turn()
-        while any(client.read() for client in self.clients):
+        while any(client.read() for client in self.clients) or self.server.state.touched:
             self.end_turn()
 
     def wait(self, seconds: float) -> None:

@@ -594,10 +594,52 @@ def test_while_the_store_fails_a_client_with_a_will_is_let_in() -> None:
     assert alice.got() == [Got("w", b"gone")]
 
 
-def test_while_the_store_fails_a_client_whose_session_is_stored_is_refused_whatever_it_asks_for() -> None:
+def test_while_the_store_fails_a_client_whose_session_is_stored_cannot_begin_another() -> None:
     bench = Bench()
     alice = bench.client("alice", expiry=60)
     alice.drop()
     bench.server.store_is_failing(True)
     bench.is_store_slow = True
     assert alice.reconnect(expiry=0).refusal == 0x97
+    assert alice.reconnect(expiry=60, clean=True).refusal == 0x97
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_while_the_store_fails_a_client_may_come_back_to_its_session_and_so_make_room(version: int) -> None:
+    bench = Bench()
+    alice, bob = bench.client("alice", version, expiry=60), bench.client("bob")
+    alice.subscribe("t", qos=2)
+    alice.drop()
+    for qos in (1, 2):
+        bob.publish("t", b"%d" % qos, qos=qos)
+    bench.server.store_is_failing(True)
+    bench.is_store_slow = True
+    assert alice.reconnect().refusal == 0
+    assert alice.is_resumed
+    assert alice.got() == [Got("t", b"1", qos=1), Got("t", b"2", qos=2)]
+    bench.is_store_slow = False
+    bench.settle()
+    assert "mqtt.queue" not in bench.tables()
+
+
+def test_while_the_store_is_full_whatever_makes_room_is_accepted() -> None:
+    bench = Bench()
+    bob, alice = bench.client("bob"), bench.client("alice", expiry=60)
+    alice.subscribe("t", qos=1)
+    alice.drop()
+    bob.publish("t", b"x", qos=1)
+    bob.publish("kept", b"x", qos=1, retain=True)
+    before = bench.tables()
+    bench.server.store_is_failing(True, can_erase=True)
+    assert bob.publish("kept", b"y", qos=1, retain=True) == 0x97
+    assert bob.publish("kept", b"", qos=1, retain=True) == 0x10
+    assert alice.reconnect(expiry=60, clean=True).refusal == 0x97
+    assert alice.reconnect(expiry=0, clean=True).refusal == 0
+    assert not alice.is_resumed
+    assert {table for table in before if table not in bench.tables()} == {
+        "mqtt.message",
+        "mqtt.queue",
+        "mqtt.retained",
+        "mqtt.session",
+        "mqtt.subscription",
+    }

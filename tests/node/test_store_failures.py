@@ -224,6 +224,25 @@ def test_a_reader_that_stays_neither_delays_nor_loses_anything(tmp_path: Path, t
     store.close()
 
 
+def test_a_store_near_its_limit_still_writes_and_says_that_no_more_should_come(tmp_path: Path, turns: Turns) -> None:
+    store = Store.open(tmp_path, turns.loop.soon, turns.states.append, bytes_max=MIB)
+    number = 0
+    while not turns.states:
+        turns.commit(store, {("a", b"%d" % number): bytes(20_000)})
+        turns.loop.run_what_waits()
+        number += 1
+    assert cause(store.failing) is Cause.FULL
+    assert 0.8 * MIB < number * 20_000 < MIB
+    # What has been begun is brought to its end, and the state does not flicker.
+    turns.commit(store, {("b", b"begun"): bytes(50_000)})
+    turns.commit(store, {("a", b"0"): None, ("a", b"1"): None})
+    assert cause(store.failing) is Cause.FULL
+    turns.commit(store, {("a", b"%d" % gone): None for gone in range(2, 12)})
+    turns.loop.run_what_waits()
+    assert [cause(error) for error in turns.states] == [Cause.FULL, None]
+    store.close()
+
+
 def test_closing_a_store_that_cannot_write_tells_what_is_lost(tmp_path: Path, turns: Turns) -> None:
     store = Store.open(tmp_path, turns.loop.soon, turns.states.append, bytes_max=MIB)
     turns.commit(store, {("a", b"0"): b"x"})

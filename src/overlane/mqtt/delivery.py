@@ -28,6 +28,8 @@ SEND_AHEAD_BYTES = 256 * 1024
 class Delivery:
     def __init__(self, state: State) -> None:
         self._state = state
+        self._stalled: dict[str, Session] = {}
+        """Those whose next message is not on disk, while the store fails."""
 
     # To many
 
@@ -132,6 +134,11 @@ class Delivery:
             if entry is None:
                 return
             message = entry.message
+            is_durable = not entry.is_stored or entry.stored_in <= state.durable_turn
+            if state.is_store_failing and not is_durable:
+                # It would hold back all that follows for as long as the store fails, even answers that make room.
+                self._stalled[session.client_id] = session
+                return
             drop = None
             if entry.stage is Stage.WAITING and message.is_expired(now):
                 drop = Drop.EXPIRED
@@ -144,7 +151,7 @@ class Delivery:
             ):
                 drop = Drop.TOO_LARGE
             if drop is None:
-                connection.waits |= entry.is_stored and entry.stored_in > state.durable_turn
+                connection.waits |= not is_durable
                 window.send(entry, now)
                 state.counters.messages_out += 1
                 continue
@@ -158,6 +165,14 @@ class Delivery:
                 self._dead(session, message, drop, now)
             else:
                 state.counters.dropped[drop] += 1
+
+    def durable(self, now: Nanos) -> None:
+        """More is on disk than before: go on where that was missing."""
+        if self._stalled:
+            stalled, self._stalled = self._stalled, {}
+            for session in stalled.values():
+                if session.connection is not None:
+                    self.pump(session, session.connection, now)
 
     def _dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> None:
         """It could not be delivered to this client: whoever watches the dead letters gets it."""

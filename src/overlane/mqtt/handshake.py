@@ -143,11 +143,10 @@ class Handshake:
         if will is not None and (refusal := self._wrong_with(will, user, client_id)):
             raise _Rejected(refusal[0], Refusal.DENIED, refusal[1])
         expiry_s = min(packet.session_expiry_interval, limits.session_expiry_s_max)
-        known = state.sessions.get(client_id)
-        if state.is_store_failing and (expiry_s or (known is not None and known.is_known)):
+        if state.is_store_failing and self._is_a_change(client_id, user, packet.clean_start, expiry_s):
             told = "the durable store takes nothing at the moment; connect without a session that is kept"
             raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.STORE, told)
-        if expiry_s and known is None and len(state.sessions) >= limits.sessions:
+        if expiry_s and client_id not in state.sessions and len(state.sessions) >= limits.sessions:
             told = f"more than {limits.sessions} sessions; connect without one that is kept"
             raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.QUOTA, told)
 
@@ -173,8 +172,17 @@ class Handshake:
         state.notices.add(Connected(client_id, user, connection.peer, connection.version, is_present))
         connection.send_packet(answer(is_present))
         self._delivery.resume(session, connection, now)
-        # While the store fails nobody gets here whose session would have to be stored.
+        # While the store fails only those get here whose session it has already, or need not have.
         connection.waits |= len(state.effects) > before and not state.is_store_failing
+
+    def _is_a_change(self, client_id: str, user: str | None, is_clean: bool, expiry_s: int) -> bool:
+        """Whether the store would have to know of a session that it has not, or to forget one where it cannot. Who
+        comes back to what is kept for it is welcome at any time: what it reads and acknowledges makes room."""
+        known = self._state.sessions.get(client_id)
+        if known is None or not known.is_known:
+            return expiry_s > 0
+        is_another = is_clean or known.user != user
+        return is_another and (expiry_s > 0 or not self._state.can_erase)
 
     def _attach(self, connection: Connection, session: Session, packet: mqtt5.ConnectPacket, now: Nanos) -> None:
         limits = self._state.limits

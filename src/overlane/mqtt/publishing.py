@@ -144,10 +144,11 @@ class Publishing:
         if is_carried or user_properties:
             qos = self._class_of(message, qos, user_properties)
         is_answered = message.qos > 0 and not is_will
+        is_kept = message.retain and bool(message.payload or not state.can_erase)
         if (
             state.is_store_failing
             and is_answered
-            and (message.retain or (is_carried and qos.reliable) or self._delivery.needs_store(message, audience))
+            and (is_kept or (is_carried and qos.reliable) or self._delivery.needs_store(message, audience))
         ):
             raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
         unkept = self._why_not_kept(message, now) if message.retain else None

@@ -448,9 +448,11 @@ class Server:
         """The turn that was ended last."""
         return self.state.turn - 1
 
-    def durable(self, turn: int) -> None:
-        """The records of all turns up to this one are on disk."""
+    def durable(self, turn: int, now: Nanos) -> bool:
+        """The records of all turns up to this one are on disk; whether there is something to be sent."""
         self.state.durable_turn = turn
+        self._delivery.durable(now)
+        return bool(self.state.touched)
 
     def take_notices(self) -> tuple[list[Notice], int]:
         """What operators want to read of, and of how many more there was no room to tell."""
@@ -477,8 +479,10 @@ class Server:
         self._bounds = _bounds(settings.limits)
         self.state.subscriptions.forget()
 
-    def store_is_failing(self, is_failing: bool) -> None:
+    def store_is_failing(self, is_failing: bool, can_erase: bool = False) -> None:
+        """`can_erase`: it fails for want of room, and whatever makes room is welcome."""
         self.state.is_store_failing = is_failing
+        self.state.can_erase = can_erase or not is_failing
 
     def disconnect(self, client_id: str, now: Nanos) -> bool:
         """An operator ends a client's connection; False if it has none."""

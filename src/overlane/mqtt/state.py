@@ -54,6 +54,8 @@ class State:
     agenda: Agenda = field(default_factory=Agenda)
     is_store_failing: bool = False
     """While it is, nothing is accepted that would have to be durable."""
+    can_erase: bool = True
+    """Whether what is erased is erased for good though the store fails, and makes room."""
     is_draining: bool = False
     turn: int = 1
     """The number of the turn that is open."""

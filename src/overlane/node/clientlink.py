@@ -3,8 +3,8 @@
 What a turn has to say to a client leaves at the end of the turn, or, if it depends on records, when those are on disk.
 Either way in order: what does not wait itself waits behind what does.
 
-Reading is paused while the client itself does not read, while it must rest because it publishes too fast, and while
-there is more left of what was read than is handled in one turn.
+Reading is paused while the client itself does not read, while much waits for the disk, while the client must rest
+because it publishes too fast, and while there is more left of what was read than is handled in one turn.
 """
 
 import asyncio
@@ -21,8 +21,10 @@ WRITE_HIGH_BYTES = 256 * 1024
 WRITE_LOW_BYTES = 64 * 1024
 PACKETS_A_TURN = 64
 """Of one client. Each may take a tenth of a millisecond: a read full of small ones would make all others wait."""
+HELD_BYTES_MAX = 1 << 20
+"""What may wait for the disk before nothing more is read from the client, as all answers would have to wait too."""
 LINGER_S = 5.0
-"""How long a connection that is being closed may take to send what was said last."""
+"""How long a connection that is being closed may take to send what was said last, the disk's part included."""
 
 
 class Pipe(Protocol):
@@ -42,9 +44,12 @@ class ClientLink:
     __slots__ = (
         "_end_turn_soon",
         "_held",
+        "_held_bytes",
         "_is_closing",
         "_is_full",
+        "_is_lingering",
         "_is_resting",
+        "_is_waiting",
         "_loop",
         "_now",
         "_pipe",
@@ -69,8 +74,11 @@ class ClientLink:
         self._pipe = pipe
         self._held: deque[list[bytes]] = deque()
         """What waits for the store, one list for each batch of records."""
+        self._held_bytes = 0
         self._is_full = False
+        self._is_waiting = False
         self._is_resting = False
+        self._is_lingering = False
         self._is_closing = False
         self.connection: Connection = server.connected(peer, now(), since_ns)
         self.connection.driver = self
@@ -94,7 +102,7 @@ class ClientLink:
         connection = self.connection
         if connection.rests_until_ns > now and not self._is_resting:
             self._rest(connection.rests_until_ns - now)
-        elif (is_more or connection.is_behind) and not self._is_resting and not self._is_full:
+        elif (is_more or connection.is_behind) and not (self._is_resting or self._is_full or self._is_waiting):
             self._pipe.pause_reading()
             self._loop.call_soon(self._go_on)
         self._end_turn_soon()
@@ -113,6 +121,7 @@ class ClientLink:
 
     def lost(self) -> None:
         self._held.clear()
+        self._held_bytes = 0
         self._is_closing = True
         self._server.lost(self.connection, self._now())
         self._end_turn_soon()
@@ -123,19 +132,28 @@ class ClientLink:
         """At the end of a turn. If it waits, `release` will be called when its records are on disk."""
         if waits:
             self._held.append(chunks)
+            self._held_bytes += sum(map(len, chunks))
         elif self._held:
             self._held[-1] += chunks
+            self._held_bytes += sum(map(len, chunks))
         elif not self._is_closing:
             self._write(chunks)
         self._sent()
+        if self._held_bytes > HELD_BYTES_MAX and not self._is_waiting:
+            self._is_waiting = True
+            self._pipe.pause_reading()
 
     def release(self) -> None:
         """The records that the first of what is held waited for are on disk."""
         if self._held:
             chunks = self._held.popleft()
+            self._held_bytes -= sum(map(len, chunks))
             if not self._is_closing:
                 self._write(chunks)
             self._sent()
+        if self._is_waiting and self._held_bytes <= HELD_BYTES_MAX:
+            self._is_waiting = False
+            self._go_on()
 
     def _write(self, chunks: list[bytes]) -> None:
         if chunks:
@@ -143,12 +161,18 @@ class ClientLink:
 
     def _sent(self) -> None:
         self.connection.unsent_bytes = self._unsent_bytes()
-        if self.connection.closing is not None and not self._held and not self._is_closing:
-            self._is_closing = True
-            self._pipe.close()
-            self._loop.call_later(LINGER_S, self._pipe.abort)
+        if self.connection.closing is not None:
+            self._close()
         elif self.connection.has_more_to_say:
             self._loop.call_soon(self._say_more)
+
+    def _close(self) -> None:
+        if not self._is_lingering:
+            self._is_lingering = True
+            self._loop.call_later(LINGER_S, self._pipe.abort)
+        if not self._held and not self._is_closing:
+            self._is_closing = True
+            self._pipe.close()
 
     def _say_more(self) -> None:
         """What did not leave for want of room may do so now."""
@@ -157,7 +181,7 @@ class ClientLink:
             self._end_turn_soon()
 
     def _unsent_bytes(self) -> int:
-        return self._pipe.get_write_buffer_size() + sum(len(chunk) for chunks in self._held for chunk in chunks)
+        return self._pipe.get_write_buffer_size() + self._held_bytes
 
     def _rest(self, rest_ns: Nanos) -> None:
         self._is_resting = True
@@ -170,7 +194,7 @@ class ClientLink:
 
     def _go_on(self) -> None:
         """Listen again, if there is nothing left of what was heard."""
-        if self._is_full or self._is_resting or self._is_closing:
+        if self._is_full or self._is_resting or self._is_waiting or self._is_closing:
             return
         if self.connection.is_behind:
             self.received(b"", is_more=True)

@@ -33,7 +33,7 @@ from overlane.node.journal import Journal
 from overlane.node.logins import Login, Logins
 from overlane.node.overlay import Overlay
 from overlane.node.recordfile import Name
-from overlane.node.store import RecordStore, StoreError
+from overlane.node.store import Cause, RecordStore, StoreError
 from overlane.node.telemetry import Observer
 from overlane.node.uplink import CoreUplink
 
@@ -99,7 +99,7 @@ class Driver:
         return not self._is_turn_open and not self._commits_pending
 
     def store_changed(self, error: StoreError | None) -> None:
-        self.server.store_is_failing(error is not None)
+        self.server.store_is_failing(error is not None, can_erase=error is not None and error.cause is Cause.FULL)
 
     # Turns
 
@@ -190,7 +190,8 @@ class Driver:
             self._held = held
             self._store.submit(changes, lambda error: self._committed(turn, server_turn, held, error))
         elif not self._commits_pending:
-            self.server.durable(server_turn)
+            if self.server.durable(server_turn, now):
+                self.end_turn_soon()
             if is_core_turn:
                 self._durable(turn, now)
         if is_core_turn:
@@ -203,7 +204,8 @@ class Driver:
         for link in held:
             link.release()
         now = self.clock.now()
-        self.server.durable(server_turn)
+        if self.server.durable(server_turn, now):
+            self.end_turn_soon()
         self._durable(turn if self._commits_pending else self.core.turn, now)
         self._pump()
         self._arm(now)

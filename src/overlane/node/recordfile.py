@@ -22,11 +22,15 @@ from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
-from overlane.node.recordformat import connect, fault, log_of, text
+from overlane.node.recordformat import CHECKPOINT_PAGES, connect, fault, log_of, text
+from overlane.node.writeaheadlog import PAGE_BYTES
 
 ROWS_MAX = 512
 """Per statement."""
 FETCH_ROWS = 1000
+MARGIN_PART = 8
+MARGIN_PAGES_MAX = CHECKPOINT_PAGES
+"""What is kept free of a file that may not grow beyond some size, for what has been begun: a part of it, up to that."""
 OWN_KIND = "store"
 INCARNATION = b"incarnation"
 
@@ -50,6 +54,7 @@ class RecordFile:
 
     def __init__(self, path: Path, bytes_max: int | None = None, synced: bool = True) -> None:
         self.path = path
+        self._pages_max = None if bytes_max is None else max(1, bytes_max // PAGE_BYTES)
         self.quarantined: list[Quarantined] = []
         self._numbers: dict[Name, int] = {}
         self._number = 0
@@ -171,6 +176,18 @@ class RecordFile:
         """Let the log start anew, in the space it already has. To be tried after a write has failed."""
         with suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+
+    def is_cramped(self, was_cramped: bool) -> bool:
+        """Whether there is so little left of what the file may take that no more than must be should come. One that was
+        is so until there is somewhat more, or it would be both by turns."""
+        if self._pages_max is None:
+            return False
+        try:
+            (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        except sqlite3.Error:
+            return was_cramped
+        margin = min(MARGIN_PAGES_MAX, self._pages_max // MARGIN_PART)
+        return int(pages) - self.free_pages() > self._pages_max - (margin + margin // 2 if was_cramped else margin)
 
     def free_pages(self) -> int:
         """How many pages of the database records have left behind, to be used again; 0 if the disk does not tell."""

@@ -8,6 +8,7 @@ wait together, and the next commit takes all of them: the busier the broker, the
                        committing -- disk full, read-only, broken --> failing
                        failing -- backoff over --> committing what failed and all that has come since
                        failing -- the reserve given up --> committing, but still failing until there is room
+                       committing -- little is left of what the file may take --> the same
                        any -- close --> drained, or given up when the patience is over
 
 Nothing handed over is dropped while the store is open. A batch that fails stays ahead of all later ones, and is tried
@@ -231,7 +232,9 @@ class Store:
             self._join_waiting(batch)
 
     def _shortage(self) -> StoreError | None:
-        """Whether only the reserve was left: what is submitted is written, but no more than must be should come."""
+        """Whether only the reserve is left: what is submitted is written, but no more than must be should come."""
+        if self._file.is_cramped(was_cramped=self.failing is not None):
+            return StoreError(str(self._file.path), "the store has grown to its limit", Cause.FULL)
         if self._reserve.hold() or self._file.free_pages() >= CHECKPOINT_PAGES:
             return None
         return StoreError(str(self._file.path), "the disk is full", Cause.FULL)
