@@ -1,6 +1,6 @@
 """What telemetry costs: brokers that record beside brokers that do not, and what rows take.
 
-    python bench/telemetry.py [--rounds 15] [--seconds 1]
+    python bench/telemetry.py [--rounds 9] [--seconds 1]
 
     one broker         messages a second, 64 bytes, QoS 0, one publisher that floods and one subscriber that counts
     two brokers        the same over a link: what comes from other brokers is what is recorded most closely
@@ -214,7 +214,7 @@ def a_thousand_rows(directory: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1.0)
     options = parser.parse_args()
     console = Console(width=120)

@@ -57,6 +57,37 @@ def test_there_is_room_again_only_when_rows_are_on_disk() -> None:
     assert recorder.take(0)[0] == [{"events": [event(3)]}]
 
 
+def interest(at_ns: int) -> Interest:
+    return Interest(at_ns, "a", "", 1)
+
+
+def seconds_until_handed_over(recorder: Recorder) -> int:
+    for second in range(1, 20):
+        recorder.next_second()
+        if recorder.take(0)[0]:
+            return second
+    raise AssertionError("never")
+
+
+def test_few_rows_wait_until_they_are_worth_it() -> None:
+    recorder = Recorder()
+    recorder.add(interest(1))
+    assert seconds_until_handed_over(recorder) == 5
+    recorder.add(interest(2))
+    recorder.worth_seconds = 0.1
+    assert seconds_until_handed_over(recorder) == 1
+
+
+def test_many_rows_are_handed_over_in_the_same_second_and_so_is_an_event() -> None:
+    recorder = Recorder()
+    for at_ns in range(1_000):
+        recorder.add(interest(at_ns))
+    assert seconds_until_handed_over(recorder) == 1
+    recorder.add(interest(1))
+    recorder.add(event(2))
+    assert seconds_until_handed_over(recorder) == 1
+
+
 def test_closing_wakes_the_writer_and_gives_it_all() -> None:
     recorder = Recorder()
     taken: list[object] = []

@@ -153,7 +153,7 @@ def test_what_was_recorded_until_a_broker_was_killed_is_read_after_its_next_star
     lives = sorted({row["incarnation"] for row in rows(lake, "queues")})
     first = [row["at_ns"] for row in rows(lake, "queues") if row["incarnation"] == lives[0]]
     assert len(lives) == 2
-    assert max(first) > before - 2 * SECOND
+    assert max(first) > before - 8 * SECOND
     assert kinds(lake) == ["broker-started", "broker-started", "broker-stopped"]
     assert all(name.endswith(".parquet") and not Path(name).name.startswith(".") for name in files(lake))
 

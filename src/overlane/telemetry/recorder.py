@@ -1,15 +1,20 @@
 """The recorder: bounded buffers between the broker's loop and the thread that writes.
 
-Rows are added in the loop, as plain tuples, and handed over about once a second. A full buffer drops what comes and
-counts it, so that a slow disk costs telemetry and nothing else. Buffers are bounded per table: a million active topics
-must not crowd out the one event that tells why they fell silent.
+Rows are added in the loop, as plain tuples, and handed over when they are worth the interruption: every time the writer
+runs, the loop must let go of the interpreter a dozen times. Only events are handed over within a second: they may be
+the last that is heard of a broker.
+
+A full buffer drops what comes and counts it, so that a slow disk costs telemetry and nothing else. Buffers are bounded
+per table: a million active topics must not crowd out the one event that tells why they fell silent.
 """
 
 import threading
 from collections import Counter
 
-from overlane.telemetry.rows import TABLES, Row
+from overlane.telemetry.rows import TABLES, Event, Row
 
+WORTH_ROWS = 1_000
+WORTH_SECONDS = 5
 ROWS_MAX = 50_000
 """Of one table, from the moment they are added until they are on disk."""
 
@@ -18,9 +23,14 @@ Batch = dict[str, list[Row]]
 
 
 class Recorder:
-    def __init__(self, rows_max: int = ROWS_MAX) -> None:
+    """`worth_seconds` may be changed at any time."""
+
+    def __init__(self, rows_max: int = ROWS_MAX, worth_seconds: float = WORTH_SECONDS) -> None:
+        self.worth_seconds = worth_seconds
         self._open: Batch = {}
         """The loop's alone; handed over whole."""
+        self._seconds = 0
+        """Since rows were handed over."""
         self._room = dict.fromkeys(TABLES.values(), rows_max)
         """What the loop may still add: a count of its own, so that adding a row takes no lock."""
         self._changed = threading.Condition()
@@ -43,8 +53,16 @@ class Recorder:
         self.added += 1
         self._open.setdefault(table, []).append(row)
 
+    def next_second(self) -> None:
+        """A second is over: hand over what was added, if it is worth it."""
+        self._seconds += 1
+        rows = sum(map(len, self._open.values()))
+        if self._seconds >= self.worth_seconds or rows >= WORTH_ROWS or TABLES[Event] in self._open:
+            self.hand_over()
+
     def hand_over(self) -> None:
         """Let the writer have what was added since."""
+        self._seconds = 0
         with self._changed:
             if self._open:
                 self._waiting.append(self._open)

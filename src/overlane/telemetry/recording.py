@@ -13,7 +13,7 @@ from time import monotonic, time_ns
 
 from overlane.core.broker import Broker
 from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged
-from overlane.core.units import NEVER, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Unavailable
 from overlane.mqtt.server import Server
 from overlane.network.schema import Telemetry
@@ -21,7 +21,7 @@ from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.filing import Filing
 from overlane.telemetry.lake import Lake
-from overlane.telemetry.recorder import Recorder
+from overlane.telemetry.recorder import WORTH_SECONDS, Recorder
 from overlane.telemetry.rows import Event, EventKind
 from overlane.telemetry.sampler import Neighbours, Sampler
 from overlane.telemetry.topicrates import TopicRates
@@ -53,7 +53,7 @@ class Recording:
     ) -> None:
         self._wall = wall
         self._core = core
-        self.recorder = Recorder()
+        self.recorder = Recorder(worth_seconds=_worth_seconds(settings))
         try:
             spool.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -97,6 +97,7 @@ class Recording:
     def reconfigure(self, settings: Telemetry) -> None:
         """New limits, from now on."""
         self.writer.filing.limits = settings
+        self.recorder.worth_seconds = _worth_seconds(settings)
         self._sample.rows_per_second = settings.deliveries_per_second
 
     async def _keep_sampling(self) -> None:
@@ -107,7 +108,7 @@ class Recording:
             except Exception:
                 # A defect of ours: a second is missing, and the broker goes on.
                 log.exception("a sample of telemetry failed")
-            self.recorder.hand_over()
+            self.recorder.next_second()
 
     async def _look(self) -> None:
         self._sample.next_second()
@@ -164,3 +165,8 @@ class Recording:
             paths=shortest_paths(effect.links, self._core.name, effect.destinations),
             links=effect.links,
         )
+
+
+def _worth_seconds(settings: Telemetry) -> float:
+    """Rows must not wait longer for the writer than they may for their file."""
+    return min(WORTH_SECONDS, settings.file_age_ns / SECOND)

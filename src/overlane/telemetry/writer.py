@@ -16,7 +16,7 @@ from overlane.telemetry.filing import Filing
 from overlane.telemetry.recorder import Batch, Recorder
 
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 60.0
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 2.5
 
 log = logging.getLogger("overlane.telemetry")
 
