@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import mqtt5
+import pytest
 from clients import Bench, Client, Got
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt import codec5, codec311
 from overlane.mqtt.access import Rule
+from overlane.mqtt.fastlane import end_of_alike
 from overlane.mqtt.uplink import Alone
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "ü/☃", "long/" + "x" * 120, "longer/" + "y" * 260]
@@ -183,7 +185,7 @@ class World:
 
     def counted(self) -> tuple[Any, ...]:
         counters = self.bench.server.counters
-        topics = {name: (stats.messages) for name, stats in self.bench.server.state.topics.items()}
+        topics = {name: (stats.messages, stats.bytes) for name, stats in self.bench.server.state.topics.items()}
         return counters.messages_in, counters.messages_out, counters.dropped, counters.refused, topics
 
 
@@ -234,6 +236,33 @@ def test_the_lane_is_used() -> None:
     alice.connection.taken()
     bob.send(run * 100, settle=False)
     assert alice.connection.out == [run * 100]
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_packets_are_alike_as_far_as_each_begins_like_the_first_and_is_whole(data: st.DataObject) -> None:
+    # Few different bytes, so that a payload often looks like a head.
+    head = data.draw(st.text("0a", min_size=2, max_size=6)).encode()
+    payload_bytes = data.draw(st.integers(0, 4))
+    payloads = st.text("0a", min_size=payload_bytes, max_size=payload_bytes).map(str.encode)
+    size = len(head) + payload_bytes
+    alike = b"".join(head + data.draw(payloads) for _ in range(data.draw(st.sampled_from([1, 2, 5, 20, 40, 100]))))
+    more = data.draw(st.text("0a", max_size=40)).encode() * data.draw(st.sampled_from([1, 1, 20]))
+    before = data.draw(st.binary(max_size=3))
+    sent = before + alike + more
+    far = len(before)
+    while far + size <= len(sent) and sent.startswith(head, far):
+        far += size
+    assert end_of_alike(sent, len(before), len(before) + len(head), len(before) + size) == far
+
+
+def test_what_the_lane_remembers_is_bounded_for_all_clients_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("overlane.mqtt.fastlane.ENTRIES_MAX", 500)
+    bench = Bench()
+    crowd = [bench.client(f"c{number}") for number in range(12)]
+    for client in crowd:
+        client.send(*(mqtt5.PublishPacket(f"t/{number}", b"") for number in range(100)))
+    assert 0 < sum(len(client.connection.entries) for client in crowd) <= 500
 
 
 # Two brokers

@@ -133,6 +133,17 @@ def test_what_is_remembered_of_topics_is_bounded() -> None:
     assert len(bob.connection.entries) <= 10_000
 
 
+def test_the_idlest_topics_are_forgotten() -> None:
+    bench = Bench()
+    bob, carol = bench.client("bob"), bench.client("carol")
+    for start in range(0, 30_000, 500):
+        bob.send(publishes(10, "busy"))
+        carol.send(*(mqtt5.PublishPacket(f"t/{number}", b"") for number in range(start, start + 500)))
+    topics = bench.server.state.topics
+    assert topics["busy"].messages == 600
+    assert "t/0" not in topics
+
+
 def test_a_busy_topic_is_counted_again_after_it_was_forgotten() -> None:
     bench = Bench()
     bob, carol = bench.client("bob"), bench.client("carol")

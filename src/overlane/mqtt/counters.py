@@ -38,10 +38,18 @@ class Refusal(StrEnum):
 
 @dataclass(slots=True)
 class TopicStats:
-    """What was published on one topic here."""
+    """What was published on one topic here: messages, and the bytes of their payloads."""
 
     messages: int = 0
     bytes: int = 0
+    messages_before: int = 0
+    """When the idlest topics were looked for the last time."""
+    is_forgotten: bool = False
+    """Whoever still holds these counts has to ask for new ones."""
+
+    @property
+    def lately(self) -> int:
+        return self.messages - self.messages_before
 
 
 @dataclass(slots=True)

@@ -3,14 +3,14 @@
 A PUBLISH of QoS 0 without retain flag and properties has the same bytes on its way in and on its way out. What a client
 writes in one go is therefore looked at packet by packet only as far as to find whose it is: the topic's bytes are
 looked up, and consecutive packets for the same audience are one run, which every receiver gets as the bytes it came
-as. Packets alike in topic and length are passed all at once, by a regular expression. No object is made per message.
+as. Packets alike in topic and length are passed all at once: every byte of their heads is compared for all of them
+together. No object is made per message, and nothing is remembered of lengths.
 
 Whatever is not plain stops the lane, for the server to handle on its own way: then the lane goes on behind it. A topic
 enters the lane after its first message was handled that way, so that every check was made once; when subscriptions,
 rights or the overlay's needs change, all topics start anew.
 """
 
-import re
 from struct import Struct
 
 from overlane.core.events import Published
@@ -30,6 +30,8 @@ from overlane.mqtt.writing import subscription_id_property
 TOPIC_BYTES_MAX = 255
 TOPICS_MAX = 10_000
 """Of one connection."""
+ENTRIES_MAX = 200_000
+"""Of all connections together. When so many have been made, all start anew."""
 
 PLAIN = 0x30
 """The first byte of a PUBLISH of QoS 0, not retained."""
@@ -48,7 +50,8 @@ REST_DOUBLINGS = 7
 
 REPEATS = 4
 """After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
-LENGTHS_MAX = 4
+ONE_BY_ONE = 4
+"""Up to so many packets for each byte of a head, it is quicker to compare head by head than byte by byte."""
 
 _short = Struct("!BBH").unpack_from
 _long = Struct("!BBBH").unpack_from
@@ -57,7 +60,7 @@ _long = Struct("!BBBH").unpack_from
 class TopicEntry:
     """`lane`: messages of consecutive entries with the same one are one run. `qos`: if other brokers need the topic."""
 
-    __slots__ = ("_alike", "audience", "head_bytes", "lane", "prefix_bytes", "qos", "stats", "topic")
+    __slots__ = ("audience", "head_bytes", "lane", "prefix_bytes", "qos", "stats", "topic")
 
     def __init__(
         self, topic: str, audience: Audience, prefix_bytes: int, stats: TopicStats, qos: QosClass | None
@@ -70,25 +73,13 @@ class TopicEntry:
         self.head_bytes = prefix_bytes + 2
         """What precedes the payload of a small packet; of a larger one, one byte more."""
         self.stats = stats
-        self._alike: dict[bytes, re.Pattern[bytes]] = {}
-
-    def end_of_alike(self, data: bytes, position: int, body: int, following: int) -> int:
-        """Where the run of packets ends that have the same topic and length as the one at the position."""
-        head = data[position : body + self.prefix_bytes]
-        pattern = self._alike.get(head)
-        if pattern is None:
-            if len(self._alike) >= LENGTHS_MAX:
-                self._alike.clear()
-            payload_bytes = following - body - self.prefix_bytes
-            pattern = re.compile(b"(?s:(?:%b.{%d})+)" % (re.escape(head), payload_bytes))
-            self._alike[head] = pattern
-        found = pattern.match(data, position)
-        return found.end() if found is not None else following
 
 
 class FastLane:
     def __init__(self, state: State) -> None:
         self._state = state
+        self._entered = 0
+        """Entries made since all were dropped: there are no more than that."""
 
     def enter(self, connection: Connection, session: Session, topic: str) -> None:
         """A plain message on this topic came from this client: those that follow may take the lane."""
@@ -110,6 +101,11 @@ class FastLane:
             return
         if len(connection.entries) >= TOPICS_MAX:
             connection.entries.clear()
+        if self._entered >= ENTRIES_MAX:
+            for one in state.connections:
+                one.entries.clear()
+            self._entered = 0
+        self._entered += 1
         key = _prefix(topic_utf8, connection.version == V5)
         connection.entries[key] = TopicEntry(topic, audience, len(key), state.stats(topic), qos)
 
@@ -124,6 +120,7 @@ class FastLane:
         lane: TopicEntry | None = None  # the first entry of the run
         run = topic_from = position  # where the run began, and in it the last topic
         run_count = count = 0  # messages of the run before the last topic, and on it
+        wide = 0  # those on it whose length takes two bytes
         last_length, repeats = -1, 0
         while position + 4 < end:
             first, length, topic_bytes = _short(data, position)
@@ -134,39 +131,46 @@ class FastLane:
                     break
                 length += (more << 7) - 0x80
                 body += 1
+                wide += 1
             following = body + length
             if first != PLAIN or following > end:
+                wide -= body - position - 2
                 break
             entry = find(data[body : body + behind_topic + topic_bytes])
             if entry is not last:
                 if last is not None:
+                    wide -= body - position - 2
                     last.stats.messages += count
-                    last.stats.bytes += position - topic_from - count * last.head_bytes
+                    last.stats.bytes += position - topic_from - count * last.head_bytes - wide
                     run_count += count
                     last = None
-                if entry is None:
+                if entry is None or entry.stats.is_forgotten:
                     break
                 if lane is None or entry.lane is not lane.lane:
                     if run_count and lane is not None:
                         self._spread(connection, lane, data[run:position], run_count, now)
                     lane, run, run_count = entry, position, 0
                 last, count, topic_from, last_length, repeats = entry, 0, position, length, 0
+                wide = body - position - 2
             if entry is None or body + entry.prefix_bytes > following:
+                wide -= body - position - 2
                 break
             if length != last_length:
                 last_length, repeats = length, 0
             elif repeats < REPEATS:
                 repeats += 1
             else:
-                far = entry.end_of_alike(data, position, body, following)
-                count += (far - position) // (following - position)
+                far = end_of_alike(data, position, body + entry.prefix_bytes, following)
+                alike = (far - position) // (following - position)
+                count += alike
+                wide += (alike - 1) * (body - position - 2)
                 position, repeats = far, 0
                 continue
             count += 1
             position = following
         if last is not None:
             last.stats.messages += count
-            last.stats.bytes += position - topic_from - count * last.head_bytes
+            last.stats.bytes += position - topic_from - count * last.head_bytes - wide
             run_count += count
         if run_count and lane is not None:
             whole = data if run == 0 and position == end else data[run:position]
@@ -208,9 +212,7 @@ class FastLane:
         check_topic(topic)
         if len(topic.encode()) > TOPIC_BYTES_MAX:
             raise ValueError("a topic too long for the lane")
-        audience = self._state.subscriptions.audience(topic)
         prefix = _prefix(topic.encode(), is_v5)
-        entry = TopicEntry(topic, audience, len(prefix), TopicStats(), None)
         position, end = 0, len(run)
         count = 0
         while position < end:
@@ -220,7 +222,7 @@ class FastLane:
             is_short = body == position + 2 or 0 < run[body - 1] < 0x80
             if not is_sound or not is_short or body + len(prefix) > following:
                 raise ValueError("not a run of plain messages on one topic")
-            far = entry.end_of_alike(run, position, body, following)
+            far = end_of_alike(run, position, body + len(prefix), following)
             count += (far - position) // (following - position)
             position = far
         return count
@@ -264,6 +266,27 @@ class FastLane:
 def _prefix(topic_utf8: bytes, is_v5: bool) -> bytes:
     """What a plain PUBLISH has between its length and its payload."""
     return len(topic_utf8).to_bytes(2) + topic_utf8 + (b"\0" if is_v5 else b"")
+
+
+def end_of_alike(data: bytes, position: int, payload: int, following: int) -> int:
+    """Where the packets end that have the same head and length as the one from the position to the following one."""
+    head, size = data[position:payload], following - position
+    whole = (len(data) - position) // size  # packets, if they go on like that
+    far = position + whole * size
+    one_by_one = far if whole <= ONE_BY_ONE * len(head) else position + len(head) * size
+    while following < one_by_one:
+        if not data.startswith(head, following):
+            return following
+        following += size
+    if following < far:
+        left = (far - following) // size
+        for at in range(len(head)):
+            column = data[following + at : far : size]
+            wanted = head[at : at + 1]
+            if column != wanted * left:
+                left -= len(column.lstrip(wanted))
+                far = following + left * size
+    return far
 
 
 def _rewritten(run: bytes, is_v5: bool, properties: bytes | None) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
+from heapq import nsmallest
 
 from overlane.core.events import Effect
 from overlane.core.qos import QosTable
@@ -21,7 +21,7 @@ from overlane.mqtt.uplink import Uplink
 
 TOPICS_COUNTED = 10_000
 TOPICS_FORGOTTEN = 1_000
-"""Of more topics than can be counted so many are forgotten at once, those counted longest; all are found anew then."""
+"""Of more topics than can be counted so many are forgotten at once: the idlest since the last time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,6 @@ class State:
     crowding: float = 0.0
     """How full the fullest queue was that a message has joined lately, of those whose clients are there."""
     topics: dict[str, TopicStats] = field(default_factory=dict)
-    times_forgotten: int = 0
 
     def __post_init__(self) -> None:
         self.subscriptions = SubscriptionTable(self.may_receive)
@@ -76,7 +75,7 @@ class State:
     @property
     def changes(self) -> int:
         """Grows whenever a topic may have to go elsewhere than before."""
-        return self.subscriptions.changes + self.uplink.changes + self.times_forgotten
+        return self.subscriptions.changes + self.uplink.changes
 
     def refuse(self, why: Refusal, told: str, connection: Connection | None = None, client_id: str = "") -> None:
         """Count what is turned away, and let operators know."""
@@ -89,11 +88,15 @@ class State:
         found = self.topics.get(topic)
         if found is None:
             if len(self.topics) >= TOPICS_COUNTED:
-                for old in list(islice(self.topics, TOPICS_FORGOTTEN)):
-                    del self.topics[old]
-                self.times_forgotten += 1
+                self._forget_the_idlest()
             found = self.topics[topic] = TopicStats()
         return found
+
+    def _forget_the_idlest(self) -> None:
+        for topic in nsmallest(TOPICS_FORGOTTEN, self.topics, key=lambda one: self.topics[one].lately):
+            self.topics.pop(topic).is_forgotten = True
+        for stats in self.topics.values():
+            stats.messages_before = stats.messages
 
     @property
     def limits(self) -> Limits:
