@@ -1,0 +1,52 @@
+"""What a wide area and its emulator say to one another: one JSON value a line, a question and its answer.
+
+The first line is the plan; the answer to it says that all devices are there. When the connection ends, so does the
+emulator, and takes everything with it.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from overlane.testbed.direction import Carried, Conditions
+from overlane.testbed.switch import Plan
+
+
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """Open a device in each of these namespaces, in the order of the plan's plugs."""
+
+    plan: Plan
+    namespaces: tuple[str, ...]
+    devices: tuple[str, ...]
+    is_urgent: bool
+
+
+class Change(msgspec.Struct, frozen=True, tag="change"):
+    """One direction is like this from now on."""
+
+    source: str
+    target: str
+    conditions: Conditions
+
+
+class Plugged(msgspec.Struct, frozen=True, tag="plugged"):
+    """The uplink with this number is plugged in, or not."""
+
+    plug: int
+    is_in: bool
+
+
+class HowMuch(msgspec.Struct, frozen=True, tag="how-much"):
+    """What has been carried so far?"""
+
+
+Question: TypeAlias = Begin | Change | Plugged | HowMuch
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`fault` says why it could not be done. `carried` answers HowMuch."""
+
+    fault: str | None = None
+    carried: tuple[tuple[str, str, Carried], ...] = ()
+    refused: int = 0
+    is_urgent: bool = False

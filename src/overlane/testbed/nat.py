@@ -1,0 +1,43 @@
+"""A site behind network address translation: conversations begin from inside.
+
+What leaves opens the way for its answers; what comes in without such an opening is refused. Addresses are not
+rewritten, for nobody outside would see the difference: each site has one address anyway.
+
+An opening that nothing has used for a while is forgotten, datagrams sooner than connections, and the least lately used
+is when there are too many, as in the boxes of the world.
+"""
+
+from overlane.core.units import SECOND, Nanos
+from overlane.testbed.packets import TCP, Flow
+
+OPENINGS_MAX = 65_536
+CONNECTION_NS: Nanos = 7_440 * SECOND
+DATAGRAM_NS: Nanos = 120 * SECOND
+"""How long an opening stays without traffic (RFC 5382 and RFC 4787 ask for at least these)."""
+
+
+class Translation:
+    __slots__ = ("_used_ns",)
+
+    def __init__(self) -> None:
+        self._used_ns: dict[Flow, Nanos] = {}
+        """The flows of answers that may come in; the least lately used first."""
+
+    def leaves(self, flow: Flow, now: Nanos) -> None:
+        self._use(flow.reversed(), now)
+        if len(self._used_ns) > OPENINGS_MAX:
+            del self._used_ns[next(iter(self._used_ns))]
+
+    def may_enter(self, flow: Flow, now: Nanos) -> bool:
+        used_ns = self._used_ns.get(flow)
+        if used_ns is None:
+            return False
+        if now - used_ns > (CONNECTION_NS if flow.protocol == TCP else DATAGRAM_NS):
+            del self._used_ns[flow]
+            return False
+        self._use(flow, now)
+        return True
+
+    def _use(self, flow: Flow, now: Nanos) -> None:
+        self._used_ns.pop(flow, None)
+        self._used_ns[flow] = now
