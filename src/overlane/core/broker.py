@@ -17,7 +17,7 @@ neighbour per link.
 from collections import deque
 from collections.abc import Iterable
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from typing import assert_never
 
 import msgspec
@@ -382,10 +382,16 @@ class Broker:
     def carried_topics(self, topics_max: int) -> dict[tuple[QosClass, tuple[str, ...]], list[str]]:
         """Topics that lately went along each route, which has this class and these destinations; some of them."""
         found: dict[tuple[QosClass, tuple[str, ...]], list[str]] = {}
-        for (topic, _), flow in islice(self._carried.items(), topics_max):
+        sent = ((topic, flow) for (topic, _), flow in self._carried.items())
+        published = ((topic, entry[0]) for topic, entry in self._topics.items())
+        for topic, flow in islice(chain(sent, published), topics_max):
             if flow is not None:
                 found.setdefault((flow.qos, flow.destinations), []).append(topic)
         return found
+
+    def missing(self) -> list[tuple[str, str, int]]:
+        """Best-effort parcels that have not come: (origin, a topic of theirs, how many); 0 where none is missing."""
+        return [(self._names.get(gap.origin, "?"), gap.topic, gap.missing) for gap in self._sink.gaps.all()]
 
     def routes(self) -> list[RouteView]:
         return [

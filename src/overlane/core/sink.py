@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver, Effect, Erase, Save
 from overlane.core.federation import OPEN, Federation
+from overlane.core.gaps import Gaps
 from overlane.core.history import AWAITED_FOR, NAME_BYTES, History, Kept, unwrap
 from overlane.core.inflow import Arrival, InflowName, Inflows, bits_to_bytes, decode_name, encode_name
 from overlane.core.interest import LocalInterest
@@ -42,6 +43,7 @@ class Sink:
     _matches: dict[str, tuple[str, ...]] = field(default_factory=dict)
     refused: int = 0
     """Messages that may not enter."""
+    gaps: Gaps = field(default_factory=Gaps)
     inflows: Inflows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +101,8 @@ class Sink:
             age_ns=header.age_us * US,
             arrived_ns=now,
         )
+        if not arrival.reliable and messages:
+            self.gaps.came((header.origin, part.incarnation, part.flow), part.sequence, messages[0][0])
         for ready in self.inflows.accept(header.origin, arrival, now):
             self._hand_on(header.origin, origin_name, ready, now)
 

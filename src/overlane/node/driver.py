@@ -71,7 +71,7 @@ class Driver:
         self._held: list[ClientLink] = []
         """Who waits for the batch of records submitted last."""
         self.overlay: Overlay | None = None
-        self.observer: Observer | None = None
+        self.observers: list[Observer] = []
 
     def start(self) -> None:
         now = self.clock.now()
@@ -149,8 +149,8 @@ class Driver:
                 changes[table, key] = None
             case Deliver():
                 self.server.deliver(effect, now)
-                if self.observer is not None:
-                    self.observer.delivered(effect)
+                for observer in self.observers:
+                    observer.delivered(effect)
             case LinkChanged() | RouteChanged() | DeadlineUnmeetable():
                 self._tell(effect)
             case Close():
@@ -171,8 +171,8 @@ class Driver:
                 log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
             case _:
                 assert_never(effect)
-        if self.observer is not None:
-            self.observer.happened(effect)
+        for observer in self.observers:
+            observer.happened(effect)
 
     def _send(self, changes: dict[Name, bytes | None], is_core_turn: bool, now: Nanos) -> None:
         held: list[ClientLink] = [] if changes else self._held

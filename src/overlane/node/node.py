@@ -103,9 +103,11 @@ class Node:
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
         self.overlay = self.driver.overlay = self._overlay(core, uplink)
-        self.recording = self.driver.observer = recording_of(
+        self.recording = recording_of(
             self.options.file, self.options.data, self.options.telemetry, self.network, server, core, self.overlay
         )
+        if self.recording is not None:
+            self.driver.observers.append(self.recording)
         self.oversight = Oversight(
             self.options.name,
             self.network,

@@ -17,7 +17,10 @@ from overlane.node.views import (
     BrokerView,
     ClientDetail,
     ClientPage,
+    DeliveryList,
     ErrorView,
+    EventList,
+    GlanceView,
     HealthView,
     LinkList,
     ReadyView,
@@ -74,6 +77,7 @@ _PAGE = (
     Parameter("limit", f"At most so many, up to {LIMIT_MAX}.", schema={"type": "integer", "default": LIMIT}),
     Parameter("after", "The `next` of the page before."),
 )
+_AFTER = Parameter("after", "Only events after the one of this number.", schema={"type": "integer", "default": 0})
 _CLIENT = Parameter("id", "The client's identifier.", "path")
 
 
@@ -136,6 +140,29 @@ class Operations:
             Operation("GET", "/retained/count", "Retained messages.", self._retained, {200: RetainedView}),
             Operation("GET", "/links", "Links to neighbours.", self._links, {200: LinkList}),
             Operation("GET", "/routes", "Routes from this broker.", self._routes, {200: RouteList}),
+            Operation(
+                "GET",
+                "/events",
+                "What the overlay's side of the broker did lately, and why.",
+                self._events,
+                {200: EventList, **paged},
+                (_AFTER,),
+            ),
+            Operation(
+                "GET",
+                "/deliveries",
+                "What was published here, and delivered here from other brokers: how much, how old, how much in time.",
+                self._deliveries,
+                {200: DeliveryList},
+            ),
+            Operation(
+                "GET",
+                "/glance",
+                "Status, links, routes, events and deliveries in one answer.",
+                self._glance,
+                {200: GlanceView, **paged},
+                (_AFTER,),
+            ),
             Operation("GET", "/metrics", "Metrics for Prometheus.", self._scrape, {200: "text/plain"}),
             Operation("GET", "/health", "Whether the process is alive.", self._health, {200: HealthView}, is_open=True),
             Operation(
@@ -187,6 +214,15 @@ class Operations:
     async def _routes(self, _: Asked) -> Answer:
         return told(RouteList(items=self._survey.routes()))
 
+    async def _events(self, asked: Asked) -> Answer:
+        return told(self._survey.events(_after(asked)))
+
+    async def _deliveries(self, _: Asked) -> Answer:
+        return told(await self._survey.deliveries())
+
+    async def _glance(self, asked: Asked) -> Answer:
+        return told(await self._survey.glance(_after(asked)))
+
     async def _scrape(self, _: Asked) -> Answer:
         return Answer(200, await self._metrics.exposition(), metrics.CONTENT_TYPE)
 
@@ -204,6 +240,13 @@ def told(view: View, status: int = 200) -> Answer:
 
 def _nobody(kind: str = "") -> Answer:
     return told(ErrorView(error=f"there is no {kind}client of this identifier"), 404)
+
+
+def _after(asked: Asked) -> int:
+    text = asked.get("after", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise BadRequest(f"after={text[:40]!a}: allowed is the number of an event")
+    return int(text)
 
 
 def _limit(asked: Asked) -> int:

@@ -9,11 +9,13 @@ from overlane.network.schema import Network
 from overlane.node.admin import Admin
 from overlane.node.driver import Driver
 from overlane.node.linkoperations import LinkOperations
+from overlane.node.logbook import Logbook
 from overlane.node.operations import Operations
 from overlane.node.overlay import Overlay
 from overlane.node.pulse import Pulse, Totals
 from overlane.node.secretfile import others_can_read, read_token
 from overlane.node.survey import Survey
+from overlane.node.tally import Rows, Tally
 from overlane.node.timedstore import TimedStore
 
 log = logging.getLogger("overlane.admin")
@@ -34,7 +36,9 @@ class Oversight:
         """ConfigError when the token cannot be read."""
         self._driver = driver
         self._pulse = Pulse(asyncio.get_running_loop(), self._count, self._on_second)
-        self.survey = Survey(name, network, endpoints, driver, store, self._pulse, is_durable)
+        tally, logbook = Tally(name, Rows(network)), Logbook(driver.core, driver.clock)
+        driver.observers += (tally, logbook)
+        self.survey = Survey(name, network, endpoints, driver, store, self._pulse, tally, logbook, is_durable)
         self.links = LinkOperations(driver, overlay, is_chaotic=is_chaotic)
         operations = (*Operations(self.survey).all, *self.links.all)
         self._admin = Admin(endpoints.admin, operations, token_of(network))
@@ -50,6 +54,7 @@ class Oversight:
 
     def reconfigure(self, network: Network, token: Secret | None) -> None:
         self.survey.network = network
+        self.survey.tally.rows = Rows(network)
         self._admin.token = token
 
     def _on_second(self) -> None:

@@ -17,22 +17,33 @@ from overlane.core.paths import paths_in
 from overlane.core.qos import QosClass
 from overlane.core.topics import matches
 from overlane.core.units import MS, NEVER, US
+from overlane.mqtt.counters import TopicStats
 from overlane.mqtt.session import Session
 from overlane.network.endpoints import Endpoints
 from overlane.network.schema import LISTENERS, Network
 from overlane.node.driver import Driver
+from overlane.node.emulation import Conditions
+from overlane.node.logbook import Logbook
+from overlane.node.overlaylink import OverlayLink
 from overlane.node.paging import in_pieces, page
 from overlane.node.pulse import Pulse
 from overlane.node.sessionviews import all_subscriptions, client_view, place, subscription_view
+from overlane.node.tally import Count, Tally, bucket_us
 from overlane.node.timedstore import TimedStore
 from overlane.node.views import (
     BrokerView,
     ClientDetail,
     ClientPage,
+    DeliveryList,
+    DeliveryView,
+    EmulationView,
+    EventList,
+    GlanceView,
     LinkCondition,
     LinkView,
     LoopView,
     ProcessView,
+    PublishedView,
     QueuesView,
     RatesView,
     RetainedView,
@@ -87,6 +98,8 @@ class Survey:
     driver: Driver
     store: TimedStore
     pulse: Pulse
+    tally: Tally
+    logbook: Logbook
     is_durable: bool
     is_serving: bool = False
     """Whether it listens to clients."""
@@ -258,8 +271,48 @@ class Survey:
     def links(self) -> tuple[LinkView, ...]:
         """To all neighbours: those of the file, and those that came besides."""
         known = {view.peer: view for view in self.driver.core.link_views()}
-        named = self.driver.overlay.neighbours if self.driver.overlay is not None else sorted(known)
-        return tuple(_link_view(peer, known.get(peer)) for peer in named)
+        overlay = self.driver.overlay
+        if overlay is None:
+            return tuple(_link_view(peer, view, None, None) for peer, view in sorted(known.items()))
+        return tuple(
+            _link_view(peer, known.get(peer), overlay.links.get(peer), overlay.conditions(peer))
+            for peer in overlay.neighbours
+        )
+
+    def events(self, after: int) -> EventList:
+        return EventList(items=self.logbook.after(after), newest=self.logbook.newest)
+
+    async def deliveries(self) -> DeliveryList:
+        """What was published and delivered here, by the filters of the network file."""
+        published: dict[str, int] = dict.fromkeys(self.tally.rows.deadlines, 0)
+
+        def add(topics: list[tuple[str, TopicStats]]) -> None:
+            for topic, stats in topics:
+                row = self.tally.rows.of(topic)
+                published[row] = published.get(row, 0) + stats.messages
+
+        await in_pieces(list(self.driver.server.state.topics.items()), add)
+        missing: dict[tuple[str, str], int] = {}
+        for origin, topic, count in self.driver.core.missing():
+            if not topic.startswith("$"):
+                key = self.tally.rows.of(topic), origin
+                missing[key] = missing.get(key, 0) + count
+        return DeliveryList(
+            published=tuple(PublishedView(filter=row, messages=count) for row, count in published.items()),
+            items=tuple(
+                _delivery_view(row, origin, count, missing.get((row, origin), 0))
+                for row, origin, count in self.tally.counts()
+            ),
+        )
+
+    async def glance(self, after: int) -> GlanceView:
+        return GlanceView(
+            broker=await self.broker(),
+            links=self.links(),
+            routes=self.routes(),
+            events=self.events(after),
+            deliveries=await self.deliveries(),
+        )
 
     def routes(self) -> tuple[RouteView, ...]:
         core = self.driver.core
@@ -285,7 +338,9 @@ class Survey:
         )
 
 
-def _link_view(peer: str, known: linkview.LinkView | None) -> LinkView:
+def _link_view(
+    peer: str, known: linkview.LinkView | None, link: OverlayLink | None, conditions: Conditions | None
+) -> LinkView:
     is_measured = known is not None and known.is_measured
     return LinkView(
         peer=peer,
@@ -296,6 +351,30 @@ def _link_view(peer: str, known: linkview.LinkView | None) -> LinkView:
         queue_parcels=known.queue_parcels if known is not None else 0,
         queue_bytes=known.queue_bytes if known is not None else 0,
         queue_bytes_max=known.queue_bytes_max if known is not None else 0,
+        bytes_in=link.bytes_in if link is not None else 0,
+        bytes_out=link.bytes_out if link is not None else 0,
+        emulation=None if conditions is None else _emulation_view(conditions),
+    )
+
+
+def _emulation_view(conditions: Conditions) -> EmulationView:
+    return EmulationView(
+        latency_ms=conditions.latency_ns / MS,
+        jitter_ms=conditions.jitter_ns / MS,
+        loss=conditions.loss,
+        rate_bps=conditions.rate_bps,
+        is_cut=conditions.is_cut,
+    )
+
+
+def _delivery_view(row: str, origin: str, count: Count, missing: int) -> DeliveryView:
+    return DeliveryView(
+        filter=row,
+        origin=origin,
+        messages=count.messages,
+        in_time=count.in_time,
+        missing=missing,
+        ages_us=tuple((bucket_us(index), messages) for index, messages in sorted(count.ages.items())),
     )
 
 

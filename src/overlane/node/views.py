@@ -11,6 +11,7 @@ import msgspec
 BrokerState: TypeAlias = Literal["serving", "draining"]
 StoreState: TypeAlias = Literal["none", "writing", "failing"]
 LinkCondition: TypeAlias = Literal["up", "suspect", "failed", "down"]
+EventKind: TypeAlias = Literal["link", "route", "deadline"]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +171,16 @@ class TopicView(View, frozen=True, kw_only=True):
     is_retained: bool
 
 
+class EmulationView(View, frozen=True, kw_only=True):
+    """How this end of a link is made to behave."""
+
+    latency_ms: float
+    jitter_ms: float
+    loss: float
+    rate_bps: int | None
+    is_cut: bool
+
+
 class LinkView(View, frozen=True, kw_only=True):
     """A link to a neighbour, as this end of it believes it to be. `down`: there is no connection."""
 
@@ -182,6 +193,10 @@ class LinkView(View, frozen=True, kw_only=True):
     queue_parcels: int
     queue_bytes: int
     queue_bytes_max: int
+    bytes_in: int = 0
+    """Over the present connection, as `bytes_out`: all frames, greetings and routing included."""
+    bytes_out: int = 0
+    emulation: EmulationView | None = None
 
 
 class RouteView(View, frozen=True, kw_only=True):
@@ -230,6 +245,70 @@ class LinkList(View, frozen=True, kw_only=True):
 
 class RouteList(View, frozen=True, kw_only=True):
     items: tuple[RouteView, ...]
+
+
+class EventView(View, frozen=True, kw_only=True):
+    """Something that the overlay's side of this broker did, with its number in this life of the broker.
+
+    link: the link to `peer` is `state` now. route: what goes to `destinations` takes these `paths` from now on, because
+    of `cause`. deadline: no way to `peer` is quick enough.
+    """
+
+    number: int
+    ago_s: float
+    kind: EventKind
+    peer: str = ""
+    state: str = ""
+    cause: str = ""
+    route: int = 0
+    destinations: tuple[str, ...] = ()
+    paths: dict[str, tuple[tuple[str, ...], ...]] = {}
+    latency_ms: float | None = None
+    deadline_ms: float | None = None
+    topics: tuple[str, ...] = ()
+    """Some that went along the route lately."""
+
+
+class EventList(View, frozen=True, kw_only=True):
+    """Oldest first; `newest` is the number of the last one there was."""
+
+    items: tuple[EventView, ...]
+    newest: int
+
+
+class PublishedView(View, frozen=True, kw_only=True):
+    """What clients have published here, of the topics of one filter of the network file; empty: of no filter."""
+
+    filter: str
+    messages: int
+
+
+class DeliveryView(View, frozen=True, kw_only=True):
+    """Messages of one filter that came from one other broker and were handed to clients here, since the start."""
+
+    filter: str
+    origin: str
+    messages: int
+    in_time: int
+    missing: int
+    """Best-effort parcels that others came after, and that have not come themselves."""
+    ages_us: tuple[tuple[int, int], ...]
+    """How old they were: (no more than so many microseconds, so many messages), in growing order."""
+
+
+class DeliveryList(View, frozen=True, kw_only=True):
+    published: tuple[PublishedView, ...]
+    items: tuple[DeliveryView, ...]
+
+
+class GlanceView(View, frozen=True, kw_only=True):
+    """Everything that a monitor wants to know, at once."""
+
+    broker: BrokerView
+    links: tuple[LinkView, ...]
+    routes: tuple[RouteView, ...]
+    events: EventList
+    deliveries: DeliveryList
 
 
 class HealthView(View, frozen=True, kw_only=True):

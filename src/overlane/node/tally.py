@@ -1,0 +1,123 @@
+"""The tally: how many messages of other brokers were handed to clients here, how old they were, and how many in time.
+
+Counted by the topic filter of the network file that gives the messages their deadline, and by the broker they come
+from. Ages go into buckets that grow with the age, sixteen to each doubling, so that percentiles of any time between two
+looks can be had from two of them, within a few percent. What parcels bring together is counted together.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged
+from overlane.core.topics import FilterTrie, specificity
+from overlane.core.units import NEVER, US, Nanos
+from overlane.mqtt.elsewhere import RETAINED, SHARE, read_share_name
+from overlane.mqtt.envelope import RUN, size_of_run
+from overlane.network.schema import Network
+
+OTHER = ""
+"""The row of topics that no filter of the file matches."""
+TOPICS_MAX = 100_000
+PACKET_BYTES_MIN = 5
+"""No PUBLISH packet is shorter: a run of so many bytes has at most so many of them, whatever it says."""
+
+STEPS_BITS = 4
+STEPS = 1 << STEPS_BITS
+
+
+def bucket(age_us: int) -> int:
+    """Which bucket an age belongs into."""
+    shift = max(0, age_us.bit_length() - STEPS_BITS - 1)
+    return shift * STEPS + (age_us >> shift)
+
+
+def bucket_us(index: int) -> int:
+    """The greatest age in a bucket."""
+    shift = max(0, index // STEPS - 1)
+    return ((index - shift * STEPS + 1) << shift) - 1
+
+
+class Rows:
+    """Which filter of the network file a topic belongs to: the one that also gives it its class."""
+
+    def __init__(self, network: Network) -> None:
+        self.deadlines: dict[str, Nanos] = {topic.filter: topic.deadline_ns for topic in network.topics}
+        self._filters: FilterTrie[str] = FilterTrie()
+        for name in self.deadlines:
+            self._filters.add(name, name)
+        self._known: dict[str, str] = {}
+
+    def of(self, topic: str) -> str:
+        row = self._known.get(topic)
+        if row is None:
+            if len(self._known) >= TOPICS_MAX:
+                self._known.clear()
+            row = self._known[topic] = max(self._filters.match(topic), key=specificity, default=OTHER)
+        return row
+
+
+@dataclass(slots=True)
+class Count:
+    messages: int = 0
+    in_time: int = 0
+    ages: dict[int, int] = field(default_factory=dict)
+    """Messages by bucket."""
+
+
+class Tally:
+    """`rows` is replaced when the network file is read again. An observer of the driver."""
+
+    def __init__(self, name: str, rows: Rows) -> None:
+        self.rows = rows
+        self._name = name
+        self._counts: dict[tuple[str, str], Count] = {}
+
+    def delivered(self, effect: Deliver) -> None:
+        if effect.origin == self._name:
+            return  # of our own past: it was not under way
+        for topic, messages in _parts(effect):
+            row = self.rows.of(topic)
+            count = self._counts.get((row, effect.origin))
+            if count is None:
+                count = self._counts[row, effect.origin] = Count()
+            count.messages += messages
+            # The deadline a parcel travels with may be later than what was asked for, where no route could meet that.
+            if effect.age_ns <= min(effect.deadline_ns, self.rows.deadlines.get(row, NEVER)):
+                count.in_time += messages
+            index = bucket(effect.age_ns // US)
+            count.ages[index] = count.ages.get(index, 0) + messages
+
+    def happened(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None:
+        """The logbook has it."""
+
+    def counts(self) -> Iterable[tuple[str, str, Count]]:
+        """(row, origin, count), sorted."""
+        return [(row, origin, count) for (row, origin), count in sorted(self._counts.items())]
+
+
+def _parts(effect: Deliver) -> Iterator[tuple[str, int]]:
+    """The topics of what was delivered, each with a number of messages; those that follow each other together."""
+    last, count = "", 0
+    for topic, flags, body in effect.messages:
+        if topic is not last or flags & RUN:
+            if count and (told := _told(last, effect)):
+                yield told, count
+            last, count = topic, 0
+            if flags & RUN:
+                claimed, run_bytes = size_of_run(body)
+                count = max(1, min(claimed, run_bytes // PACKET_BYTES_MIN)) - 1
+        count += 1
+    if count and (told := _told(last, effect)):
+        yield told, count
+
+
+def _told(topic: str, effect: Deliver) -> str:
+    """The topic as clients know it; empty if it is for no client."""
+    if topic not in effect.subscribers or topic.startswith(RETAINED):
+        return ""
+    if topic.startswith(SHARE):
+        try:
+            return read_share_name(topic)[3]
+        except ValueError:
+            return ""
+    return topic
