@@ -13,7 +13,8 @@ from overlane.core.inflow import (
     LATE_WAIT,
     RECEIPT_AFTER,
     RECEIPT_DELAY,
-    REORDER_WAIT,
+    REORDER_WAIT_MAX,
+    REORDER_WAIT_MIN,
     Arrival,
     InflowName,
     Inflows,
@@ -119,13 +120,25 @@ def test_a_reliable_parcel_that_is_late_anyway_waits_a_while_for_its_order() -> 
 def test_a_best_effort_parcel_waits_only_a_moment() -> None:
     sink = Sink()
     assert sink.takes(parcel(1, reliable=False, after=0), parcel(3, reliable=False)) == [1]
-    assert (sink.lets_go(NOW + REORDER_WAIT - 1), sink.lets_go(NOW + REORDER_WAIT)) == ([], [3])
+    assert (sink.lets_go(NOW + REORDER_WAIT_MIN - 1), sink.lets_go(NOW + REORDER_WAIT_MIN)) == ([], [3])
+
+
+def test_the_moment_is_twice_what_the_slowest_lately_took() -> None:
+    sink = Sink()
+    sink.takes(parcel(1, reliable=False, after=0, age=80 * MS), parcel(3, reliable=False, age=5 * MS))
+    assert (sink.lets_go(NOW + 157 * MS), sink.lets_go(NOW + 160 * MS)) == ([], [3])
+
+
+def test_the_moment_is_bounded_however_slow_the_way_is() -> None:
+    sink = Sink()
+    sink.takes(parcel(1, reliable=False, after=0, age=3 * SECOND), parcel(3, reliable=False))
+    assert (sink.lets_go(NOW + REORDER_WAIT_MAX - 1), sink.lets_go(NOW + REORDER_WAIT_MAX)) == ([], [3])
 
 
 def test_a_best_effort_parcel_that_was_overtaken_is_dropped() -> None:
     sink = Sink()
     sink.takes(parcel(1, reliable=False, after=0), parcel(3, reliable=False))
-    sink.lets_go(NOW + REORDER_WAIT)
+    sink.lets_go(NOW + REORDER_WAIT_MIN)
     assert sink.takes(parcel(2, reliable=False)) == []
     assert sink.takes(parcel(4, reliable=False)) == [4]
 

@@ -8,8 +8,9 @@
 A parcel is handed on when all up to its `after` is done or beyond waiting for, and its predecessors in other flows
 too. It is held for a missing one no longer than its deadline allows; without a deadline, a reliable one waits as
 long as it takes, a best-effort one only a moment. A best-effort parcel that comes after the horizon has passed it
-is dropped: it would break the order. Of a reliable flow the progress is made durable before anything of it is
-handed on or acknowledged.
+is dropped: it would break the order. The moment follows from how long the flow's parcels have lately been on their
+way: what is missing for twice that has been lost, and waiting longer would only make the others late. Of a reliable
+flow the progress is made durable before anything of it is handed on or acknowledged.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,8 +25,9 @@ HELD_MAX = 1024
 BEYOND_MAX = 8192
 GAPS_REMEMBERED = 1024
 """How many best-effort parcels beyond a gap are remembered before the gap is given up."""
-REORDER_WAIT: Nanos = 250 * MS
-"""How long a best-effort parcel waits at most for what it must come after."""
+REORDER_WAIT_MIN: Nanos = 20 * MS
+REORDER_WAIT_MAX: Nanos = 250 * MS
+"""How long a best-effort parcel waits at least and at most for what it must come after."""
 LATE_WAIT: Nanos = 2 * SECOND
 """How long a reliable parcel that is late anyway waits for what it must come after."""
 RECEIPT_DELAY: Nanos = 50 * MS
@@ -59,8 +61,15 @@ class Inflow:
     done: set[int] = field(default_factory=set)
     held: dict[int, Arrival] = field(default_factory=dict)
     touched_ns: Nanos = 0
+    slowest_ns: Nanos = 0
+    """The greatest age of those that came lately; fades with every parcel."""
     receipt_at: Nanos = NEVER
     unreceipted: int = 0
+
+    def touch(self, age_ns: Nanos, now: Nanos) -> None:
+        self.touched_ns = now
+        faded_ns = self.slowest_ns - (self.slowest_ns >> 6)
+        self.slowest_ns = age_ns if age_ns > faded_ns else faded_ns
 
     def has(self, sequence: int) -> bool:
         return sequence < self.next or sequence in self.done or sequence in self.held
@@ -120,7 +129,7 @@ class Inflows:
             # Of a reliable flow we get everything from its first parcel on; of another, what comes from now on.
             first = 1 if arrival.reliable else part.sequence
             flow = self._flows[name] = Inflow(arrival.reliable, first)
-        flow.touched_ns = now
+        flow.touch(arrival.age_ns, now)
         released: list[Arrival] = []
         if arrival.reliable:
             self._owe_receipt(name, flow, now)
@@ -144,7 +153,7 @@ class Inflows:
         if ready:
             released += self._release_ready(name, flow)
         else:
-            arrival.release_at = _hold_until(arrival, now)
+            arrival.release_at = _hold_until(arrival, flow.slowest_ns, now)
             self.wake_at = min(self.wake_at, arrival.release_at)
             self._holding.add(name)
         if flow.reliable and len(flow.done) > 0 and part.sequence > flow.next:
@@ -264,13 +273,14 @@ class Inflows:
             self.wake_at = min(self.wake_at, now)
 
 
-def _hold_until(arrival: Arrival, now: Nanos) -> Nanos:
+def _hold_until(arrival: Arrival, slowest_ns: Nanos, now: Nanos) -> Nanos:
+    moment_ns = min(max(2 * slowest_ns, REORDER_WAIT_MIN), REORDER_WAIT_MAX)
     if arrival.deadline_ns >= NEVER:
-        return NEVER if arrival.reliable else now + REORDER_WAIT
+        return NEVER if arrival.reliable else now + moment_ns
     guard = arrival.deadline_ns // 20 + MS
     left = max(0, arrival.deadline_ns - arrival.age_ns - guard)
     if not arrival.reliable:
-        return now + min(left, REORDER_WAIT)
+        return now + min(left, moment_ns)
     return now + (left or LATE_WAIT)
 
 
