@@ -6,7 +6,8 @@ from overlane.core.linkhealth import LinkState
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Advert, LinkClaim
 from overlane.core.qos import QosClass, Routing
-from overlane.core.routeplan import Plan, failing_on, plan
+from overlane.core.risks import CAUTION, Risks
+from overlane.core.routeplan import Plan, plan
 from overlane.core.routes import REVIEW_GAP, SILENCE_MAX, Route, RoutePlanner
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 
@@ -154,12 +155,26 @@ def test_adaptive_doubles_the_middle_where_both_ways_are_in_trouble() -> None:
     assert net.links(qos("adaptive", 19), "d") == "ab bc be cd ec"
 
 
-def test_thrifty_avoids_trouble_but_adds_no_redundancy() -> None:
+def test_thrifty_avoids_trouble_and_adds_redundancy_only_where_it_can_neither_avoid_nor_repair_it() -> None:
     net = Map(**FAN)
-    net.lossy("ab", loss=0.3)
+    net.lossy("bd", loss=0.3)
     assert net.links(qos("thrifty", 30), "d") == "ac cd"
-    net.lossy("ab", "ac", "ae", loss=0.3)
-    assert len(net.plan(qos("thrifty", 30), "d").links) == 2
+    net.lossy("bd", "cd", "ed", loss=0.3)
+    assert net.links(qos("thrifty", 30), "d") == "ab ac bd cd"
+    assert net.links(qos("thrifty", 200), "d") == "ab bd"
+
+
+def test_thrifty_does_not_prepare_for_trouble_that_has_not_begun() -> None:
+    net = Map(**FAN)
+    net.lossy("bd", "cd", "ed", loss=0.06)
+    assert net.links(qos("thrifty", 30), "d") == "ab bd"
+    assert net.links(qos("adaptive", 30), "d") == "ab ac ae bd cd ed"
+
+
+def test_other_links_of_a_broker_in_trouble_are_doubtful() -> None:
+    net = Map(**FAN)
+    net.lossy("bd", "cd", loss=0.3)
+    assert net.links(qos("adaptive", 30), "d") == "ab ac ae bd cd ed"
 
 
 def test_loss_that_the_hops_can_repair_in_time_is_no_trouble() -> None:
@@ -169,11 +184,17 @@ def test_loss_that_the_hops_can_repair_in_time_is_no_trouble() -> None:
 
 
 def test_the_more_slack_there_is_the_less_likely_a_message_fails() -> None:
-    claim = LinkClaim("b", 10_000, 100, 300_000, 0, 0)
-    chances = [failing_on(claim, slack * MS) for slack in (0, 30, 60, 120, 10_000)]
+    net = Map(ab=10)
+
+    def failing(slack_ms: int) -> float:
+        return Risks(net.table.map).failing(("a", "b"), slack_ms * MS, CAUTION[Routing.ADAPTIVE])
+
+    net.lossy("ab", loss=0.3)
+    chances = [failing(slack) for slack in (0, 30, 60, 120, 10_000)]
     assert chances[0] == 0.3
     assert chances == sorted(chances, reverse=True)
-    assert failing_on(LinkClaim("b", 10_000, 100, 5_000, 0, 0), 0) == 0.0
+    net.lossy("ab", loss=0.005)
+    assert failing(0) == 0.0
 
 
 def test_a_suspect_link_is_used_only_to_reach_what_nothing_else_reaches() -> None:
@@ -195,6 +216,39 @@ def test_what_cannot_be_reached_is_left_out(routing: str) -> None:
     net = Map(**DIAMOND, xy=5)
     assert net.plan(qos(routing, 60), "dx").latency_ns == {"d": 20 * MS}
     assert net.plan(qos(routing, 60), "xz") == Plan(frozenset(), {})
+
+
+@pytest.mark.parametrize("routing", ["adaptive", "thrifty"])
+def test_what_only_suspect_links_reach_is_reached_over_them(routing: str) -> None:
+    net = Map(ab=10, bd=10)
+    net.silent("ab")
+    assert drawn(net.route(qos(routing, 60)).plan) == "ab bd"
+
+
+def test_the_way_around_that_the_quickest_paths_do_not_show_is_found() -> None:
+    rungs = {f"a{one}": 1 for one in "bcefg"} | {f"{one}h": 1 for one in "bcefg"}
+    cross = {"bc": 1, "ce": 1, "ef": 1, "fg": 1}
+    net = Map(**rungs, **cross, hd=5, ax=10, xd=10)
+    net.lossy("hd", loss=0.3)
+    assert {("a", "x"), ("x", "d")} <= net.plan(qos("adaptive", 40), "d").links
+
+
+def test_a_way_that_is_in_time_by_a_hair_is_no_way_around() -> None:
+    net = Map(**DIAMOND)
+    net.lossy("bd", loss=0.06)
+    assert net.links(qos("thrifty", 24), "d") == "ab bd"
+
+
+def test_trouble_that_moves_about_does_not_move_a_route_that_serves_as_well_as_any() -> None:
+    net = Map(**FAN)
+    route = net.route(qos("adaptive", 30))
+    net.lossy("bd", "cd", "ed", loss=0.2)
+    net.after(5_000)
+    version = route.version
+    for turn in range(10):
+        net.lossy("bd", "cd", "ed", loss=0.2 + 0.01 * (turn % 2))
+        net.after(1_000)
+    assert route.version == version
 
 
 # When a route moves

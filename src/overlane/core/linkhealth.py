@@ -67,7 +67,8 @@ class LinkHealth:
         self._phi = 0.0
         # Pings
         self._token = 0
-        self._waiting: dict[int, Nanos] = {}
+        self._waiting: dict[int, tuple[Nanos, Nanos]] = {}
+        """Sent when, and with which patience: a link that becomes quicker is overtaken by later pings."""
         self._overdue: dict[int, Nanos] = {}
         self._attempts = 0
         self._answers = 0
@@ -99,8 +100,8 @@ class LinkHealth:
 
     def next_deadline(self) -> Nanos:
         when = min(self._next_ping, self._next_cycle)
-        for sent_at in self._waiting.values():  # oldest first
-            when = min(when, sent_at + self.patience_ns)
+        for waiting in self._waiting.values():  # oldest first
+            when = min(when, self._due(waiting))
             break
         if self.state is LinkState.SUSPECT and self._good_since != NEVER:
             when = min(when, self._good_since + self._hold_ns)
@@ -134,12 +135,11 @@ class LinkHealth:
 
     def answered(self, token: int, now: Nanos) -> None:
         """A pong. A late one still tells the round trip; earlier pings that are overdue now count as lost."""
-        sent_at = self._waiting.pop(token, None)
-        late = sent_at is None
+        waiting = self._waiting.pop(token, None)
+        late = waiting is None
+        sent_at = self._overdue.pop(token, None) if waiting is None else waiting[0]
         if sent_at is None:
-            sent_at = self._overdue.pop(token, None)
-            if sent_at is None:
-                return
+            return
         for earlier in [one for one, at in self._overdue.items() if at < sent_at]:
             del self._overdue[earlier]
             self.lost(now)
@@ -186,13 +186,12 @@ class LinkHealth:
         """Whatever is due by now. Returns the token of a ping to send."""
         if self.state is LinkState.FAILED:
             return None
-        patience = self.patience_ns
         while self._waiting:
-            token, sent_at = next(iter(self._waiting.items()))
-            if now < sent_at + patience:
+            token, waiting = next(iter(self._waiting.items()))
+            if now < self._due(waiting):
                 break
             del self._waiting[token]
-            self._overdue[token] = sent_at
+            self._overdue[token] = waiting[0]
             if len(self._overdue) > TOKENS_KEPT:
                 del self._overdue[next(iter(self._overdue))]
             self._silence(now)
@@ -206,8 +205,12 @@ class LinkHealth:
         self._attempts -= 1
         self._next_ping = NEVER
         self._token = (self._token + 1) & 0xFFFFFFFF
-        self._waiting[self._token] = now
+        self._waiting[self._token] = now, self.patience_ns
         return self._token
+
+    def _due(self, waiting: tuple[Nanos, Nanos]) -> Nanos:
+        sent_at, patience_ns = waiting
+        return sent_at + max(patience_ns, self.patience_ns)
 
     # How it changes its mind
 

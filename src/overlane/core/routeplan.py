@@ -3,8 +3,10 @@
   single      the quickest path to each destination
   multipath   per destination the most resilient set of paths among the quickest within the deadline (H5)
   flood       every link that can be part of a path within the deadline
-  adaptive    the quickest path while all is well, redundancy where links are in trouble (planning/targeted.py)
-  thrifty     as adaptive, but it only avoids trouble and leaves the rest to hop-by-hop repair
+  adaptive    the quickest path while all is well, redundancy where links are in trouble (planning/targeted.py), were so
+              lately, or may get into it too quickly for a repair
+  thrifty     as adaptive, but it leaves to repair what repair can mend, prepares nothing, and sends a second copy only
+              while a link on the way is in trouble that can be neither avoided nor repaired
 
 Single and multipath routes use suspect links only for what nothing else reaches in time. An unmeetable deadline gets
 the quickest way there is.
@@ -14,33 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from overlane.core.linkhealth import TROUBLE_LOSS
 from overlane.core.linkstate import LinkStateTable
-from overlane.core.messages import LinkClaim
-from overlane.core.networkmap import MILLION
 from overlane.core.qos import QosClass, Routing
-from overlane.core.units import MS, NEVER, US, Nanos
-from overlane.core.watch import NOTICE_DELAY
+from overlane.core.risks import CAUTION, Risks
+from overlane.core.units import NEVER, Nanos
 from overlane.planning import flooding, paths, targeted
+from overlane.planning.network import HOP_BITS
 
 Links = frozenset[tuple[str, str]]
 
 SEARCH = 16
-TARGET = 0.9995
-"""Adaptive routes add redundancy until messages arrive in time with this probability."""
-TARGET_MILD = 0.99
-"""The same where trouble is only to be expected."""
-LOSS_MIN = 0.01
-"""Less loss than this is left to hop-by-hop repair."""
-TROUBLE_MIN = 0.0005
-BURST_LOSS = 0.25
-SUSPECT_RISK = 0.7
-UNREPAIRED_RISK = 0.02
-"""How likely a message fails where trouble may begin at once and leaves no time for a repair: on a link whose latency
-lately rose by more than the slack, and on one too slow to be sent over again while the map is unsettled."""
-RETRIES_MAX = 6
-PROMPT_SLACK: Nanos = 150 * MS
-"""With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +42,23 @@ class Plan:
         return len({end for _, end in self.links}) < len(self.links)
 
 
-def plan(table: LinkStateTable, me: str, qos: QosClass, destinations: Sequence[str], unsettled: bool = False) -> Plan:
-    """`unsettled`: there was trouble somewhere on the map lately, and more may come anywhere."""
+def plan(
+    table: LinkStateTable,
+    me: str,
+    qos: QosClass,
+    destinations: Sequence[str],
+    risks: Risks | None = None,
+    current: Links = frozenset(),
+) -> Plan:
+    """`risks`: of the links of the present map, if more is known than it tells.
+
+    The `current` links are kept in trouble while they are as good as any: what moves with every news of it ends up
+    where the next trouble is.
+    """
     whole = table.map.network(suspects=True, label=qos.label)
     if qos.routing not in (Routing.SINGLE, Routing.MULTIPATH):
         # These weigh suspicion themselves, or do not care.
-        return _solve(table, whole, me, qos, destinations, unsettled and qos.routing is Routing.ADAPTIVE)
+        return _solve(table, whole, me, qos, destinations, risks, current)
     clean = table.map.network(suspects=False, label=qos.label)
     first = _solve(table, clean, me, qos, destinations)
     late = [name for name in destinations if first.latency_ns.get(name, NEVER) > qos.deadline_ns]
@@ -83,7 +79,8 @@ def _solve(
     me: str,
     qos: QosClass,
     destinations: Sequence[str],
-    unsettled: bool = False,
+    risks: Risks | None = None,
+    current: Links = frozenset(),
 ) -> Plan:
     if me not in network:
         return Plan(frozenset(), {})
@@ -100,11 +97,7 @@ def _solve(
         case Routing.FLOOD:
             links, latency = flooding.flood(network, source, wanted, deadline)
         case Routing.ADAPTIVE | Routing.THRIFTY:
-            target = TARGET if qos.routing is Routing.ADAPTIVE else 0.0
-            trouble = _trouble(table, network, _slack(network, source, wanted, qos), unsettled)
-            mild = UNREPAIRED_RISK, TARGET_MILD
-            found = targeted.spread(network, source, wanted, deadline, trouble, target, mild)
-            links, latency = found.links, found.latency_ns
+            links, latency = _targeted(network, source, wanted, qos, risks or Risks(table.map), current)
     names = network.names
     return Plan(
         frozenset((names[one], names[other]) for one, other in links),
@@ -133,39 +126,59 @@ def _multipath(
     return frozenset(links), latency, resiliency
 
 
-def _slack(network: paths.Network, source: int, wanted: Sequence[int], qos: QosClass) -> Nanos:
-    """What the deadline leaves on the quickest path to the farthest destination."""
-    latency = paths.shortest_tree(network, source).latency_ns
-    return qos.deadline_ns - max((ns for at in wanted if (ns := latency[at]) is not None), default=0)
+def _targeted(
+    network: paths.Network,
+    source: int,
+    wanted: Sequence[int],
+    qos: QosClass,
+    risks: Risks,
+    current: Links,
+) -> tuple[frozenset[tuple[int, int]], dict[int, Nanos]]:
+    """Destination by destination: what time there is for repair on a link depends on where it is to lead."""
+    caution, names = CAUTION[qos.routing], network.names
+    deadline = None if qos.deadline_ns >= NEVER else qos.deadline_ns
+    links: set[tuple[int, int]] = set()
+    latency: dict[int, Nanos] = {}
+    kept = {(network.index(one), network.index(other)) for one, other in current if risks.knows((one, other))}
+    keep = len(kept) == len(current) > 0
+    tree = paths.shortest_tree(network, source)
+    for destination in wanted:
+        quickest = tree.path(destination)
+        if quickest is None:
+            continue
+        own = frozenset(pairwise(quickest.brokers))
+        latency[destination] = quickest.latency_ns
+        slack_ns = qos.deadline_ns - quickest.latency_ns
+        if any(risks.failing((names[one], names[other]), slack_ns, caution) for one, other in own):
+            trouble = {}
+            for (one, other), through_ns in _through(network, tree, destination).items():
+                link, slack_ns = (names[one], names[other]), qos.deadline_ns - through_ns
+                failing = risks.failing(link, slack_ns, caution)
+                if (one, other) not in own:
+                    failing = max(failing, risks.missing(link, slack_ns))
+                if failing:
+                    trouble[one, other] = failing
+            found = targeted.spread(
+                network, source, [destination], deadline, trouble, caution.target, caution.mild, caution.gain_min
+            )
+            own, latency[destination] = found.links, found.latency_ns[destination]
+            if keep:
+                arrival = targeted.probability(network, source, destination, kept, trouble)
+                keep = arrival > 0 and arrival >= found.arrival[destination] - caution.gain_min
+        else:
+            keep = keep and own <= kept
+        links |= own
+    return frozenset(kept if keep and len(kept) <= len(links) else links), latency
 
 
-def _trouble(
-    table: LinkStateTable, network: paths.Network, slack_ns: Nanos, unsettled: bool
-) -> dict[tuple[int, int], float]:
-    """The links in trouble, and how likely a message fails on each."""
-    trouble = {}
-    for ends, claim in table.map.claims.items():
-        failing = failing_on(claim, slack_ns, unsettled)
-        if ends in table.map.suspects:
-            failing = max(failing, SUSPECT_RISK)
-        if failing:
-            trouble[network.index(ends[0]), network.index(ends[1])] = failing
-    return trouble
-
-
-def failing_on(claim: LinkClaim, slack_ns: Nanos, unsettled: bool = False) -> float:
-    """How likely a message fails on a link, given that hops repair what they have time for; 0 if hardly ever."""
-    retry_ns = 2 * claim.latency_us * US + 4 * claim.jitter_us * US + 5 * MS
-    if slack_ns >= PROMPT_SLACK:
-        retry_ns += NOTICE_DELAY
-    retries = max(0, min(RETRIES_MAX, slack_ns // (2 * retry_ns)))
-    failing = 0.0
-    loss = claim.loss_millionths / MILLION
-    if loss >= LOSS_MIN:
-        # Loss is noticed while it grows: what is in trouble now is taken for no better than a bad burst.
-        failing = loss = max(loss, BURST_LOSS) if claim.loss_millionths >= TROUBLE_LOSS else loss
-        for _ in range(retries):
-            failing *= loss
-    if claim.swing_us * US > max(0, slack_ns) or (unsettled and slack_ns < retry_ns):
-        failing = max(failing, UNREPAIRED_RISK)
-    return failing if failing >= TROUBLE_MIN else 0.0
+def _through(network: paths.Network, tree: paths.Tree, destination: int) -> dict[tuple[int, int], Nanos]:
+    """The latency of the quickest way to the destination over each link."""
+    to_go = flooding.latency_to(network, destination)
+    found = {}
+    for start, steps in enumerate(network.steps):
+        begun = tree.latency_ns[start]
+        for end, cost in steps:
+            rest = to_go[end]
+            if begun is not None and rest is not None:
+                found[start, end] = begun + (cost >> HOP_BITS) + rest
+    return found

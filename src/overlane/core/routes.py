@@ -7,11 +7,12 @@ Then it alone is computed anew (routeplan.py), and its next version is described
 
 from dataclasses import dataclass, field
 
+from overlane.core.linkhealth import TROUBLE_LOSS
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish
-from overlane.core.networkmap import MILLION
 from overlane.core.qos import QosClass, Routing
-from overlane.core.routeplan import LOSS_MIN, Links, Plan, failing_on, plan
+from overlane.core.risks import CAUTION, Risks, in_trouble
+from overlane.core.routeplan import Links, Plan, plan
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 
 BETTER = 4, 5
@@ -20,7 +21,9 @@ REVIEW_GAP: Nanos = 1 * SECOND
 """A route that is merely not the best is reconsidered no more often than this."""
 TROUBLE_GAP: Nanos = 200 * MS
 UNSETTLED_FOR: Nanos = 60 * SECOND
-"""Trouble anywhere makes trouble elsewhere likelier for a while; classes that leave no time for repair are prepared."""
+"""Loss anywhere makes loss elsewhere likelier for a while; classes that leave no time for repair are prepared."""
+FRESH_FOR: Nanos = 1 * SECOND
+"""How long after a link got into trouble the other links of its brokers have not been asked."""
 SILENCE_MAX: Nanos = 1 * SECOND
 VERSION_MAX = 0xFFFF
 
@@ -62,6 +65,7 @@ class RoutePlanner:
         self._next_id = 1
         self._reviewed = -1
         self._silent_since: dict[tuple[str, str], Nanos] = {}
+        self._troubled_since: dict[tuple[str, str], Nanos] = {}
         self._unsettled_until: Nanos = -NEVER
         self.wake_at: Nanos = NEVER
         """When a route is to be looked at although the map has not changed."""
@@ -88,12 +92,13 @@ class RoutePlanner:
             return []
         if changed:
             self._reviewed = self._table.changes
-            self._note_silence(now)
+            self._note_trouble(now)
+        risks = self._risks(now)
         moved = []
         for route in self.routes.values():
             if changed or now >= route.review_at:
                 route.review_at = NEVER
-                cause = self._reason_to_move(route, now)
+                cause = self._reason_to_move(route, risks, now)
                 if cause is not None and self.plan(route, cause, now):
                     moved.append(route)
         self.wake_at = min((route.review_at for route in self.routes.values()), default=NEVER)
@@ -101,7 +106,7 @@ class RoutePlanner:
 
     def plan(self, route: Route, cause: str, now: Nanos) -> bool:
         """Compute a route; False when it stays what it was."""
-        found = plan(self._table, self._me, route.qos, route.destinations, now < self._unsettled_until)
+        found = plan(self._table, self._me, route.qos, route.destinations, self._risks(now), route.plan.links)
         route.planned_ns = now
         # The quickest way may have been in trouble, and avoided: then its recovery is news.
         best = self._best_latency(route.qos.label)
@@ -123,7 +128,7 @@ class RoutePlanner:
 
     # Reasons
 
-    def _reason_to_move(self, route: Route, now: Nanos) -> str | None:
+    def _reason_to_move(self, route: Route, risks: Risks, now: Nanos) -> str | None:
         if not route.version:
             return "first use"
         bearing = False
@@ -141,7 +146,7 @@ class RoutePlanner:
                 return f"link {one}-{other} silent"
         cause = self._reason_by_latency(route, now)
         # What falls silent for a moment may only be slow: no trouble yet, as long as the deadline can bear it.
-        return cause if cause or bearing else self._reason_by_trouble(route, now)
+        return cause if cause or bearing else self._reason_by_trouble(route, risks, now)
 
     def _reason_by_latency(self, route: Route, now: Nanos) -> str | None:
         current = self._latency_over(route)
@@ -167,13 +172,12 @@ class RoutePlanner:
         improved = best_ns + MS < route.best_ns.get(destination, NEVER)
         return improved and best_ns + max(MS, ns // 20) < ns
 
-    def _reason_by_trouble(self, route: Route, now: Nanos) -> str | None:
+    def _reason_by_trouble(self, route: Route, risks: Risks, now: Nanos) -> str | None:
         match route.qos.routing:
             case Routing.ADAPTIVE | Routing.THRIFTY:
-                unsettled = now < self._unsettled_until and route.qos.routing is Routing.ADAPTIVE
-                troubled = self._troubled_link(route, unsettled)
-                if unsettled and route.plan.redundant:
-                    route.review_at = min(route.review_at, self._unsettled_until)
+                troubled = self._troubled_link(route, risks)
+                if route.plan.redundant:
+                    route.review_at = min(route.review_at, self._milder_at(now))
                 if troubled and not route.plan.redundant:
                     return f"loss on {troubled}"
                 if troubled or route.plan.redundant:
@@ -202,10 +206,19 @@ class RoutePlanner:
         quicker = sum(found.latency_ns.values()) * BETTER[1] < sum(current.values()) * BETTER[0]
         return serves and not quicker and found.resiliency <= route.plan.resiliency + 1e-9
 
-    def _note_silence(self, now: Nanos) -> None:
+    def _risks(self, now: Nanos) -> Risks:
+        fresh = {link for link, since in self._troubled_since.items() if now < since + FRESH_FOR}
+        return Risks(self._table.map, now < self._unsettled_until, fresh)
+
+    def _milder_at(self, now: Nanos) -> Nanos:
+        """When risks are to be taken for less, though the map be the same."""
+        ends = (self._unsettled_until, *(since + FRESH_FOR for since in self._troubled_since.values()))
+        return min((end for end in ends if end > now), default=NEVER)
+
+    def _note_trouble(self, now: Nanos) -> None:
         self._silent_since = {link: self._silent_since.get(link, now) for link in self._table.map.suspects}
-        lossy = any(claim.loss_millionths >= LOSS_MIN * MILLION for claim in self._table.map.claims.values())
-        if lossy or self._silent_since:
+        self._troubled_since = {link: self._troubled_since.get(link, now) for link in in_trouble(self._table.map)}
+        if any(claim.loss_millionths >= TROUBLE_LOSS for claim in self._table.map.claims.values()):
             self._unsettled_until = now + UNSETTLED_FOR
 
     def _clean_way(self, route: Route) -> bool:
@@ -214,12 +227,13 @@ class RoutePlanner:
         limit = NEVER if route.qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY) else route.qos.deadline_ns
         return any(name in best and best[name] <= limit for name in route.plan.latency_ns)
 
-    def _troubled_link(self, route: Route, unsettled: bool) -> str:
+    @staticmethod
+    def _troubled_link(route: Route, risks: Risks) -> str:
         """The worst link in trouble, if there is one."""
+        caution = CAUTION[route.qos.routing]
         worst, where = 0.0, ""
         for one, other in sorted(route.plan.links):
-            claim = self._table.map.claims.get((one, other))
-            failing = 1.0 if claim is None else failing_on(claim, route.slack_ns, unsettled)
+            failing = risks.failing((one, other), route.slack_ns, caution)
             if failing > worst:
                 worst, where = failing, f"link {one}-{other}"
         return where

@@ -22,7 +22,7 @@ from overlane.core.messages import Establish, Receipt, Teardown
 from overlane.core.outflow import UNSENT, Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
 from overlane.core.parcel import Columns, FlowPart, cut, pack_flow
 from overlane.core.qos import QosClass, QosTable, Routing
-from overlane.core.routeplan import PROMPT_SLACK
+from overlane.core.risks import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos

@@ -5,6 +5,9 @@ is in a hurry or where a number is missing, otherwise a little later for many to
 what came, how long it took, and what is missing; what stays without notice for too long is overdue, and handed back.
 
 A parcel that was overdue is remembered by its number: a later notice still tells whether it was lost or only late.
+
+Where a link becomes quicker, later parcels overtake earlier ones. Those were sent on the slower link, and are given the
+patience of then; otherwise all that were under way would be taken for lost.
 """
 
 from collections.abc import Iterator
@@ -33,14 +36,23 @@ class Told(NamedTuple):
     """The round trip is of a parcel that had been given up."""
 
 
+class Sent(NamedTuple, Generic[T]):
+    parcel: T
+    sent_ns: Nanos
+    patience_ns: Nanos
+    """By what was known of the link then."""
+
+
 class Watch(Generic[T]):
     """The sender's side. Three queues, each in the order of sending, since each has a patience of its own."""
 
     def __init__(self) -> None:
         self._number = 0
-        self._prompt: dict[int, tuple[T, Nanos]] = {}
-        self._patient: dict[int, tuple[T, Nanos]] = {}
-        self._missing: dict[int, tuple[T, Nanos]] = {}
+        self._patience_ns: Nanos = 0
+        """When last asked for what is overdue."""
+        self._prompt: dict[int, Sent[T]] = {}
+        self._patient: dict[int, Sent[T]] = {}
+        self._missing: dict[int, Sent[T]] = {}
         """Later ones have come: their own notice will not be late for having been put off."""
         self._overdue: dict[int, Nanos] = {}
 
@@ -49,7 +61,7 @@ class Watch(Generic[T]):
         if len(self._prompt) + len(self._patient) + len(self._missing) >= WATCHED_MAX:
             return 0
         self._number = self._number % 0xFFFFFFFF + 1
-        (self._prompt if prompt else self._patient)[self._number] = parcel, now
+        (self._prompt if prompt else self._patient)[self._number] = Sent(parcel, now, self._patience_ns)
         return self._number
 
     def noticed(self, notice: Notice, now: Nanos) -> Told:
@@ -79,18 +91,21 @@ class Watch(Generic[T]):
         return Told(came, lost, rtt_ns, late)
 
     def next_overdue(self, patience_ns: Nanos) -> Nanos:
-        return min((sent_ns + wait for _, _, sent_ns, wait in self._heads(patience_ns)), default=NEVER)
+        self._patience_ns = patience_ns
+        heads = ((next(iter(queue.values())), put_off_ns) for queue, put_off_ns in self._queues() if queue)
+        return min((self._due(head, put_off_ns) for head, put_off_ns in heads), default=NEVER)
 
     def take_overdue(self, patience_ns: Nanos, now: Nanos) -> list[T]:
+        self._patience_ns = patience_ns
         overdue: list[T] = []
-        for queue, wait in self._queues(patience_ns):
+        for queue, put_off_ns in self._queues():
             while queue:
-                number, (parcel, sent_ns) = next(iter(queue.items()))
-                if now < sent_ns + wait:
+                number, head = next(iter(queue.items()))
+                if now < self._due(head, put_off_ns):
                     break
                 del queue[number]
-                self._overdue[number] = sent_ns
-                overdue.append(parcel)
+                self._overdue[number] = head.sent_ns
+                overdue.append(head.parcel)
         while len(self._overdue) > WATCHED_MAX:
             del self._overdue[next(iter(self._overdue))]
         return overdue
@@ -99,26 +114,24 @@ class Watch(Generic[T]):
         """All without notice, when there is no more reason to expect one."""
         taken = []
         for queue in (self._prompt, self._patient, self._missing):
-            taken += [parcel for parcel, _ in queue.values()]
+            taken += [sent.parcel for sent in queue.values()]
             queue.clear()
         return taken
 
-    def _queues(self, patience_ns: Nanos) -> Iterator[tuple[dict[int, tuple[T, Nanos]], Nanos]]:
-        yield self._prompt, patience_ns
-        yield self._missing, patience_ns
-        yield self._patient, patience_ns + NOTICE_DELAY
+    def _queues(self) -> Iterator[tuple[dict[int, Sent[T]], Nanos]]:
+        """Each with how long its notices may be put off."""
+        yield self._prompt, 0
+        yield self._missing, 0
+        yield self._patient, NOTICE_DELAY
 
-    def _heads(self, patience_ns: Nanos) -> Iterator[tuple[int, T, Nanos, Nanos]]:
-        for queue, wait in self._queues(patience_ns):
-            for number, (parcel, sent_ns) in queue.items():
-                yield number, parcel, sent_ns, wait
-                break
+    def _due(self, sent: Sent[T], put_off_ns: Nanos) -> Nanos:
+        return sent.sent_ns + max(sent.patience_ns, self._patience_ns) + put_off_ns
 
     def _forget(self, number: int) -> Nanos | None:
         for queue in (self._prompt, self._patient, self._missing):
             entry = queue.pop(number, None)
             if entry is not None:
-                return entry[1]
+                return entry.sent_ns
         return None
 
 

@@ -12,7 +12,7 @@ are short, and the estimate is used only to compare.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from overlane.planning.network import HOP_BITS, Network
@@ -21,7 +21,7 @@ from overlane.planning.shortest import Path, k_shortest, shortest_tree
 DirectedLink = tuple[int, int]
 
 GAIN_MIN = 0.0005
-"""A path that adds less than this to the probability of arrival is not worth its links."""
+"""A path is not worth its links if it adds less than this for each to the probability of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ def spread(
     trouble: Mapping[DirectedLink, float],
     target: float,
     mild: tuple[float, float] = (0.0, 0.0),
+    gain_min: float = GAIN_MIN,
     search: int = 12,
 ) -> Spread:
     """Links from the source to every destination that can be reached, with redundancy where `trouble` asks for it.
@@ -60,8 +61,8 @@ def spread(
             continue
         chosen, latency_ns[destination] = [quickest], quickest.latency_ns
         if any(link in trouble for link in pairwise(quickest.brokers)):
-            candidates = k_shortest(network, source, destination, search, deadline_ns) or [quickest]
-            chosen = _choose(network, source, destination, candidates, trouble, target, mild)
+            candidates = _candidates(network, source, quickest, search, deadline_ns)
+            chosen = _choose(network, source, destination, candidates, trouble, target, mild, gain_min)
             latency_ns[destination] = min(path.latency_ns for path in chosen)
         own = {link for path in chosen for link in pairwise(path.brokers)}
         arrival[destination] = probability(network, source, destination, own, trouble)
@@ -107,6 +108,28 @@ def probability(
     return arrives.get(destination, 0.0)
 
 
+def _candidates(network: Network, source: int, quickest: Path, search: int, deadline_ns: int | None) -> list[Path]:
+    """The quickest paths, and for each link of the quickest the quickest path without it.
+
+    Where many links are alike the quickest paths are variations of each other and may all share one link.
+    """
+    destination = quickest.brokers[-1]
+    found = k_shortest(network, source, destination, search, deadline_ns) or [quickest]
+    links = set(pairwise(quickest.brokers))
+    for avoided in (*({link} for link in sorted(links)), links):
+        path = shortest_tree(_without(network, avoided), source).path(destination)
+        if path is not None and path not in found and (deadline_ns is None or path.latency_ns <= deadline_ns):
+            found.append(path)
+    return sorted(found, key=lambda path: (path.latency_ns, len(path.brokers), path.brokers))
+
+
+def _without(network: Network, links: set[DirectedLink]) -> Network:
+    steps = list(network.steps)
+    for start, end in links:
+        steps[start] = tuple(step for step in steps[start] if step[0] != end)
+    return replace(network, steps=tuple(steps))
+
+
 def _choose(
     network: Network,
     source: int,
@@ -115,6 +138,7 @@ def _choose(
     trouble: Mapping[DirectedLink, float],
     target: float,
     mild: tuple[float, float],
+    gain_min: float,
 ) -> list[Path]:
     edges = [frozenset(pairwise(path.brokers)) for path in candidates]
 
@@ -123,7 +147,7 @@ def _choose(
 
     # The quickest of those that are as good as the best, to within a hair.
     alone = [arrival(set(own)) for own in edges]
-    first = next(at for at, value in enumerate(alone) if value >= max(alone) - GAIN_MIN)
+    first = next(at for at, value in enumerate(alone) if value >= max(alone) - gain_min)
     chosen, links, reached = [first], set(edges[first]), alone[first]
     if max(trouble.get(link, 0.0) for link in links) <= mild[0]:
         target = min(target, mild[1])
@@ -135,7 +159,7 @@ def _choose(
                 continue
             gained = arrival(links | own)
             worth = (gained - reached) / more
-            if gained - reached > GAIN_MIN and (best is None or worth > best[0]):
+            if worth > gain_min and (best is None or worth > best[0]):
                 best = worth, at, gained
         if best is None:
             break

@@ -1,0 +1,139 @@
+"""The runs of bench/adaptive.py: one way of routing through one scenario, simulated once and kept.
+
+A run is a pure function of its task and of the code, so its outcome is kept under bench/out/adaptive, by a digest of
+the sources it depends on; what has been run with the same code is read back.
+"""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from _adaptive_scenarios import Burst, scenario
+from overlane.core import risks
+from overlane.core.qos import Routing
+from overlane.core.units import MS, SECOND
+from overlane.sim.judge import Judge
+from overlane.sim.world import World
+
+KEPT = Path(__file__).parent / "out" / "adaptive"
+SOURCES = "core", "planning", "sim", "network"
+SINCE_MS = (0, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of routing: a mode and, to draw the curve, how cautious an adaptive one is."""
+
+    routing: str
+    caution: dict[str, object]
+    """What to set otherwise than usual in its caution (core/risks.py)."""
+
+
+WAYS = {
+    "single": Way("single", {}),
+    "multipath": Way("multipath", {}),
+    "thrifty": Way("thrifty", {}),
+    "adaptive 0.9": Way("adaptive", {"target": 0.9}),
+    "adaptive 0.99": Way("adaptive", {"target": 0.99}),
+    "adaptive": Way("adaptive", {}),
+    "adaptive 0.9999": Way("adaptive", {"target": 0.9999}),
+    "flood": Way("flood", {}),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    place: str
+    seed: int
+    way: str
+    calm: bool
+    flows: int
+    rate_hz: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    task: Task
+    expected: int
+    in_time: int
+    late: int
+    sent: int
+    published: int
+    control_bytes_per_broker_s: float
+    route_changes: int
+    misses: dict[str, int]
+    """Lost messages by where the burst was for their flow, and how long it had lasted."""
+
+
+def run(task: Task) -> Outcome:
+    """The outcome of a task, from an earlier run with the same code if there is one."""
+    name = f"{task.place}-{task.seed}-{task.way.replace(' ', '-')}-{'calm' if task.calm else 'rough'}"
+    path = KEPT / digest() / f"{name}-{task.flows}x{task.rate_hz:g}x{task.seconds:g}.json"
+    if path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=Outcome)
+    outcome = simulate(task)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode(outcome))
+    return outcome
+
+
+@cache
+def digest() -> str:
+    """Of all that a run depends on but its task."""
+    package = Path(risks.__file__).parents[1]
+    sources = [path for part in SOURCES for path in sorted((package / part).rglob("*.py"))]
+    here = Path(__file__)
+    whole = hashlib.sha256()
+    for path in [*sources, here.with_name("_adaptive_scenarios.py")]:
+        whole.update(path.read_bytes())
+    return whole.hexdigest()[:12]
+
+
+def simulate(task: Task) -> Outcome:
+    setting = scenario(task.place, task.seed, task.flows, task.rate_hz, int(task.seconds * SECOND))
+    way = WAYS[task.way]
+    usual = dict(risks.CAUTION)
+    if way.caution:
+        routing = Routing(way.routing)
+        risks.CAUTION[routing] = replace(usual[routing], **way.caution)
+    try:
+        world = World(setting.calm if task.calm else setting.network, seed=task.seed, routing=way.routing)
+        report = world.run()
+    finally:
+        risks.CAUTION.update(usual)
+    topics = report.topics.values()
+    ends = {
+        publisher.topic: (publisher.broker, subscriber.broker)
+        for publisher, subscriber in zip(setting.calm.publishers, setting.calm.subscribers, strict=True)
+    }
+    return Outcome(
+        task=task,
+        expected=sum(topic.expected for topic in topics),
+        in_time=sum(topic.in_time for topic in topics),
+        late=sum(topic.late for topic in topics),
+        sent=world.counter("messages_sent"),
+        published=sum(topic.published for topic in topics),
+        control_bytes_per_broker_s=report.control_bytes_per_broker_s,
+        route_changes=len(report.route_changes),
+        misses=misses(world.judge, setting.bursts, ends) if not task.calm else {},
+    )
+
+
+def misses(judge: Judge, bursts: list[Burst], ends: dict[str, tuple[str, str]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for message in judge.lost():
+        at = message.published_at
+        burst = next((one for one in bursts if one.start_ns - 100 * MS <= at < one.stop_ns + SECOND), None)
+        if burst is None:
+            found["no burst"] += 1
+            continue
+        source, destination = ends[message.topic]
+        where = {source: "source", destination: "destination"}.get(burst.broker, "between")
+        since = max((ms for ms in SINCE_MS if ms * MS <= at - burst.start_ns), default=0)
+        found[f"{where} {'after' if at >= burst.stop_ns else f'{since} ms'}"] += 1
+    return dict(found)

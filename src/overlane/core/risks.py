@@ -1,0 +1,129 @@
+"""Risks: how likely a message fails to come through a link in time, by what the map tells of it.
+
+Hops repair what they have time for, so the same loss is trouble for a class with little slack and none for one with
+much. What a claim tells of a link is the past; three things are read between the lines:
+
+  a burst        loss is noticed while it grows: a link that is in trouble is taken for no better than a bad burst
+  a stricken     where a link of a broker begins to lose or falls silent, its others often do too: until they have been
+  broker         asked they are doubtful, unless the trouble is rather the other end's
+  unsettled      where there was trouble lately, more may begin anywhere; it counts where there is no time for repair
+"""
+
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass
+
+from overlane.core.linkhealth import TROUBLE_LOSS
+from overlane.core.messages import LinkClaim
+from overlane.core.networkmap import MILLION, NetworkMap
+from overlane.core.qos import Routing
+from overlane.core.units import MS, US, Nanos
+from overlane.core.watch import NOTICE_DELAY
+
+Link = tuple[str, str]
+
+LOSS_MIN = 0.01
+"""Less loss than this is left to hop-by-hop repair."""
+TROUBLE_MIN = 0.0005
+BURST_LOSS = 0.25
+SUSPECT_RISK = 0.999
+"""A link is called suspect when it is nearly certain that it passes nothing, or nothing in time."""
+STRICKEN_LOSS = 0.05
+UNREPAIRED_RISK = 0.02
+"""How likely a message fails where trouble may begin at once and leaves no time for a repair: on a link whose latency
+lately rose by a good part of the slack, and on one too slow to be sent over again while the map is unsettled."""
+SWING_RATIO = 3
+"""By how much more than before the latency of a link that rose lately may rise."""
+RETRIES_MAX = 6
+PROMPT_SLACK: Nanos = 150 * MS
+"""With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """How much a way of routing does against risks."""
+
+    target: float
+    """Redundancy is added until messages arrive in time with this probability."""
+    mild: tuple[float, float]
+    """Where no link on the way is riskier than the first, the second is target enough."""
+    gain_min: float
+    """A way around must add this much to the probability of arrival, one more so much for each of its links."""
+    foresees: bool
+    """Whether trouble counts that has not begun."""
+
+
+CAUTION = {
+    Routing.ADAPTIVE: Caution(0.9995, (UNREPAIRED_RISK, 0.99), 0.001, True),
+    Routing.THRIFTY: Caution(0.85, (UNREPAIRED_RISK, 0.0), 0.05, False),
+}
+
+
+class Risks:
+    def __init__(self, network_map: NetworkMap, unsettled: bool = False, fresh: Set[Link] | None = None) -> None:
+        """`unsettled`: there was loss somewhere lately. `fresh`: links whose trouble began just now; None: all."""
+        self._map = network_map
+        self._unsettled = unsettled
+        bad = in_trouble(network_map)
+        self._stricken = _stricken(bad if fresh is None else [link for link in bad if link in fresh])
+
+    def knows(self, link: Link) -> bool:
+        return link in self._map.claims
+
+    def failing(self, link: Link, slack_ns: Nanos, caution: Caution) -> float:
+        """How likely a message fails on a link, where the way over it leaves so much slack; 0 if hardly ever."""
+        claim = self._map.claims.get(link)
+        if claim is None:
+            return 1.0
+        loss = claim.loss_millionths / MILLION
+        if link in self._map.suspects:
+            return SUSPECT_RISK
+        if not self._stricken.isdisjoint(link):
+            loss = max(loss, STRICKEN_LOSS)
+        failing = _unrepaired(claim, loss, slack_ns)
+        if caution.foresees and _may_begin(claim, slack_ns, self._unsettled):
+            failing = max(failing, UNREPAIRED_RISK)
+        return failing
+
+    def missing(self, link: Link, slack_ns: Nanos) -> float:
+        """How likely the way over a link takes longer than the map says, and too long."""
+        claim = self._map.claims.get(link)
+        if claim is None or slack_ns < 0:
+            return 1.0
+        doubt_ns = max(1000, claim.latency_us // 5) * US
+        return max(0.0, 0.5 * (1 - slack_ns / doubt_ns))
+
+
+def in_trouble(network_map: NetworkMap) -> list[Link]:
+    """The links that lose now, or are suspect."""
+    return [
+        link
+        for link, claim in network_map.claims.items()
+        if claim.loss_millionths >= TROUBLE_LOSS or link in network_map.suspects
+    ]
+
+
+def _stricken(bad: list[Link]) -> set[str]:
+    """Brokers that have a link in trouble, unless the broker at its other end has more of them."""
+    count = Counter(broker for link in bad for broker in link)
+    return {broker for link in bad for broker in link if count[broker] == max(count[end] for end in link)}
+
+
+def _may_begin(claim: LinkClaim, slack_ns: Nanos, unsettled: bool) -> bool:
+    return SWING_RATIO * claim.swing_us * US > max(0, slack_ns) or (unsettled and slack_ns < _retry_ns(claim, slack_ns))
+
+
+def _unrepaired(claim: LinkClaim, loss: float, slack_ns: Nanos) -> float:
+    if loss < LOSS_MIN:
+        return 0.0
+    if claim.loss_millionths >= TROUBLE_LOSS:
+        loss = max(loss, BURST_LOSS)
+    retries = max(0, min(RETRIES_MAX, slack_ns // (2 * _retry_ns(claim, slack_ns))))
+    failing = loss ** (1 + retries)
+    return failing if failing >= TROUBLE_MIN else 0.0
+
+
+def _retry_ns(claim: LinkClaim, slack_ns: Nanos) -> Nanos:
+    """How long it takes until a parcel that was lost on this link is there."""
+    retry_ns = 2 * claim.latency_us * US + 4 * claim.jitter_us * US + 5 * MS
+    return retry_ns + NOTICE_DELAY if slack_ns >= PROMPT_SLACK else retry_ns
