@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -29,7 +30,7 @@ class Way:
     """A way of routing: a mode and, to draw the curve, how cautious an adaptive one is."""
 
     routing: str
-    caution: dict[str, object]
+    caution: dict[str, Any]
     """What to set otherwise than usual in its caution (core/risks.py)."""
 
 
@@ -37,10 +38,9 @@ WAYS = {
     "single": Way("single", {}),
     "multipath": Way("multipath", {}),
     "thrifty": Way("thrifty", {}),
-    "adaptive 0.9": Way("adaptive", {"target": 0.9}),
-    "adaptive 0.99": Way("adaptive", {"target": 0.99}),
+    "adaptive unprepared": Way("adaptive", {"foresees": False}),
     "adaptive": Way("adaptive", {}),
-    "adaptive 0.9999": Way("adaptive", {"target": 0.9999}),
+    "adaptive lavish": Way("adaptive", {"target": 0.9999, "mild": (0.0, 0.0), "gain_min": 0.0001}),
     "flood": Way("flood", {}),
 }
 

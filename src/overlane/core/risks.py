@@ -32,7 +32,7 @@ STRICKEN_LOSS = 0.05
 UNREPAIRED_RISK = 0.02
 """How likely a message fails where trouble may begin at once and leaves no time for a repair: on a link whose latency
 lately rose by a good part of the slack, and on one too slow to be sent over again while the map is unsettled."""
-SWING_RATIO = 3
+SWING_RATIO = 5
 """By how much more than before the latency of a link that rose lately may rise."""
 RETRIES_MAX = 6
 PROMPT_SLACK: Nanos = 150 * MS
