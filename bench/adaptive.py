@@ -40,11 +40,11 @@ from rich.table import Table
 from _adaptive_runs import WAYS, Outcome, Task, run
 
 OUT = Path(__file__).parent / "out"
-SECONDS = {"abilene": 40.0, "geant": 40.0, "seattle": 60.0}
+SECONDS = {"abilene": 30.0, "geant": 30.0, "seattle": 40.0}
 """Of virtual time."""
-FLOWS = {"abilene": 10, "geant": 5, "seattle": 10}
+FLOWS = {"abilene": 5, "geant": 4, "seattle": 5}
 """The large network takes its time."""
-CALM_SECONDS = 20.0
+CALM_SECONDS = 10.0
 COVER_MIN = 0.99
 COST_MAX = 1.02
 """Adaptive against two paths."""
