@@ -40,7 +40,7 @@ WAYS = {
     "thrifty": Way("thrifty", {}),
     "adaptive unprepared": Way("adaptive", {"foresees": False}),
     "adaptive": Way("adaptive", {}),
-    "adaptive lavish": Way("adaptive", {"target": 0.9999, "mild": (0.0, 0.0), "gain_min": 0.0001}),
+    "adaptive lavish": Way("adaptive", {"target": 0.9999, "target_foreseen": 0.9999, "gain_min": 0.0001}),
     "flood": Way("flood", {}),
 }
 

@@ -225,6 +225,16 @@ def test_what_only_suspect_links_reach_is_reached_over_them(routing: str) -> Non
     assert drawn(net.route(qos(routing, 60)).plan) == "ab bd"
 
 
+def test_a_link_that_is_silent_amid_loss_may_only_have_lost_a_few_and_is_used_beside_another() -> None:
+    net = Map(**DIAMOND)
+    net._set("ac", loss=300_000)
+    net.silent("ab")
+    assert net.links(qos("adaptive", 30), "d") == "ab ac bd cd"
+    net._set("ac")
+    net.tell()
+    assert net.links(qos("adaptive", 30), "d") == "ac cd"
+
+
 def test_the_way_around_that_the_quickest_paths_do_not_show_is_found() -> None:
     rungs = {f"a{one}": 1 for one in "bcefg"} | {f"{one}h": 1 for one in "bcefg"}
     cross = {"bc": 1, "ce": 1, "ef": 1, "fg": 1}

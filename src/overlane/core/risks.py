@@ -28,11 +28,13 @@ TROUBLE_MIN = 0.0005
 BURST_LOSS = 0.25
 SUSPECT_RISK = 0.999
 """A link is called suspect when it is nearly certain that it passes nothing, or nothing in time."""
+SUSPECT_AMID_LOSS_RISK = 0.5
+"""The same where it or another link of its brokers loses: it may have lost a few probes in a row."""
 STRICKEN_LOSS = 0.05
 UNREPAIRED_RISK = 0.02
 """How likely a message fails where trouble may begin at once and leaves no time for a repair: on a link whose latency
 lately rose by a good part of the slack, and on one too slow to be sent over again while the map is unsettled."""
-SWING_RATIO = 5
+SWING_RATIO = 3
 """By how much more than before the latency of a link that rose lately may rise."""
 RETRIES_MAX = 6
 PROMPT_SLACK: Nanos = 150 * MS
@@ -45,8 +47,8 @@ class Caution:
 
     target: float
     """Redundancy is added until messages arrive in time with this probability."""
-    mild: tuple[float, float]
-    """Where no link on the way is riskier than the first, the second is target enough."""
+    target_foreseen: float
+    """The same where no link of the quickest path is in trouble, but one may get into it."""
     gain_min: float
     """A way around must add this much to the probability of arrival, one more so much for each of its links."""
     foresees: bool
@@ -54,8 +56,8 @@ class Caution:
 
 
 CAUTION = {
-    Routing.ADAPTIVE: Caution(0.9995, (UNREPAIRED_RISK, 0.99), 0.001, True),
-    Routing.THRIFTY: Caution(0.85, (UNREPAIRED_RISK, 0.0), 0.05, False),
+    Routing.ADAPTIVE: Caution(0.9995, 0.99, 0.001, True),
+    Routing.THRIFTY: Caution(0.85, 0.0, 0.05, False),
 }
 
 
@@ -64,6 +66,12 @@ class Risks:
         """`unsettled`: there was loss somewhere lately. `fresh`: links whose trouble began just now; None: all."""
         self._map = network_map
         self._unsettled = unsettled
+        self._losing = {
+            broker
+            for link, claim in network_map.claims.items()
+            if claim.loss_millionths >= TROUBLE_LOSS
+            for broker in link
+        }
         bad = in_trouble(network_map)
         self._stricken = _stricken(bad if fresh is None else [link for link in bad if link in fresh])
 
@@ -72,18 +80,23 @@ class Risks:
 
     def failing(self, link: Link, slack_ns: Nanos, caution: Caution) -> float:
         """How likely a message fails on a link, where the way over it leaves so much slack; 0 if hardly ever."""
+        failing = self.failing_now(link, slack_ns)
+        claim = self._map.claims.get(link)
+        if caution.foresees and claim is not None and _may_begin(claim, slack_ns, self._unsettled):
+            failing = max(failing, UNREPAIRED_RISK)
+        return failing
+
+    def failing_now(self, link: Link, slack_ns: Nanos) -> float:
+        """The same by what is, or was lately, without what may come."""
         claim = self._map.claims.get(link)
         if claim is None:
             return 1.0
-        loss = claim.loss_millionths / MILLION
         if link in self._map.suspects:
-            return SUSPECT_RISK
+            return SUSPECT_RISK if self._losing.isdisjoint(link) else SUSPECT_AMID_LOSS_RISK
+        loss = claim.loss_millionths / MILLION
         if not self._stricken.isdisjoint(link):
             loss = max(loss, STRICKEN_LOSS)
-        failing = _unrepaired(claim, loss, slack_ns)
-        if caution.foresees and _may_begin(claim, slack_ns, self._unsettled):
-            failing = max(failing, UNREPAIRED_RISK)
-        return failing
+        return _unrepaired(claim, loss, slack_ns)
 
     def missing(self, link: Link, slack_ns: Nanos) -> float:
         """How likely the way over a link takes longer than the map says, and too long."""

@@ -152,15 +152,15 @@ def _targeted(
         if any(risks.failing((names[one], names[other]), slack_ns, caution) for one, other in own):
             trouble = {}
             for (one, other), through_ns in _through(network, tree, destination).items():
-                link, slack_ns = (names[one], names[other]), qos.deadline_ns - through_ns
-                failing = risks.failing(link, slack_ns, caution)
+                link, left_ns = (names[one], names[other]), qos.deadline_ns - through_ns
+                failing = risks.failing(link, left_ns, caution)
                 if (one, other) not in own:
-                    failing = max(failing, risks.missing(link, slack_ns))
+                    failing = max(failing, risks.missing(link, left_ns))
                 if failing:
                     trouble[one, other] = failing
-            found = targeted.spread(
-                network, source, [destination], deadline, trouble, caution.target, caution.mild, caution.gain_min
-            )
+            foreseen = not any(risks.failing_now((names[one], names[other]), slack_ns) for one, other in own)
+            target = caution.target_foreseen if foreseen else caution.target
+            found = targeted.spread(network, source, [destination], deadline, trouble, target, caution.gain_min)
             own, latency[destination] = found.links, found.latency_ns[destination]
             if keep:
                 arrival = targeted.probability(network, source, destination, kept, trouble)

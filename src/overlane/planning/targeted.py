@@ -40,7 +40,6 @@ def spread(
     deadline_ns: int | None,
     trouble: Mapping[DirectedLink, float],
     target: float,
-    mild: tuple[float, float] = (0.0, 0.0),
     gain_min: float = GAIN_MIN,
     search: int = 12,
 ) -> Spread:
@@ -48,7 +47,7 @@ def spread(
 
     `trouble` is the probability, per directed link, that a message on it fails to come through in time; links that are
     not in it are well. With a `target` of 0 no redundancy is added, but trouble is still avoided where that costs
-    nothing. Where no link on the way is worse than the first of `mild`, its second is target enough. A destination no
+    nothing. A destination no
     path reaches within the deadline gets its quickest path.
     """
     tree = shortest_tree(network, source)
@@ -62,7 +61,7 @@ def spread(
         chosen, latency_ns[destination] = [quickest], quickest.latency_ns
         if any(link in trouble for link in pairwise(quickest.brokers)):
             candidates = _candidates(network, source, quickest, search, deadline_ns)
-            chosen = _choose(network, source, destination, candidates, trouble, target, mild, gain_min)
+            chosen = _choose(network, source, destination, candidates, trouble, target, gain_min)
             latency_ns[destination] = min(path.latency_ns for path in chosen)
         own = {link for path in chosen for link in pairwise(path.brokers)}
         arrival[destination] = probability(network, source, destination, own, trouble)
@@ -137,7 +136,6 @@ def _choose(
     candidates: list[Path],
     trouble: Mapping[DirectedLink, float],
     target: float,
-    mild: tuple[float, float],
     gain_min: float,
 ) -> list[Path]:
     edges = [frozenset(pairwise(path.brokers)) for path in candidates]
@@ -149,8 +147,6 @@ def _choose(
     alone = [arrival(set(own)) for own in edges]
     first = next(at for at, value in enumerate(alone) if value >= max(alone) - gain_min)
     chosen, links, reached = [first], set(edges[first]), alone[first]
-    if max(trouble.get(link, 0.0) for link in links) <= mild[0]:
-        target = min(target, mild[1])
     while reached < target:
         best: tuple[float, int, float] | None = None
         for at, own in enumerate(edges):
