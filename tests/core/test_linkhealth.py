@@ -323,3 +323,9 @@ def test_whatever_happens_the_next_deadline_is_never_in_the_past(
                 line.health.observed(after_ms * MS, line.now, late=after_ms % 2 == 0)
     line.run(5 * SECOND)  # `Line` checks every tick
     assert len(line.pings) <= (line.now - START) // INTERVAL * ATTEMPTS_PER_CYCLE + 2 * ATTEMPTS_PER_CYCLE + len(events)
+
+
+def test_a_link_slower_than_the_first_guess_has_not_risen() -> None:
+    line = Line(lambda _: 400 * MS)
+    line.run(5 * SECOND)
+    assert (line.health.rtt_ns, line.health.swing_ns, line.health.state) == (400 * MS, 0, LinkState.UP)

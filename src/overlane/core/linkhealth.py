@@ -164,14 +164,16 @@ class LinkHealth:
         self._phi = 0.0
         self._missed_cycles = 0
         self._answers += 1
-        if late and rtt_ns > self.rtt_ns:
-            self._jump(rtt_ns, now)
-            self._undo_suspicion()
-        elif self.measured:
-            self._average(rtt_ns, now)
-        else:
+        if not self.measured:  # slower than the first guess is no rise
             self.measured = True
             self.rtt_ns, self.jitter_ns = rtt_ns, rtt_ns >> 3
+            if late:
+                self._undo_suspicion()
+        elif late and rtt_ns > self.rtt_ns:
+            self._jump(rtt_ns, now)
+            self._undo_suspicion()
+        else:
+            self._average(rtt_ns, now)
         if self._good_since == NEVER:
             self._good_since = now
         self._maybe_recover(now)

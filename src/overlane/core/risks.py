@@ -53,10 +53,12 @@ class Caution:
     """A way around must add this much to the probability of arrival, one more so much for each of its links."""
     foresees: bool
     """Whether trouble counts that has not begun."""
+    shared: float = 0.0
+    """How likely all that passes a broker fails at once, where one of its links is in trouble or may get into it."""
 
 
 CAUTION = {
-    Routing.ADAPTIVE: Caution(0.9995, 0.99, 0.001, True),
+    Routing.ADAPTIVE: Caution(0.9995, 0.99, 0.001, True, 0.01),
     Routing.THRIFTY: Caution(0.85, 0.0, 0.05, False),
 }
 

@@ -160,10 +160,11 @@ def _targeted(
                     trouble[one, other] = failing
             foreseen = not any(risks.failing_now((names[one], names[other]), slack_ns) for one, other in own)
             target = caution.target_foreseen if foreseen else caution.target
-            found = targeted.spread(network, source, [destination], deadline, trouble, target, caution.gain_min)
+            shared = {end: caution.shared for link in trouble for end in link} if caution.shared else {}
+            found = targeted.spread(network, source, [destination], deadline, trouble, target, caution.gain_min, shared)
             own, latency[destination] = found.links, found.latency_ns[destination]
             if keep:
-                arrival = targeted.probability(network, source, destination, kept, trouble)
+                arrival = targeted.probability(network, source, destination, kept, trouble, shared)
                 keep = arrival > 0 and arrival >= found.arrival[destination] - caution.gain_min
         else:
             keep = keep and own <= kept

@@ -20,6 +20,8 @@ from overlane.planning.shortest import Path, k_shortest, shortest_tree
 
 DirectedLink = tuple[int, int]
 
+NO_BROKERS: Mapping[int, float] = {}
+
 GAIN_MIN = 0.0005
 """A path is not worth its links if it adds less than this for each to the probability of arrival."""
 
@@ -41,6 +43,7 @@ def spread(
     trouble: Mapping[DirectedLink, float],
     target: float,
     gain_min: float = GAIN_MIN,
+    brokers: Mapping[int, float] = NO_BROKERS,
     search: int = 12,
 ) -> Spread:
     """Links from the source to every destination that can be reached, with redundancy where `trouble` asks for it.
@@ -61,10 +64,10 @@ def spread(
         chosen, latency_ns[destination] = [quickest], quickest.latency_ns
         if any(link in trouble for link in pairwise(quickest.brokers)):
             candidates = _candidates(network, source, quickest, search, deadline_ns)
-            chosen = _choose(network, source, destination, candidates, trouble, target, gain_min)
+            chosen = _choose(network, source, destination, candidates, trouble, target, gain_min, brokers)
             latency_ns[destination] = min(path.latency_ns for path in chosen)
         own = {link for path in chosen for link in pairwise(path.brokers)}
-        arrival[destination] = probability(network, source, destination, own, trouble)
+        arrival[destination] = probability(network, source, destination, own, trouble, brokers)
         links |= own
     return Spread(frozenset(links), latency_ns, arrival)
 
@@ -75,6 +78,7 @@ def probability(
     destination: int,
     links: set[DirectedLink],
     trouble: Mapping[DirectedLink, float],
+    brokers: Mapping[int, float] = NO_BROKERS,
 ) -> float:
     """How likely a message arrives over these links."""
     costs = {source: 0}
@@ -103,7 +107,7 @@ def probability(
         for before in into[broker]:
             if before in arrives:
                 missed *= 1.0 - arrives[before] * (1.0 - trouble.get((before, broker), 0.0))
-        arrives[broker] = 1.0 - missed
+        arrives[broker] = (1.0 - missed) * (1.0 - (brokers.get(broker, 0.0) if broker != destination else 0.0))
     return arrives.get(destination, 0.0)
 
 
@@ -137,11 +141,12 @@ def _choose(
     trouble: Mapping[DirectedLink, float],
     target: float,
     gain_min: float,
+    brokers: Mapping[int, float],
 ) -> list[Path]:
     edges = [frozenset(pairwise(path.brokers)) for path in candidates]
 
     def arrival(links: set[DirectedLink]) -> float:
-        return probability(network, source, destination, links, trouble)
+        return probability(network, source, destination, links, trouble, brokers)
 
     # The quickest of those that are as good as the best, to within a hair.
     alone = [arrival(set(own)) for own in edges]
