@@ -233,10 +233,10 @@ def test_the_admin_token_is_that_of_the_file_after_a_reload(reloading: WatchedBr
 
 def test_what_takes_a_restart_is_told(reloading: WatchedBroker) -> None:
     say(reloading, "")
-    link = '[brokers.there]\n[[links]]\nends = ["here", "there"]\nlatency = "1ms"\n'
-    reloading.say(link, 'websocket = "127.0.0.1:9"\n')
+    border = '[[federation]]\nbroker = "here"\nleave = ["a/#"]\n'
+    reloading.say(border, 'websocket = "127.0.0.1:9"\n')
     reloading.reload()
-    assert "addresses, links" in reloading.wait_for_log("changes only with a restart")
+    assert "addresses, [[federation]]" in reloading.wait_for_log("changes only with a restart")
 
 
 # Certificates

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -61,6 +63,15 @@ class Member:
         status = self._process.wait(20)
         self._process = None
         return status
+
+    def reload(self) -> None:
+        """Read the file again, and be done with it."""
+        times = self.log.read_text().count("again")
+        os.kill(self.process_id, signal.SIGHUP)
+        until = time.monotonic() + START_WITHIN_S
+        while self.log.read_text().count("again") == times:
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.02)
 
     @property
     def process_id(self) -> int:

@@ -138,6 +138,11 @@ def test_a_broker_joins_a_running_network_and_leaves_it_again(tmp_path: Path) ->
                     reading.cancel()
 
             asyncio.run(story())
+            net.wait_until(lambda: links(net["b"])["c"]["latency_ms"] is not None, "measured")
+            assert links(net["b"])["c"]["state"] == "up"
+            shown = subprocess.run([*command, "links", str(net.file)], capture_output=True, text=True, check=True)
+            rows = {tuple(line.split()[:3]) for line in shown.stdout.splitlines()}
+            assert {("a", "b", "up"), ("b", "a", "up"), ("b", "c", "up"), ("c", "b", "up")} <= rows
             left = subprocess.run(
                 [*command, "leave", str(net.file), "--name", "c"],
                 capture_output=True,

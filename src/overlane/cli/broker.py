@@ -47,7 +47,7 @@ def broker(
     ] = Format.TEXT,
     log_level: Annotated[Level, typer.Option("--log-level", help="What of less weight is not logged.")] = Level.INFO,
     supervised: Annotated[
-        bool, typer.Option("--supervised", hidden=True, help="End when standard input ends.")
+        bool, typer.Option("--supervised", hidden=True, help="End when standard input ends, leave when it says so.")
     ] = False,
 ) -> None:
     """Run one broker of a network file, until Ctrl-C or SIGTERM."""
@@ -90,10 +90,13 @@ async def _tell_links(node: Node) -> None:
 
 
 class _Lifeline(asyncio.Protocol):
-    """Who started us is gone when this ends."""
+    """Who started us is gone when this ends; the one thing it ever says is that we are to leave."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002
+        self._node.leave()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._node.end_soon()

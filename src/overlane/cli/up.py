@@ -13,8 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from overlane.cli.faults import told
+from overlane.errors import ConfigError, Unavailable
 from overlane.network.endpoints import Endpoints, endpoints_on_one_machine
 from overlane.network.reading import read_network
+from overlane.network.schema import Network
 from overlane.node.logs import Level
 from overlane.node.supervisor import NeverReady, Supervisor
 
@@ -56,23 +58,47 @@ def up(
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     supervisor = Supervisor(
         network,
-        [one.name for one in described.brokers if one.name not in described.absent_at_start()],
+        _names(described),
         None if in_memory else data,
         options,
         lambda name, text: err.print(f"[bold]{escape(name)}[/]  {escape(text)}", soft_wrap=True),
     )
     try:
-        asyncio.run(_run(supervisor, lambda: _show(out, where)))
+        asyncio.run(_run(supervisor, lambda: _show(out, where), lambda: _names_again(network, err)))
     except NeverReady as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 
 
-async def _run(supervisor: Supervisor, ready: Callable[[], None]) -> None:
+def _names(network: Network) -> list[str]:
+    return [one.name for one in network.brokers if one.name not in network.absent_at_start()]
+
+
+def _names_again(file: Path, err: Console) -> list[str] | None:
+    """The brokers of the file as it is now; None if it is wrong."""
+    try:
+        network = read_network(file)
+        endpoints_on_one_machine(network, str(file))
+    except (ConfigError, Unavailable) as error:
+        err.print(f"nothing was changed: {escape(str(error))}", soft_wrap=True)
+        return None
+    return _names(network)
+
+
+async def _run(supervisor: Supervisor, ready: Callable[[], None], names_again: Callable[[], list[str] | None]) -> None:
     task = asyncio.create_task(supervisor.run(ready))
+    changes: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        if (names := names_again()) is not None:
+            change = asyncio.create_task(supervisor.change(names))
+            changes.add(change)
+            change.add_done_callback(changes.discard)
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
+    loop.add_signal_handler(signal.SIGHUP, reload)
     with suppress(asyncio.CancelledError):
         await task
 

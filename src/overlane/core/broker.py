@@ -368,6 +368,13 @@ class Broker:
     def _find_slow_deadline(self) -> None:
         self._slow_at = min(self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep)
 
+    def expect_link(self, peer: str, failure: float, queue_bytes_max: int) -> None:
+        """What is known of a link beforehand is this from now on."""
+        self.config.link_failure[peer] = failure
+        self.config.link_queue_bytes_max[peer] = queue_bytes_max
+        if (neighbour := self._neighbours.get(peer)) is not None:
+            neighbour.queue.bytes_max = queue_bytes_max
+
     # For people and tests
 
     def queue_bytes_max(self, peer: str) -> int:

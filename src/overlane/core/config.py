@@ -1,6 +1,5 @@
 """What a broker is told when it is made, and what it shows of its routes."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlane.core.federation import OPEN, Federation
@@ -15,9 +14,9 @@ class BrokerConfig:
     scheduling: str = "edf-shed"
     ping_interval_ns: Nanos = 500 * MS
     failure: float = 0.0
-    link_failure: Mapping[str, float] = field(default_factory=dict)
+    link_failure: dict[str, float] = field(default_factory=dict)
     queue_bytes_max: int = 256 * 1024
-    link_queue_bytes_max: Mapping[str, int] = field(default_factory=dict)
+    link_queue_bytes_max: dict[str, int] = field(default_factory=dict)
     """By neighbour, where it is another."""
     retention_bytes_max: int = 64 << 20
     federation: Federation = OPEN

@@ -479,6 +479,13 @@ class Server:
         self._bounds = _bounds(settings.limits)
         self.state.subscriptions.forget()
 
+    def meet_others(self, now: Nanos) -> None:
+        """There are other brokers from now on, which have to know what was retained before."""
+        self.state.elsewhere.start(now)
+        for kept in self.state.retained.walk("#"):
+            if kept is not None:
+                self.state.elsewhere.retain(kept, now)
+
     def store_is_failing(self, is_failing: bool, can_erase: bool = False) -> None:
         """`can_erase`: it fails for want of room, and whatever makes room is welcome."""
         self.state.is_store_failing = is_failing

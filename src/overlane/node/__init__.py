@@ -28,6 +28,9 @@
     admin          their server
     oversight      all of these, for one broker
     reloading      the network file read again while the broker runs
+    overlay        neighbours: who is dialled when, and which connection counts
+    neighbourhood  the neighbours that the network file gives a broker, now and when it is read again
+    supervisor     all brokers of a file, each a process that is started again when it dies
 
 Dependencies point upwards in this list.
 """

@@ -9,7 +9,7 @@ import logging
 
 from overlane.core.events import Leave
 from overlane.network.kinds import endpoint, name
-from overlane.network.schema import Endpoint
+from overlane.network.schema import LINK_FAILURE, Endpoint
 from overlane.network.units import parse_duration, parse_rate
 from overlane.node.driver import Driver
 from overlane.node.emulation import Conditions
@@ -83,7 +83,9 @@ class LinkOperations:
             raise BadRequest("a name, and addresses such as 10.0.0.1:7001, are needed") from None
         if peer == self._driver.core.name:
             raise BadRequest("a broker is no neighbour of its own")
-        self._overlay.join(peer, addresses, is_expected=False)
+        if peer not in self._overlay.neighbours:
+            self._driver.core.expect_link(peer, LINK_FAILURE, self._driver.core.config.queue_bytes_max)
+        self._overlay.join(peer, addresses, self._overlay.conditions(peer), is_expected=False)
         log.info("%s is a neighbour from now on", peer)
         return Answer(204, b"")
 
@@ -111,9 +113,12 @@ class LinkOperations:
         return Answer(204, b"")
 
     async def _leave(self, _: Asked) -> Answer:
+        self.leave()
+        return Answer(204, b"")
+
+    def leave(self) -> None:
         if self._leaving is None:
             self._leaving = asyncio.get_running_loop().create_task(self._say_goodbye())
-        return Answer(204, b"")
 
     async def _say_goodbye(self) -> None:
         log.info("the broker leaves the overlay for good")

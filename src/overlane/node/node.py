@@ -24,12 +24,12 @@ from overlane.mqtt.server import Server
 from overlane.mqtt.state import Settings
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
-from overlane.network.schema import Emulated, Endpoint, Link, Network, Security
+from overlane.network.schema import Endpoint, Network, Security
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
-from overlane.node.emulation import Conditions
 from overlane.node.listeners import Listener
 from overlane.node.logins import Logins
+from overlane.node.neighbourhood import Neighbourhood
 from overlane.node.nostore import NoStore
 from overlane.node.overlay import Overlay
 from overlane.node.oversight import Oversight
@@ -103,6 +103,9 @@ class Node:
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
         self.overlay = self.driver.overlay = self._overlay(core, uplink)
+        self._neighbourhood = Neighbourhood(
+            self.options.name, self.options.file, self.overlay, core, is_emulated=self.options.is_emulated
+        )
         self.recording = recording_of(
             self.options.file, self.options.data, self.options.telemetry, self.network, server, core, self.overlay
         )
@@ -122,7 +125,7 @@ class Node:
         self.driver.start()
         await self._listen()
         await self.overlay.listen(self.endpoints.overlay)
-        self._join_neighbours()
+        self._neighbourhood.begin(self.network)
         if self.recording is not None:
             self.recording.start()
         self.oversight.survey.is_serving = True
@@ -149,6 +152,10 @@ class Node:
 
     def end_soon(self) -> None:
         self._ending.set()
+
+    def leave(self) -> None:
+        """Say goodbye to the overlay for good, and end."""
+        self.oversight.links.leave()
 
     async def end(self) -> None:
         """Drain: nobody new, everybody told, everything written."""
@@ -198,6 +205,7 @@ class Node:
             self.driver.server.reconfigure(self._settings(fresh.network))
             if self.recording is not None:
                 self.recording.reconfigure(fresh.network.telemetry)
+            self._neighbourhood.change(fresh.network)
             self.driver.end_turn_soon()
             if fresh.tls is not None:
                 for listener in self._listeners:
@@ -245,31 +253,19 @@ class Node:
             self.clock.now,
             uplink.effects,
             self.driver.end_core_turn_soon,
+            lambda: self._meet_others(uplink),
             secret=read_token(security.overlay_secret) if security.overlay_secret is not None else None,
             is_open=security.overlay_open,
             server_tls=server_context(structs.replace(security, client_certificate="required")) if is_tls else None,
             client_tls=client_context(**_identity(security)) if is_tls else None,
         )
 
-    def _join_neighbours(self) -> None:
-        reach = {broker.name: broker.reach for broker in self.network.brokers}
-        for link in self.network.links:
-            if self.options.name in link.ends:
-                (other,) = (end for end in link.ends if end != self.options.name)
-                where = reach[other]
-                if where is None:
-                    where = (endpoints(self.network, other, str(self.options.file)).overlay,)
-                is_expected = other not in self.network.absent_at_start()
-                self.overlay.join(other, where, self._conditions(link), is_expected=is_expected)
-        self.overlay.settle()
-
-    def _conditions(self, link: Link) -> Conditions | None:
-        played: Emulated | Link | None = link if self.options.is_emulated and link.emulate is None else link.emulate
-        if played is None:
-            return None
-        return Conditions(
-            latency_ns=played.latency_ns, jitter_ns=played.jitter_ns, loss=played.loss, rate_bps=played.rate_bps
-        )
+    def _meet_others(self, uplink: CoreUplink) -> None:
+        """There is a neighbour, though perhaps there was none when the broker started."""
+        if uplink.is_alone:
+            uplink.is_alone = False
+            self.driver.server.meet_others(self.clock.now())
+            self.driver.end_core_turn_soon()
 
     def _store_changed(self, error: StoreError | None) -> None:
         self.driver.store_changed(error)

@@ -36,7 +36,8 @@ log = logging.getLogger("overlane.link")
 
 
 class Overlay:
-    """Drives the core's links. `effects` collects what the core wants done; `end_turn_soon` sees to it."""
+    """Drives the core's links. `effects` collects what the core wants done; `end_turn_soon` sees to it. `in_company` is
+    told whenever a neighbour is named."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Overlay:
         now: Callable[[], Nanos],
         effects: list[Effect],
         end_turn_soon: Callable[[], None],
+        in_company: Callable[[], None] = lambda: None,
         *,
         secret: Secret | None = None,
         is_open: bool = False,
@@ -55,6 +57,7 @@ class Overlay:
         self.now = now
         self._effects = effects
         self._end_turn_soon = end_turn_soon
+        self._in_company = in_company
         self._secret = secret
         self._is_open = is_open
         self._server_tls = server_tls
@@ -91,14 +94,16 @@ class Overlay:
         *,
         is_expected: bool = True,
     ) -> None:
-        """A neighbour, from now on; it is dialled where an address is known."""
+        """A neighbour, from now on, or known anew; it is dialled where an address is known. A connection stays."""
         self._addresses[name] = tuple(addresses)
         if is_expected:
             self._expected.add(name)
-        self._idle.setdefault(name, asyncio.Event()).set()
+        idle = self._idle.setdefault(name, asyncio.Event())
+        if name not in self.links:
+            idle.set()
         self._conditions_at_first[name] = conditions
-        if conditions is not None:
-            self.emulate(name, conditions)
+        self.emulate(name, conditions)
+        self._in_company()
         if self._addresses[name] and (name not in self._dialling or self._dialling[name].done()):
             self._dialling[name] = asyncio.get_running_loop().create_task(self._keep_dialling(name))
 

@@ -2,7 +2,7 @@
 
 Everything is read and checked first: the file, the certificates, the token, the users. If anything is wrong, nothing
 changes. What may change while running: users, certificates of clients' listeners, the admin token, access rules,
-limits, the QoS of topics. The rest takes a restart, and is told.
+limits, the QoS of topics, links. The rest takes a restart, and is told.
 """
 
 import ssl
@@ -40,10 +40,10 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append(f"{name} is gone from the file")
     elif endpoints(new, name, str(file)) != endpoints(old, name, str(file)):
         found.append("addresses")
-    if _links(new, name) != _links(old, name):
-        found.append("links")
     if new.defaults != old.defaults:
         found.append("[network]")
+    if new.federation != old.federation:
+        found.append("[[federation]]")
     if new.limits.store_bytes != old.limits.store_bytes:
         found.append("limits.store")
     if new.telemetry.enabled != old.telemetry.enabled:
@@ -51,7 +51,3 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
     if {one.filter: one.history for one in new.topics} != {one.filter: one.history for one in old.topics}:
         found.append("history of topics")
     return found
-
-
-def _links(network: Network, name: str) -> list[object]:
-    return [link for link in network.links if name in link.ends]

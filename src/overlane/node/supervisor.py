@@ -2,11 +2,15 @@
 
 A broker that dies before it was ever ready would die again: its own words say why, and the whole is ended. One that was
 ready is started again, at once the first time and after growing pauses if it keeps dying. One that ends of its own
-will, because it was told to or has left the overlay, is let go. Brokers end when their
-standard input does, so that none outlives its supervisor, however that ends.
+will, because it was told to or has left the overlay, is let go. Brokers end when their standard input does, so that
+none outlives its supervisor, however that ends.
+
+When the file has changed, brokers that it has no more say goodbye to the others first, while these still know them;
+then the new ones are started, and all others read the file again.
 """
 
 import asyncio
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
@@ -42,41 +46,98 @@ class Ward:
     linked: asyncio.Event = field(default_factory=asyncio.Event)
     process: Process | None = None
     restarts: int = 0
+    is_serving: bool = False
+    """Whether the process of now has said that it is ready, and minds signals."""
+    is_leaving: bool = False
 
 
 class Supervisor:
     def __init__(self, file: Path, names: list[str], data: Path | None, options: list[str], tell: Tell) -> None:
+        self._file = file
+        self._data = data
+        self._options = options
         self._tell = tell
         self._ending = asyncio.Event()
-        self.wards = [Ward(name, _command(file, name, data, options)) for name in names]
+        self.wards = {name: self._ward(name) for name in names}
+        self._lives: set[asyncio.Task[None]] = set()
+        self._one_change = asyncio.Lock()
+
+    def _ward(self, name: str) -> Ward:
+        return Ward(name, _command(self._file, name, self._data, self._options))
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Until cancelled. `ready` is called once, when all serve and are linked. NeverReady if one cannot serve."""
-        lives = [asyncio.create_task(self._keep_alive(ward)) for ward in self.wards]
-        all_ready = asyncio.gather(*(ward.linked.wait() for ward in self.wards))
+        self._lives = {asyncio.create_task(self._keep_alive(ward)) for ward in self.wards.values()}
+        all_ready = asyncio.gather(*(ward.linked.wait() for ward in self.wards.values()))
         try:
             all_ready.add_done_callback(lambda done: None if done.cancelled() else ready())
-            await asyncio.gather(*lives)
+            while self._lives:
+                ended, _ = await asyncio.wait(self._lives, return_when=asyncio.FIRST_COMPLETED)
+                self._lives -= ended
+                for life in ended:
+                    life.result()
         finally:
             self._ending.set()
             all_ready.cancel()
-            await asyncio.gather(*(self._end(ward) for ward in self.wards))
-            for life in lives:
+            await asyncio.gather(*(self._end(ward) for ward in self.wards.values()))
+            for life in self._lives:
                 life.cancel()
-            await asyncio.gather(*lives, return_exceptions=True)
+            await asyncio.gather(*self._lives, return_exceptions=True)
+
+    async def change(self, names: list[str]) -> None:
+        """The file has been changed, and has these brokers now."""
+        async with self._one_change:
+            if self._ending.is_set():
+                return
+            gone = [ward for name, ward in self.wards.items() if name not in names]
+            await asyncio.gather(*(self._leave(ward) for ward in gone))
+            for ward in gone:
+                del self.wards[ward.name]
+            for ward in self.wards.values():
+                if ward.is_serving and ward.process is not None and ward.process.returncode is None:
+                    ward.process.send_signal(signal.SIGHUP)
+            for name in names:
+                if name not in self.wards:
+                    ward = self.wards[name] = self._ward(name)
+                    self._lives.add(asyncio.create_task(self._try_to_keep_alive(ward)))
+
+    async def _try_to_keep_alive(self, ward: Ward) -> None:
+        """One that came later and cannot serve is no reason to end the others."""
+        try:
+            await self._keep_alive(ward)
+        except NeverReady as wrong:
+            self._tell(ward.name, str(wrong))
+            self.wards.pop(ward.name, None)
+
+    async def _leave(self, ward: Ward) -> None:
+        ward.is_leaving = True
+        process = ward.process
+        if process is None or process.returncode is not None or not ward.is_serving:
+            await self._end(ward)
+            return
+        assert process.stdin is not None
+        process.stdin.write(b"leave\n")
+        try:
+            await asyncio.wait_for(process.wait(), GRACE_S)
+        except TimeoutError:
+            await self._end(ward)
 
     async def _keep_alive(self, ward: Ward) -> None:
         loop = asyncio.get_running_loop()
         pause_s = 0.0
-        while True:
+        while not ward.is_leaving:
             started = loop.time()
             words: list[str] = []
+            ward.is_serving = False
             process = ward.process = await asyncio.create_subprocess_exec(
                 *ward.command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
             )
             await asyncio.gather(self._listen(ward, process), self._echo(ward, process, words))
             status = await process.wait()
             if self._ending.is_set():
+                return
+            if ward.is_leaving:
+                self._tell(ward.name, "has left")
                 return
             if status == 0:
                 self._tell(ward.name, "has ended")
@@ -97,6 +158,7 @@ class Supervisor:
         async for line in process.stdout:
             text = line.decode(errors="replace").rstrip()
             word = text.split(" ", 1)[0]
+            ward.is_serving |= word == READY
             reached = {READY: ward.ready, LINKED: ward.linked}.get(word)
             if reached is None:
                 self._tell(ward.name, text)

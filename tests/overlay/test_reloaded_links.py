@@ -1,0 +1,145 @@
+"""Links and brokers come into the network file, change there and leave it, while the brokers run."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from overlays import Member, RealOverlay, overlay
+
+from overlane.client import connect
+
+
+def link(one: str, other: str, lines: str = 'latency = "1ms"') -> str:
+    return f'\n[[links]]\nends = ["{one}", "{other}"]\n{lines}\n'
+
+
+def links(member: Member) -> dict[str, dict[str, object]]:
+    answer = member.ask("/links")
+    assert isinstance(answer, dict)
+    return {one["peer"]: one for one in answer["items"]}
+
+
+def is_up(member: Member, peer: str) -> bool:
+    found = links(member).get(peer, {})
+    return found.get("state") == "up" and found.get("latency_ms") is not None
+
+
+async def retain(at: Member, topic: str, body: bytes) -> None:
+    async with connect(at.mqtt) as client:
+        await client.publish(topic, body, qos=1, retain=True)
+
+
+async def first(at: Member, topic_filter: str) -> bytes:
+    async with connect(at.mqtt) as client:
+        async for message in client.subscribe(topic_filter):
+            return bytes(message.body)
+    raise AssertionError("nothing came")
+
+
+def test_a_link_that_comes_into_the_file_is_made_and_one_that_leaves_it_is_cut(tmp_path: Path) -> None:
+    with overlay(tmp_path, {"a-b": 'latency = "1ms"'}) as net:
+        alone = Member(net.file, "c", tmp_path, ())
+        net.members["c"] = alone
+        with_c = net.file.read_text() + alone.table()
+        alone_file = tmp_path / "alone.toml"
+        alone_file.write_text(alone.table())
+        alone.use(alone_file)
+        alone.start()
+        net.wait_until(lambda: "linked" in alone.log.read_text(), "there")
+        asyncio.run(retain(alone, "kept", b"from before it had company"))
+        # c gets to know of the others, and the others of c
+        for file in (alone_file, net.file):
+            file.write_text(with_c + link("b", "c"))
+        for member in net.members.values():
+            member.reload()
+        net.wait_until(lambda: is_up(net["b"], "c") and is_up(alone, "b"), "linked")
+        assert asyncio.run(asyncio.wait_for(first(net["a"], "kept"), 30)) == b"from before it had company"
+        net.file.write_text(with_c)
+        net["b"].reload()
+        net.wait_until(lambda: "c" not in links(net["b"]), "parted")
+        net.wait_until(lambda: links(alone)["b"]["state"] != "up", "cut")
+        assert is_up(net["b"], "a")
+        assert "lost" not in net["a"].log.read_text()
+
+
+def test_a_link_that_changes_in_the_file_is_as_it_says_and_is_not_dropped(tmp_path: Path) -> None:
+    with overlay(tmp_path, {"a-b": 'latency = "1ms"\nemulate = true'}) as net:
+        net.wait_until(lambda: is_up(net["a"], "b"), "measured")
+        net.file.write_text(net.file.read_text().replace('"1ms"', '"70ms"'))
+        for member in net.members.values():
+            member.reload()
+
+        def latency_ms() -> float:
+            found = links(net["a"])["b"]["latency_ms"]
+            return float(found) if isinstance(found, int | float) else 0.0
+
+        net.wait_until(lambda: latency_ms() > 50, "slow")
+        net.file.write_text(net.file.read_text().replace("emulate = true", ""))
+        for member in net.members.values():
+            member.reload()
+        net.wait_until(lambda: latency_ms() < 50, "quick")
+        assert "lost" not in net["a"].log.read_text() + net["b"].log.read_text()
+
+
+class Up:
+    """`overlane up`."""
+
+    def __init__(self, file: Path, directory: Path) -> None:
+        self.log = directory / "up.log"
+        with self.log.open("wb") as log:
+            command = [sys.executable, "-m", "overlane", "up", str(file), "--data", str(directory / "data")]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def reload(self) -> None:
+        os.kill(self.process.pid, signal.SIGHUP)
+
+    def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+        until = time.monotonic() + within_s
+        while not holds():
+            assert time.monotonic() < until, f"not {what}\n{self.log.read_text()}"
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+
+
+@contextmanager
+def running(file: Path, directory: Path) -> Iterator[Up]:
+    up = Up(file, directory)
+    try:
+        up.wait_until(lambda: "ready" in up.log.read_text().split(), "ready")
+        yield up
+    finally:
+        up.process.terminate()
+        try:
+            up.process.wait(30)
+        finally:
+            up.process.kill()
+            up.process.wait()
+
+
+def test_brokers_come_and_go_with_the_file_of_overlane_up(tmp_path: Path) -> None:
+    net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
+    fresh = Member(net.file, "c", tmp_path, ())
+    before = net.file.read_text()
+    with running(net.file, tmp_path) as up:
+        net.file.write_text(before + fresh.table() + link("b", "c"))
+        up.reload()
+        up.wait_until(lambda: "c" in links(net["b"]), "told of c")
+        up.wait_until(lambda: is_up(net["b"], "c"), "linked with c")
+        asyncio.run(retain(net["a"], "kept", b"x"))
+        assert asyncio.run(asyncio.wait_for(first(fresh, "kept"), 30)) == b"x"
+        net.file.write_text("brokers = 7")
+        up.reload()
+        up.wait_until(lambda: "nothing was changed" in up.log.read_text(), "refused")
+        net.file.write_text(before)
+        up.reload()
+        up.wait_until(lambda: "c  has left" in up.log.read_text(), "rid of c")
+        up.wait_until(lambda: "c" not in links(net["b"]), "without a link to c")
+        assert is_up(net["b"], "a")
+    assert up.process.returncode == 0
+    assert "Traceback" not in up.log.read_text()
