@@ -261,7 +261,7 @@ TABLES = (
     " telemetry, topics"
 )
 LINK_FIELDS = "emulate, ends, failure, jitter, latency, loss, queue, rate, transport"
-HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join"
+HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join, unplug, plug"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,19 @@ from overlane.network import (
     parse_network,
 )
 from overlane.network.lines import LineIndex
-from overlane.network.schema import CLIENT_CERTIFICATES, ROUTINGS, SCHEDULINGS, TRANSPORTS, Border, Emulated, Telemetry
+from overlane.network.schema import (
+    CLIENT_CERTIFICATES,
+    ROUTINGS,
+    SCHEDULINGS,
+    TRANSPORTS,
+    Back,
+    Border,
+    Emulated,
+    Plug,
+    Telemetry,
+    Unplug,
+    Uplink,
+)
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "five-cities.toml"
 SERVING = """
@@ -114,6 +126,17 @@ def securities(draw: st.DrawFn) -> Security:
     )
 
 
+uplinks = st.builds(
+    Uplink,
+    name=names,
+    latency_ns=durations,
+    jitter_ns=durations,
+    loss=shares,
+    rate_bps=st.none() | st.integers(1, 10**12),
+    queue_bytes=st.integers(1, 2**30),
+)
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
     known = draw(st.lists(names, min_size=2, max_size=5, unique=True))
@@ -125,6 +148,9 @@ def networks(draw: st.DrawFn) -> Network:
     stops = st.none() | st.integers(10**10 + 1, 10**12)
     optional_degrees = st.none() | st.floats(-90, 90)
     routings = st.sampled_from(ROUTINGS)
+    connected = {name: draw(st.lists(uplinks, max_size=3, unique_by=lambda one: one.name)) for name in known[1:]}
+    connected[known[0]] = [Uplink(name="fibre")]
+    plugs = st.sampled_from([(name, one.name) for name, ones in connected.items() for one in ones])
     events: st.SearchStrategy[Event] = st.one_of(
         st.builds(Slow, durations, ends, durations),
         st.builds(Lossy, durations, ends, shares),
@@ -135,6 +161,8 @@ def networks(draw: st.DrawFn) -> Network:
         st.builds(Restart, durations, brokers),
         st.builds(Leave, durations, brokers),
         st.builds(Join, durations, brokers),
+        st.builds(lambda at_ns, named: Unplug(at_ns, *named), durations, plugs),
+        st.builds(lambda at_ns, named: Plug(at_ns, *named), durations, plugs),
     )
     security = draw(securities())
     return Network(
@@ -149,6 +177,7 @@ def networks(draw: st.DrawFn) -> Network:
                 mqtt=draw(st.sampled_from([None, Endpoint("::1", 1883), Endpoint("a.b", 1)])),
                 websocket=draw(st.sampled_from([None, Endpoint("::", 80)])),
                 mqtt_tls=None if security.certificate is None else draw(st.sampled_from([None, Endpoint("a.b", 2)])),
+                uplinks=tuple(connected[name]),
                 reach=draw(st.sampled_from([None, (), (Endpoint("a.b", 7), Endpoint("::1", 8))])),
                 admin=None if security.admin_token is None else draw(st.sampled_from([None, Endpoint("0.0.0.0", 3)])),
             )
@@ -162,6 +191,17 @@ def networks(draw: st.DrawFn) -> Network:
                 rate_bps=draw(st.none() | st.integers(1, 10**12)),
                 queue_bytes=draw(st.integers(1, 2**30)),
                 transport=draw(st.sampled_from(TRANSPORTS)),
+                back=draw(
+                    st.none()
+                    | st.builds(
+                        Back,
+                        latency_ns=durations,
+                        jitter_ns=durations,
+                        loss=shares,
+                        rate_bps=st.none() | st.integers(1, 10**12),
+                        queue_bytes=st.integers(1, 2**30),
+                    )
+                ),
                 emulate=draw(
                     st.none()
                     | st.builds(

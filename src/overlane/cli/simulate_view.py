@@ -44,11 +44,12 @@ def _topics(world: World, report: Report) -> Table:
     for name, topic in report.topics.items():
         deadline_ns = world.judge.rows[name].deadline_ns
         deadline = f"{milliseconds(deadline_ns):g} ms" if deadline_ns < NEVER else "none"
-        table.add_row(escape(name), deadline, *_cells(topic))
+        table.add_row(escape(name), deadline, *topic_cells(topic))
     return table
 
 
-def _cells(topic: TopicReport) -> Iterator[str]:
+def topic_cells(topic: TopicReport) -> Iterator[str]:
+    """From published to the greatest latency."""
     yield f"{topic.published}"
     yield f"{topic.expected}"
     yield _percent(topic.in_time, topic.expected) if topic.expected else "-"

@@ -4,20 +4,26 @@ Exit status: 0 it ran, 1 something needed did not answer, 2 the file or an optio
 """
 
 import asyncio
+import signal
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from overlane.cli.faults import told
+from overlane.cli.simulate_view import topic_cells
+from overlane.errors import Unavailable
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
 from overlane.network.units import parse_duration
-from overlane.sim.report import TopicReport
-from overlane.testbed.trial import TrialReport, run_trial
+from overlane.sim.report import Report
+from overlane.testbed.trial import run_trial
+from overlane.testbed.widearea import why_not
 
 
 def _duration(text: str) -> int:
@@ -35,45 +41,75 @@ def testbed(
     duration: Annotated[
         int | None, typer.Option(parser=_duration, metavar="DURATION", help="How long, instead of the file's.")
     ] = None,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Without root: on the loopback, with links emulated by the brokers.")
+    ] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Simulate the same, and show both.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Play a network file with real brokers on this machine: its traffic and events, in real time."""
+    """Play a network file with real brokers in a wide area on this machine: its traffic and events, in real time."""
     err = Console(stderr=True, highlight=False)
+
+    def tell(at_s: float, what: str) -> None:
+        err.print(f"{at_s:>9.3f} s  {escape(what)}")
+
     with told():
         network = read_network(network_file)
-        real = asyncio.run(run_trial(network, duration, lambda at_s, what: err.print(f"{at_s:>9.3f} s  {what}")))
+        if not emulate and (reason := why_not()) is not None:
+            raise Unavailable("testbed", f"{reason}; --emulate plays the file without, on the loopback")
+        real = asyncio.run(_ended_by_signals(run_trial(network, duration, tell, emulate=emulate)))
         simulated = _simulated(network, duration) if compare else None
     if as_json:
         shown: object = real if simulated is None else {"testbed": real, "simulated": simulated}
         typer.echo(msgspec.json.encode(shown))
     else:
-        Console(highlight=False).print(_table(real, simulated))
+        console = Console(highlight=False)
+        console.print(_table(real, simulated))
+        console.print()
+        for line in _totals(real, simulated):
+            console.print(line, soft_wrap=True)
 
 
-def _simulated(network: Network, duration: int | None) -> TrialReport:
+async def _ended_by_signals(trial: Coroutine[object, object, Report]) -> Report:
+    """SIGTERM and SIGHUP end it as Ctrl-C does: after everything has been taken down."""
+    task = asyncio.create_task(trial)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def _simulated(network: Network, duration: int | None) -> Report:
     from overlane.sim.world import World
 
-    world = World(network, duration_ns=duration)
-    return TrialReport(world.run(lambda _: None).topics, world.duration_ns / 1e9)
+    return World(network, duration_ns=duration).run()
 
 
-def _table(real: TrialReport, simulated: TrialReport | None) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("topic", ""):
-        table.add_column(column)
+def _table(real: Report, simulated: Report | None) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("topic", overflow="fold", min_width=8)
+    if simulated is not None:
+        table.add_column("", no_wrap=True)
     for column in ("published", "expected", "in time", "late", "lost", "twice", "p50", "p99", "max ms"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for name, topic in real.topics.items():
-        table.add_row(name, "testbed" if simulated else "", *_cells(topic))
-        if simulated is not None and name in simulated.topics:
-            table.add_row("", "simulated", *_cells(simulated.topics[name]))
+        if simulated is None:
+            table.add_row(escape(name), *topic_cells(topic))
+        else:
+            table.add_row(escape(name), "testbed", *topic_cells(topic))
+            table.add_row("", "simulated", *topic_cells(simulated.topics[name]))
     return table
 
 
-def _cells(topic: TopicReport) -> list[str]:
-    in_time = "-" if not topic.expected else f"{100 * topic.in_time / topic.expected:.2f} %"
-    spread = topic.latency_ms
-    times = ["-"] * 3 if spread is None else [f"{one:.1f}" for one in (spread.p50, spread.p99, spread.max)]
-    counts = [str(one) for one in (topic.late, topic.lost, topic.duplicates)]
-    return [str(topic.published), str(topic.expected), in_time, *counts, *times]
+def _totals(real: Report, simulated: Report | None) -> Iterator[str]:
+    for name, report in (("testbed", real), ("simulated", simulated)):
+        if report is not None:
+            shown = f"{name}: " if simulated is not None else ""
+            yield (
+                f"{shown}{report.sent_per_message:.2f} link transmissions per message, "
+                f"{report.control_bytes_per_broker_s:.0f} bytes of control traffic per broker and second, "
+                f"{len(report.route_changes)} route changes"
+            )

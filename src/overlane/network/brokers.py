@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from overlane.network import kinds
+from overlane.network.overlay import read_uplinks
 from overlane.network.schema import BROKER_FAILURE, LISTENERS, Broker, Endpoint
 from overlane.network.table import Table, show
 
@@ -33,6 +34,7 @@ def read_brokers(root: Table) -> Iterator[Broker]:
             overlay=table.optional("overlay", endpoint, None),
             admin=table.optional("admin", endpoint, None),
             reach=table.many("reach", endpoint) if "reach" in table else None,
+            uplinks=read_uplinks(table),
         )
         _refuse_clashes(table, broker)
         # Two brokers may listen on the same address of two machines, but links find them by their overlay's.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from overlane.network import kinds
 from overlane.network.kinds import Kind
 from overlane.network.schema import (
+    Broker,
     Crash,
     Cut,
     Ends,
@@ -19,23 +20,27 @@ from overlane.network.schema import (
     Link,
     Lossy,
     Partition,
+    Plug,
     Restart,
     Slow,
+    Unplug,
 )
 from overlane.network.table import NOTHING, Table
 
-HAPPENINGS = ("slow", "loss", "cut", "partition", "heal", "crash", "restart", "leave", "join")
+HAPPENINGS = ("slow", "loss", "cut", "partition", "heal", "crash", "restart", "leave", "join", "unplug", "plug")
 
 
-def read_events(tables: Iterable[Table], names: Sequence[str], links: Iterable[Link]) -> tuple[Event, ...]:
+def read_events(tables: Iterable[Table], brokers: Sequence[Broker], links: Iterable[Link]) -> tuple[Event, ...]:
     """All events, by time; those of the same time in the order of the file."""
+    names = tuple(broker.name for broker in brokers)
     joined = frozenset(frozenset(link.ends) for link in links)
     link = _existing_link(names, joined)
-    events = [event for table in tables if (event := _event(table, names, link)) is not None]
+    uplink = _existing_uplink(brokers)
+    events = [event for table in tables if (event := _event(table, names, link, uplink)) is not None]
     return tuple(sorted(events, key=lambda event: event.at_ns))
 
 
-def _event(table: Table, names: Sequence[str], link: Kind[Ends]) -> Event | None:
+def _event(table: Table, names: Sequence[str], link: Kind[Ends], uplink: Kind[Ends]) -> Event | None:
     at_ns = table.required("at", kinds.duration())
     happening = _happening(table)
     event: Event | None
@@ -58,6 +63,10 @@ def _event(table: Table, names: Sequence[str], link: Kind[Ends]) -> Event | None
             event = Leave(at_ns, table.required("leave", kinds.broker(names)))
         case "join":
             event = Join(at_ns, table.required("join", kinds.broker(names)))
+        case "unplug":
+            event = Unplug(at_ns, *table.required("unplug", uplink))
+        case "plug":
+            event = Plug(at_ns, *table.required("plug", uplink))
         case _:
             return None
     table.close()
@@ -85,6 +94,19 @@ def _existing_link(names: Sequence[str], joined: frozenset[frozenset[str]]) -> K
         return pair
 
     return Kind("a list of the two ends of a link", read, ends.blank, names)
+
+
+def _existing_uplink(brokers: Sequence[Broker]) -> Kind[Ends]:
+    known = frozenset((broker.name, uplink.name) for broker in brokers for uplink in broker.uplinks)
+
+    def read(value: object) -> Ends:
+        match value:
+            case [str(broker), str(uplink)] if (broker, uplink) in known:
+                return broker, uplink
+            case _:
+                raise ValueError("no such uplink")
+
+    return Kind("a list of a broker and one of its uplinks", read, ("", ""), [broker.name for broker in brokers])
 
 
 def _link_or_all(link: Kind[Ends]) -> Kind[Ends | None]:

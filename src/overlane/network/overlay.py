@@ -1,12 +1,16 @@
-"""Reading what only brokers that run need of their overlay: emulated links, and the borders of domains."""
+"""Reading more of the overlay: how links are emulated, how they are back, uplinks, and the borders of domains."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from overlane.core.federation import ANYONE
 from overlane.network import kinds
 from overlane.network.kinds import Kind
-from overlane.network.schema import Border, Emulated
-from overlane.network.table import NOTHING, Table
+from overlane.network.schema import QUEUE_BYTES, Back, Border, Emulated, Uplink
+from overlane.network.table import NOTHING, Table, show
+
+UPLINKS_MAX = 8
+
+_queue = kinds.size(at_least=1, allowed='a number of bytes above 0 such as 65536 or "256KiB"')
 
 
 def read_emulation(table: Table, as_the_link: Emulated) -> Emulated | None:
@@ -23,6 +27,56 @@ def read_emulation(table: Table, as_the_link: Emulated) -> Emulated | None:
     )
     inner.close()
     return emulated
+
+
+def read_back(table: Table, there: Emulated, queue_bytes: int) -> Back | None:
+    """`back` of a link: what it does not say is as there."""
+    if "back" not in table:
+        return None
+    inner = table.table("back")
+    back = Back(
+        latency_ns=inner.optional("latency", kinds.duration(), there.latency_ns),
+        jitter_ns=inner.optional("jitter", kinds.duration(), there.jitter_ns),
+        loss=inner.optional("loss", kinds.share(), there.loss),
+        rate_bps=inner.optional("rate", _rate_or_none(), there.rate_bps),
+        queue_bytes=inner.optional("queue", _queue, queue_bytes),
+    )
+    inner.close()
+    return back
+
+
+def _rate_or_none() -> Kind[int | None]:
+    rate = kinds.rate()
+
+    def read(value: object) -> int | None:
+        return None if value == "none" else rate.read(value)
+
+    return Kind(f'{rate.allowed}, or "none"', read, blank=None)
+
+
+def read_uplinks(broker: Table) -> tuple[Uplink, ...]:
+    """[brokers.NAME.uplinks.UPLINK], in the order of the file."""
+    name_kind = kinds.name()
+    uplinks = []
+    for name, table in broker.named_tables("uplinks"):
+        try:
+            name_kind.read(name)
+        except ValueError:
+            table.faults.add(table.path, show(name), name_kind.allowed)
+        uplinks.append(
+            Uplink(
+                name=name,
+                latency_ns=table.optional("latency", kinds.duration(), 0),
+                jitter_ns=table.optional("jitter", kinds.duration(), 0),
+                loss=table.optional("loss", kinds.share(), 0.0),
+                rate_bps=table.optional("rate", kinds.rate(), None),
+                queue_bytes=table.optional("queue", _queue, QUEUE_BYTES),
+            )
+        )
+        table.close()
+    if len(uplinks) > UPLINKS_MAX:
+        broker.refuse("uplinks", f"at most {UPLINKS_MAX} of them")
+    return tuple(uplinks)
 
 
 def read_federation(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Border]:

@@ -16,9 +16,10 @@ from overlane.network.brokers import read_brokers
 from overlane.network.events import read_events
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
-from overlane.network.overlay import read_emulation, read_federation
+from overlane.network.overlay import read_back, read_emulation, read_federation
 from overlane.network.schema import (
     LINK_FAILURE,
+    QUEUE_BYTES,
     RELIABILITIES,
     ROUTINGS,
     SCHEDULINGS,
@@ -107,7 +108,7 @@ def _network(root: Table, directory: Path | None) -> Network:
         topics=tuple(_topics(root, defaults.routing)),
         publishers=tuple(_publisher(table, names) for table in root.tables("publishers")),
         subscribers=tuple(_subscriber(table, names) for table in root.tables("subscribers")),
-        events=read_events(root.tables("events"), names, links),
+        events=read_events(root.tables("events"), brokers, links),
         simulation=_simulation(root.table("simulation")),
         defaults=defaults,
         security=read_security(root.table("security"), brokers, directory),
@@ -136,6 +137,7 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
             loss=table.optional("loss", _share, 0.0),
             rate_bps=table.optional("rate", kinds.rate(), None),
         )
+        queue_bytes = table.optional("queue", _queue, QUEUE_BYTES)
         yield Link(
             ends=ends,
             latency_ns=own.latency_ns,
@@ -144,7 +146,8 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
             rate_bps=own.rate_bps,
             emulate=read_emulation(table, own),
             failure=table.optional("failure", _share, LINK_FAILURE),
-            queue_bytes=table.optional("queue", _queue, 256 * 1024),
+            queue_bytes=queue_bytes,
+            back=read_back(table, own, queue_bytes),
             transport=table.optional("transport", kinds.choice(TRANSPORTS), TRANSPORTS[0]),
         )
         table.close()

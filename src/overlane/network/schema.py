@@ -32,6 +32,8 @@ CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
 BROKER_FAILURE = 0.001
 LINK_FAILURE = 0.002
 
+QUEUE_BYTES = 256 * 1024
+
 LISTENERS = ("mqtt", "mqtt_tls", "websocket", "websocket_tls", "overlay", "admin")
 """The fields of a broker that are endpoints."""
 
@@ -71,6 +73,17 @@ class Endpoint(msgspec.Struct, frozen=True):
         return mapped or address
 
 
+class Uplink(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several ways in which a broker is connected: what it adds to all links that go through it."""
+
+    name: str
+    latency_ns: int = 0
+    jitter_ns: int = 0
+    loss: float = 0.0
+    rate_bps: int | None = None
+    queue_bytes: int = QUEUE_BYTES
+
+
 class Broker(msgspec.Struct, frozen=True, kw_only=True):
     """A broker; its clock reads true time x (1 + drift / 10^6) + offset.
 
@@ -91,6 +104,8 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     admin: Endpoint | None = None
     reach: tuple[Endpoint, ...] | None = None
     """Where its neighbours dial it, tried in turn. None: where it listens. Empty: nowhere, it dials them."""
+    uplinks: tuple[Uplink, ...] = ()
+    """None: it is connected in one way, which adds nothing."""
 
 
 class Emulated(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +117,19 @@ class Emulated(msgspec.Struct, frozen=True, kw_only=True):
     rate_bps: int | None = None
 
 
+class Back(msgspec.Struct, frozen=True, kw_only=True):
+    """What a link is like from its second end to its first, where that is not the same."""
+
+    latency_ns: int
+    jitter_ns: int = 0
+    loss: float = 0.0
+    rate_bps: int | None = None
+    queue_bytes: int = QUEUE_BYTES
+
+
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A link, the same in both directions. On a datagram link loss loses a frame; on a stream it delays it."""
+    """A link, the same in both directions unless it says how it is back. On a datagram link loss loses a frame; on a
+    stream it delays it."""
 
     ends: Ends
     latency_ns: int
@@ -111,9 +137,14 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     loss: float = 0.0
     rate_bps: int | None = None
     failure: float = LINK_FAILURE
-    queue_bytes: int = 256 * 1024
+    queue_bytes: int = QUEUE_BYTES
     transport: Transport = "datagram"
     emulate: Emulated | None = None
+    back: Back | None = None
+
+    def from_end(self, end: str) -> "Link | Back":
+        """What it is like for what this end sends."""
+        return self if self.back is None or end == self.ends[0] else self.back
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +240,23 @@ class Join(msgspec.Struct, frozen=True, tag="join", tag_field="event"):
     broker: str
 
 
-Event: TypeAlias = Slow | Lossy | Cut | Partition | Heal | Crash | Restart | Leave | Join
+class Unplug(msgspec.Struct, frozen=True, tag="unplug", tag_field="event"):
+    """An uplink of the broker fails; while it has another, that one takes over."""
+
+    at_ns: int
+    broker: str
+    uplink: str
+
+
+class Plug(msgspec.Struct, frozen=True, tag="plug", tag_field="event"):
+    """An uplink of the broker works again."""
+
+    at_ns: int
+    broker: str
+    uplink: str
+
+
+Event: TypeAlias = Slow | Lossy | Cut | Partition | Heal | Crash | Restart | Leave | Join | Unplug | Plug
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import msgspec
 from overlane.mqtt.access import Rule
 from overlane.network.limits import format_limits
 from overlane.network.schema import (
+    Back,
     Border,
     Broker,
     Crash,
@@ -27,6 +28,7 @@ from overlane.network.schema import (
     Lossy,
     Network,
     Partition,
+    Plug,
     Publisher,
     Restart,
     Security,
@@ -35,6 +37,8 @@ from overlane.network.schema import (
     Subscriber,
     Telemetry,
     Topic,
+    Unplug,
+    Uplink,
 )
 from overlane.network.units import format_duration, format_rate, format_size
 
@@ -76,7 +80,7 @@ def format_network(network: Network) -> str:
     return "\n\n".join(tables) + "\n"
 
 
-Fields = Broker | Link | Topic | Publisher | Subscriber | Simulation | Defaults | Security | Telemetry
+Fields = Broker | Uplink | Link | Topic | Publisher | Subscriber | Simulation | Defaults | Security | Telemetry
 
 
 def _table(header: str, fields: Fields, defaults: Mapping[str, object] = MappingProxyType({})) -> str:
@@ -125,6 +129,20 @@ def _emulated(emulated: Emulated) -> str:
     return f"emulate = {{ {', '.join(shown)} }}"
 
 
+def _back(back: Back) -> str:
+    """All of it: what is left out would be as the link is there."""
+    shown = [_field(info.name, getattr(back, info.name)) for info in msgspec.structs.fields(back)]
+    return f"back = {{ {', '.join(shown)} }}"
+
+
+def _uplinks(uplinks: tuple[Uplink, ...]) -> str:
+    shown = []
+    for uplink in uplinks:
+        _, *fields = _table("", uplink, {"name": uplink.name}).split("\n")
+        shown.append(f"{_key(uplink.name)} = {{ {', '.join(fields)} }}")
+    return f"uplinks = {{ {', '.join(shown)} }}"
+
+
 def _event(event: Event) -> Iterator[str]:
     yield f"at = {_string(format_duration(event.at_ns))}"
     match event:
@@ -150,6 +168,10 @@ def _event(event: Event) -> Iterator[str]:
             yield f"leave = {_string(broker)}"
         case Join(_, broker):
             yield f"join = {_string(broker)}"
+        case Unplug(_, broker, uplink):
+            yield f"unplug = {_value((broker, uplink))}"
+        case Plug(_, broker, uplink):
+            yield f"plug = {_value((broker, uplink))}"
         case _:
             assert_never(event)
 
@@ -159,8 +181,12 @@ def _field(name: str, value: object) -> str:
         return f"{_DURATIONS[name]} = {_string(format_duration(value))}"
     if isinstance(value, Emulated):
         return _emulated(value)
-    if name == "rate_bps" and isinstance(value, int):
-        return f"rate = {_string(format_rate(value))}"
+    if isinstance(value, Back):
+        return _back(value)
+    if name == "uplinks" and isinstance(value, tuple):
+        return _uplinks(value)
+    if name == "rate_bps" and isinstance(value, int | None):
+        return f"rate = {_string('none' if value is None else format_rate(value))}"
     if name in _SIZES and isinstance(value, int):
         return f"{_SIZES[name]} = {_string(format_size(value))}"
     return f"{_RENAMED.get(name, name)} = {_value(value)}"

@@ -38,7 +38,7 @@ _CONTROL = Lane.CONTROL
 
 
 class Condition:
-    """What a link is like now. Both directions look at the same one."""
+    """What one direction of a link is like now."""
 
     __slots__ = ("cut", "jitter_ns", "latency_ns", "loss", "rate_bps")
 
@@ -51,6 +51,15 @@ class Condition:
 
     def passes(self) -> bool:
         return not self.cut and self.loss < 1.0
+
+    def add(self, latency_ns: Nanos, jitter_ns: Nanos, loss: float, rate_bps: int | None) -> None:
+        """Something more lies on the way."""
+        self.latency_ns += latency_ns
+        self.jitter_ns += jitter_ns
+        if loss:
+            self.loss = 1.0 - (1.0 - self.loss) * (1.0 - loss)
+        if rate_bps is not None:
+            self.rate_bps = rate_bps if self.rate_bps is None else min(self.rate_bps, rate_bps)
 
     def send_buffer_bytes(self) -> int:
         if self.rate_bps is None:
@@ -77,6 +86,7 @@ class Line:
         "_stalled",
         "_stalled_since",
         "_stream_until",
+        "sent_bytes",
     )
 
     def __init__(
@@ -102,6 +112,12 @@ class Line:
         self._stalled_since: Nanos = 0
         self._stream_until: Nanos = 0  # nothing of the stream arrives before this: it would overtake
         self._busy_until: Nanos = 0
+        self.sent_bytes = 0
+
+    @property
+    def condition(self) -> Condition:
+        """What the line is like now."""
+        return self._condition
 
     # The connection's life
 
@@ -161,6 +177,7 @@ class Line:
         is_unlimited = condition.rate_bps is None
         now = self._engine.now
         for frame in frames:
+            self.sent_bytes += len(frame[1])
             departure = now if is_unlimited else self._departure(len(frame[1]))
             if self._is_stream or frame[0] is _CONTROL:
                 if self._stalled or not passes:

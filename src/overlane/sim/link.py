@@ -8,6 +8,9 @@ A connection breaks when one end closes it or crashes, or when what an end sent 
 other end learns of it once the news has crossed the link, after everything that was sent before. A cut tells nobody
 anything: an end whose peer went away meanwhile believes in its connection until it closes it itself, until the link
 heals and its next frame is answered by a reset, or until the peer dials anew.
+
+The two directions may differ. What the uplinks of the two brokers add counts for both; when a broker changes to another
+uplink its connections break, and are dialled anew over that one.
 """
 
 from functools import partial
@@ -16,6 +19,7 @@ from typing import Protocol
 
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.network import Link as LinkSpec
+from overlane.network.schema import Uplink
 from overlane.sim import luck
 from overlane.sim.engine import Engine
 from overlane.sim.line import UNLIMITED, Condition, Frame, Line
@@ -82,19 +86,37 @@ class End:
 
 
 class Link:
-    __slots__ = ("_attempt", "_dials", "_engine", "_luck", "_redial_ns", "_spec", "condition", "ends")
+    __slots__ = (
+        "_attempt",
+        "_dials",
+        "_engine",
+        "_is_cut",
+        "_loses",
+        "_luck",
+        "_redial_ns",
+        "_slowed_ns",
+        "_spec",
+        "_uplinks",
+        "conditions",
+        "ends",
+    )
 
     def __init__(self, engine: Engine, spec: LinkSpec, one: Station, other: Station, seed: int) -> None:
         low, high = sorted((one, other), key=lambda station: station.name)
         self._engine = engine
         self._spec = spec
-        self.condition = Condition(spec.latency_ns, spec.jitter_ns, spec.loss, spec.rate_bps)
+        self._slowed_ns: Nanos | None = None  # what was done to it since it was last healed
+        self._loses: float | None = None
+        self._is_cut = False
+        self._uplinks: dict[str, Uplink | None] = {}  # that its ends use now; None is that they have none left
         self.ends = End(engine, low, high.name), End(engine, high, low.name)
-        for sender, receiver in (self.ends, self.ends[::-1]):
+        self.conditions = tuple(Condition(0, 0, 0.0, None) for _ in self.ends)  # of what each end sends
+        self._set_conditions()
+        for sender, receiver, condition in zip(self.ends, self.ends[::-1], self.conditions, strict=True):
             line_luck = luck.stream(seed, "line", sender.station.name, receiver.station.name)
             sender.line = Line(
                 engine,
-                self.condition,
+                condition,
                 line_luck,
                 spec.transport == "stream",
                 receiver.arrive,
@@ -109,6 +131,16 @@ class Link:
         low, high = self.ends
         return low if low.station.name == name else high
 
+    def latency_from(self, name: str) -> Nanos:
+        """Of what this end sends, now."""
+        return self.conditions[0 if self.ends[0].station.name == name else 1].latency_ns
+
+    def _round_trip_ns(self) -> Nanos:
+        return sum(condition.latency_ns for condition in self.conditions)
+
+    def _passes(self) -> bool:
+        return all(condition.passes() for condition in self.conditions)
+
     # The connection's life
 
     def dial(self) -> None:
@@ -121,15 +153,16 @@ class Link:
 
     def _try(self, attempt: int) -> None:
         if attempt == self._attempt:
-            answer_ns = 2 * self.condition.latency_ns
-            if self.condition.loss and self._luck.random() < self.condition.loss:
+            answer_ns = self._round_trip_ns()
+            loss = max(condition.loss for condition in self.conditions)
+            if loss and self._luck.random() < loss:
                 answer_ns += HANDSHAKE_TIMEOUT_NS
             self._engine.at(self._engine.now + answer_ns, self._answer, attempt)
 
     def _answer(self, attempt: int) -> None:
         if attempt != self._attempt:
             return
-        if self.condition.passes() and self.ends[1].station.is_alive:
+        if self._passes() and self.ends[1].station.is_alive:
             self._dials = False
             self._redial_ns = REDIAL_MIN_NS
             self._open()
@@ -175,7 +208,7 @@ class Link:
         peer_end = self.end_of(end.peer)
         if not end.is_up or peer_end.is_up:
             return
-        if self.condition.passes():
+        if self._passes():
             self._take_down(end)
         else:
             end.news_waits = True
@@ -207,29 +240,55 @@ class Link:
     # What happens to the link
 
     def slow(self, latency_ns: Nanos) -> None:
-        self.condition.latency_ns = latency_ns
+        self._slowed_ns = latency_ns
+        self._change()
 
     def lose(self, loss: float) -> None:
-        passed = self.condition.passes()
-        self.condition.loss = loss
-        self._passes_or_not(passed)
+        self._loses = loss
+        self._change()
 
     def cut(self) -> None:
-        passed = self.condition.passes()
-        self.condition.cut = True
-        self._passes_or_not(passed)
+        self._is_cut = True
+        self._change()
 
     def heal(self) -> None:
         """Put the link back to what the file says."""
-        condition, spec = self.condition, self._spec
-        passed = condition.passes()
-        condition.latency_ns, condition.jitter_ns = spec.latency_ns, spec.jitter_ns
-        condition.loss, condition.rate_bps, condition.cut = spec.loss, spec.rate_bps, False
+        self._slowed_ns = self._loses = None
+        self._is_cut = False
+        self._change()
+
+    def use_uplink(self, name: str, uplink: Uplink | None) -> None:
+        """The broker of this name is connected in this way from now on, or in none. Connections do not survive it."""
+        is_new = name not in self._uplinks
+        self._uplinks[name] = uplink
+        self._change()
+        if not is_new and uplink is not None:
+            for end in self.ends:
+                if end.is_up:
+                    self._take_down(end)
+
+    def _change(self) -> None:
+        passed = self._passes()
+        self._set_conditions()
         self._passes_or_not(passed)
+
+    def _set_conditions(self) -> None:
+        for end, condition in zip(self.ends, self.conditions, strict=True):
+            spec = self._spec.from_end(end.station.name)
+            condition.latency_ns = spec.latency_ns if self._slowed_ns is None else self._slowed_ns
+            condition.jitter_ns = spec.jitter_ns
+            condition.loss = spec.loss if self._loses is None else self._loses
+            condition.rate_bps = spec.rate_bps
+            condition.cut = self._is_cut
+            for uplink in self._uplinks.values():
+                if uplink is None:
+                    condition.cut = True
+                else:
+                    condition.add(uplink.latency_ns, uplink.jitter_ns, uplink.loss, uplink.rate_bps)
 
     def _passes_or_not(self, passed: bool) -> None:
         """The link has changed; `passed` is whether it passed anything before."""
-        passes = self.condition.passes()
+        passes = self._passes()
         for end in self.ends:
             if passed and not passes:
                 end.line.stall()
@@ -237,4 +296,4 @@ class Link:
                 end.line.resume()
                 if end.news_waits:
                     end.news_waits = False
-                    self._engine.at(self._engine.now + 2 * self.condition.latency_ns, self._news_arrives, end)
+                    self._engine.at(self._engine.now + self._round_trip_ns(), self._news_arrives, end)

@@ -271,4 +271,4 @@ class Story:
         return classes[topic_name] if topic_name in classes else self.world.plan.qos_of(topic_name)
 
     def _latency(self, path: list[str]) -> Nanos:
-        return sum(self.world.link(here, there).condition.latency_ns for here, there in pairwise(path))
+        return sum(self.world.link(here, there).latency_from(here) for here, there in pairwise(path))

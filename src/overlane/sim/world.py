@@ -28,6 +28,7 @@ from overlane.network import (
     Restart,
     Slow,
 )
+from overlane.network.schema import Plug, Unplug, Uplink
 from overlane.sim import luck, traffic
 from overlane.sim.audience import Audience
 from overlane.sim.chronicle import Chronicle
@@ -94,6 +95,9 @@ class World:
         self.publishers: list[traffic.Publisher] = []
         self.audience = Audience(self.engine, self.hosts, self.judge)
         self._control_bytes: dict[Nanos, int] = {}  # what had been sent by then
+        self._uplinks: dict[str, dict[str, Uplink]] = {}  # of each broker that has several ways to be connected
+        self._unplugged: set[tuple[str, str]] = set()
+        self._in_use: dict[str, Uplink | None] = {}
         self._build(network)
 
     def _build(self, network: Network) -> None:
@@ -106,6 +110,10 @@ class World:
             link = Link(self.engine, spec, one, other, self.seed)
             one.links[other.name] = other.links[one.name] = link
             self.links[_key(*spec.ends)] = link
+        for broker in network.brokers:
+            if broker.uplinks:
+                self._uplinks[broker.name] = {uplink.name: uplink for uplink in broker.uplinks}
+                self._use(broker.name, broker.uplinks[0])
         for subscriber in network.subscribers:
             self.audience.add(subscriber)
         starts = luck.stream(self.seed, "start")
@@ -197,6 +205,10 @@ class World:
                 self.leave(broker)
             case Join(_, broker):
                 self.join(broker)
+            case Unplug(_, broker, uplink):
+                self.unplug(broker, uplink)
+            case Plug(_, broker, uplink):
+                self.plug(broker, uplink)
             case _:
                 assert_never(event)
 
@@ -229,6 +241,34 @@ class World:
         self.chronicle.note("all links heal")
         for link in self.links.values():
             link.heal()
+        self._unplugged.clear()
+        for broker, uplink in self._in_use.items():
+            if uplink is None:
+                self._use_another(broker)
+
+    def unplug(self, broker: str, uplink: str) -> None:
+        self.chronicle.note(f"{broker} loses its uplink {uplink}")
+        self._unplugged.add((broker, uplink))
+        in_use = self._in_use[broker]
+        if in_use is not None and in_use.name == uplink:
+            self._use_another(broker)
+
+    def plug(self, broker: str, uplink: str) -> None:
+        """It comes back; a broker stays with the one it uses, if it uses one."""
+        self.chronicle.note(f"{broker} has its uplink {uplink} again")
+        self._unplugged.discard((broker, uplink))
+        if self._in_use[broker] is None:
+            self._use_another(broker)
+
+    def _use_another(self, broker: str) -> None:
+        works = (one for name, one in self._uplinks[broker].items() if (broker, name) not in self._unplugged)
+        self._use(broker, next(works, None))
+
+    def _use(self, broker: str, uplink: Uplink | None) -> None:
+        self._in_use[broker] = uplink
+        for ends, link in self.links.items():
+            if broker in ends:
+                link.use_uplink(broker, uplink)
 
     def crash(self, broker: str) -> None:
         self.chronicle.note(f"{broker} crashes")

@@ -1,23 +1,24 @@
 """A trial: a network file played by real brokers in real time, and reported as a simulation is.
 
-    start the brokers -> connect publishers and subscribers -> wait until all are reached
-    -> traffic and events, at their times -> wait for what is under way -> report -> end everything
+    make the ground -> start the brokers -> connect publishers and subscribers -> wait until all are reached
+    -> traffic and events, at their times -> wait for what is under way -> end everything -> report
 
-The report has the simulator's rows, so that both can be laid side by side. Times are from application to application,
+The report has the simulator's form, so that both can be laid side by side. Times are from application to application,
 on a machine that does other things too: what the simulator calls 42 ms is 42 ms and what the machine adds.
 """
 
 import asyncio
+import os
+import re
+import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, time_ns
 from typing import assert_never
 
-import msgspec
-
-from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.core.units import SECOND, Nanos
 from overlane.errors import ConfigError, Fault
 from overlane.network.schema import (
     Crash,
@@ -29,116 +30,145 @@ from overlane.network.schema import (
     Lossy,
     Network,
     Partition,
+    Plug,
     Restart,
     Slow,
+    Unplug,
 )
-from overlane.sim.report import TopicReport, latency
+from overlane.sim.chronicle import Deed
+from overlane.sim.report import Report
 from overlane.sim.setup import Plan
+from overlane.testbed import aftermath
+from overlane.testbed.crew import Crew
+from overlane.testbed.ground import Ground
+from overlane.testbed.loopback import Loopback
 from overlane.testbed.processes import Processes
-from overlane.testbed.traffic import Reader, Row, Writer, client_of
+from overlane.testbed.sites import Sites
+from overlane.testbed.tally import topic_reports
 
 LAST_WORDS_S = 3.0
 """How long is waited for messages under way at the end."""
 
+_DIRECTORY = "overlane-trial-"
 
-class TrialReport(msgspec.Struct, frozen=True):
-    topics: dict[str, TopicReport]
-    duration_s: float
+Tell = Callable[[float, str], None]
+"""Takes the time in seconds, and what happens then."""
 
 
 async def run_trial(
-    network: Network, duration_ns: Nanos | None = None, tell: Callable[[float, str], None] = lambda _, __: None
-) -> TrialReport:
-    """Play it; `tell` hears of events, with the time in seconds. ConfigError, Unavailable."""
+    network: Network, duration_ns: Nanos | None = None, tell: Tell = lambda _, __: None, *, emulate: bool = False
+) -> Report:
+    """Play it, in a wide area or, with `emulate`, on the loopback. ConfigError, Unavailable."""
     _refuse_unplayable(network)
     stop_ns = network.simulation.duration_ns if duration_ns is None else duration_ns
-    plan = Plan(network, None, None)
-    with tempfile.TemporaryDirectory(prefix="overlane-trial-") as directory:
-        processes = Processes(network, Path(directory))
+    ground: Ground = Loopback(network) if emulate else Sites(network)
+    _remove_leftovers()
+    with tempfile.TemporaryDirectory(prefix=f"{_DIRECTORY}{os.getpid()}-") as directory:
+        trial = _Trial(ground, Path(directory), stop_ns, tell)
+        try:
+            ground.open()
+            return await trial.run()
+        finally:
+            trial.end_at_once()
+            ground.close()
+
+
+class _Trial:
+    def __init__(self, ground: Ground, directory: Path, stop_ns: Nanos, tell: Tell) -> None:
+        self._ground = ground
+        self._stop_ns = stop_ns
+        self._tell = tell
+        self._processes = Processes(ground, directory)
+        self._crew = Crew(ground, self._processes.file, directory / "clients.log")
+        self._deeds: list[Deed] = []
+
+    async def run(self) -> Report:
+        network, processes, crew = self._ground.network, self._processes, self._crew
         try:
             await processes.start_all()
-            return await _play(network, processes, plan, stop_ns, tell)
+            await crew.start()
+            await crew.reach()
+            before = await processes.counters()
+            start_ns = crew.begin(self._stop_ns)
+            zero_ns = time_ns() + start_ns - monotonic_ns()
+            await self._stage(start_ns)
+            await _until(start_ns + self._stop_ns)
+            control_bytes = (await processes.counters() - before)["control_bytes_sent"]
+            await self._last_words()
+            messages = (await processes.counters() - before)["messages_sent"]
+            seen = await crew.everything()
         finally:
-            await processes.end()
+            await crew.end()
+        await processes.end()
+        plan = Plan(network, None, None)
+        topics = topic_reports(plan, seen)
+        published = sum(topic.published for topic in topics.values())
+        records = [processes.records(broker.name) for broker in network.brokers]
+        classes = plan.filters_of_classes()
+        return Report(
+            topics=topics,
+            sent_per_message=round(messages / published, 4) if published else 0.0,
+            route_changes=aftermath.route_changes(records, zero_ns, classes, self._deeds),
+            unmeetable=aftermath.unmeetable(records, zero_ns, classes),
+            control_bytes_per_broker_s=round(control_bytes / (len(network.brokers) * self._stop_ns / SECOND), 1),
+            digest="",  # no two real runs are the same
+        )
+
+    def end_at_once(self) -> None:
+        self._processes.end_at_once()
+
+    async def _stage(self, start_ns: Nanos) -> None:
+        """The events of the file, at their times."""
+        for event in self._ground.network.events:
+            if event.at_ns >= self._stop_ns:
+                return
+            await _until(start_ns + event.at_ns)
+            await self._happen(event)
+            self._deeds.append(Deed(event.at_ns, _told(event)))
+            self._tell(event.at_ns / SECOND, _told(event))
+
+    async def _happen(self, event: Event) -> None:
+        match event:
+            case Crash(_, broker):
+                await self._processes.kill(broker)
+            case Restart(_, broker) | Join(_, broker):
+                await self._processes.start(broker)
+            case Leave():
+                raise AssertionError("refused before")
+            case _:
+                await asyncio.to_thread(_change, self._ground, event)
+
+    async def _last_words(self) -> None:
+        until = monotonic_ns() + int(LAST_WORDS_S * SECOND)
+        while await self._crew.under_way() and monotonic_ns() < until:
+            await asyncio.sleep(0.05)
 
 
-async def _play(
-    network: Network, processes: Processes, plan: Plan, stop_ns: Nanos, tell: Callable[[float, str], None]
-) -> TrialReport:
-    rows: dict[str, Row] = {}
-    of_publisher: dict[int, Row] = {}
-    readers = [Reader(one, of_publisher) for one in network.subscribers]
-    writers = []
-    for number, described in enumerate(network.publishers):
-        qos = plan.qos_of(described.topic)
-        row = rows.setdefault(plan.row_of(described.topic), Row(qos.deadline_ns))
-        of_publisher[number] = row
-        writers.append(Writer(number, described, row, qos, readers))
-    async with AsyncExitStack() as stack:
-        reading = []
-        for number, reader in enumerate(readers):
-            address = processes.mqtt(reader.described.broker)
-            client = await stack.enter_async_context(client_of(address, f"subscriber-{number}"))
-            reading.append(asyncio.create_task(reader.run(client, 1)))
-        clients = [
-            await stack.enter_async_context(client_of(processes.mqtt(one.described.broker), f"publisher-{number}"))
-            for number, one in enumerate(writers)
-        ]
-        try:
-            await asyncio.gather(*(one.reach(client) for one, client in zip(writers, clients, strict=True)))
-            start_ns = monotonic_ns()
-            staging = asyncio.create_task(_stage(network, processes, start_ns, stop_ns, tell))
-            await asyncio.gather(
-                *(one.run(client, start_ns, start_ns + stop_ns) for one, client in zip(writers, clients, strict=True))
-            )
-            await staging
-            await _last_words(rows, writers)
-        finally:
-            for task in reading:
-                task.cancel()
-    return TrialReport({name: _topic_report(row) for name, row in rows.items()}, stop_ns / SECOND)
-
-
-async def _last_words(rows: dict[str, Row], writers: list[Writer]) -> None:
-    until = monotonic_ns() + int(LAST_WORDS_S * SECOND)
-    while monotonic_ns() < until and any(row.delivered < row.expected for row in rows.values()):
-        await asyncio.sleep(0.05)
-    await asyncio.wait([asyncio.create_task(one.finish()) for one in writers], timeout=LAST_WORDS_S)
-
-
-async def _stage(
-    network: Network, processes: Processes, start_ns: Nanos, stop_ns: Nanos, tell: Callable[[float, str], None]
-) -> None:
-    """The events of the file, at their times."""
-    for event in network.events:
-        if event.at_ns >= stop_ns:
-            return
-        await asyncio.sleep(max(0, start_ns + event.at_ns - monotonic_ns()) / SECOND)
-        await _happen(event, network, processes)
-        tell(event.at_ns / SECOND, _told(event))
-
-
-async def _happen(event: Event, network: Network, processes: Processes) -> None:
+def _change(ground: Ground, event: Slow | Lossy | Cut | Partition | Heal | Unplug | Plug) -> None:
+    """What happens to the ground itself."""
+    links = [link.ends for link in ground.network.links]
     match event:
         case Slow(_, (one, other), latency_ns):
-            await processes.slow(one, other, latency_ns)
+            ground.slow(one, other, latency_ns)
         case Lossy(_, (one, other), loss):
-            await processes.lose(one, other, loss)
+            ground.lose(one, other, loss)
         case Cut(_, (one, other)):
-            await processes.cut(one, other)
+            ground.cut(one, other)
         case Partition(_, inside):
-            for link in network.links:
-                if len(set(link.ends) & set(inside)) == 1:
-                    await processes.cut(*link.ends)
+            for ends in links:
+                if len(set(ends) & set(inside)) == 1:
+                    ground.cut(*ends)
         case Heal(_, healed):
-            for ends in [healed] if healed is not None else [link.ends for link in network.links]:
-                await processes.heal(*ends)
-        case Crash(_, broker):
-            await processes.kill(broker)
-        case Restart(_, broker) | Join(_, broker):
-            await processes.start(broker)
-        case Leave():
-            raise AssertionError("refused before")
+            for ends in links if healed is None else [healed]:
+                ground.heal(*ends)
+            if healed is None:
+                for broker in ground.network.brokers:
+                    for uplink in broker.uplinks:
+                        ground.plug(broker.name, uplink.name)
+        case Unplug(_, broker, uplink):
+            ground.unplug(broker, uplink)
+        case Plug(_, broker, uplink):
+            ground.plug(broker, uplink)
         case _:
             assert_never(event)
 
@@ -148,17 +178,25 @@ def _told(event: Event) -> str:
         case Slow(_, (one, other), latency_ns):
             return f"{one} - {other} slows down to {latency_ns / 1e6:g} ms"
         case Lossy(_, (one, other), loss):
-            return f"{one} - {other} loses {loss:.0%}"
+            return f"{one} - {other} loses {loss:.1%}"
         case Cut(_, (one, other)):
             return f"{one} - {other} is cut"
         case Partition(_, inside):
-            return f"{', '.join(inside)} are cut off"
+            return f"{', '.join(inside)} cut off from the rest"
         case Heal(_, healed):
-            return "everything heals" if healed is None else f"{healed[0]} - {healed[1]} heals"
+            return "all links heal" if healed is None else f"{healed[0]} - {healed[1]} heals"
         case Crash(_, broker):
-            return f"{broker} is killed"
-        case Restart(_, broker) | Join(_, broker) | Leave(_, broker):
-            return f"{broker} starts"
+            return f"{broker} crashes"
+        case Restart(_, broker):
+            return f"{broker} restarts"
+        case Join(_, broker):
+            return f"{broker} joins"
+        case Leave(_, broker):
+            return f"{broker} leaves"
+        case Unplug(_, broker, uplink):
+            return f"{broker} loses its uplink {uplink}"
+        case Plug(_, broker, uplink):
+            return f"{broker} has its uplink {uplink} again"
         case _:
             assert_never(event)
 
@@ -168,14 +206,14 @@ def _refuse_unplayable(network: Network) -> None:
         raise ConfigError([Fault("<network>", 0, "events", "a broker that leaves", "what a trial can play")])
 
 
-def _topic_report(row: Row) -> TopicReport:
-    return TopicReport(
-        published=row.published,
-        expected=row.expected,
-        delivered=row.delivered,
-        in_time=row.in_time if row.deadline_ns < NEVER else row.delivered,
-        late=row.delivered - row.in_time if row.deadline_ns < NEVER else 0,
-        lost=row.expected - row.delivered,
-        duplicates=row.duplicates,
-        latency_ms=latency(row.latencies_ns),
-    )
+def _remove_leftovers() -> None:
+    """The directories of trials whose process is no more."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY}*"):
+        owner = re.match(rf"{_DIRECTORY}([0-9]+)-", directory.name)
+        if owner is not None and not Path(f"/proc/{owner[1]}").exists():
+            with suppress(OSError):
+                shutil.rmtree(directory)
+
+
+async def _until(moment_ns: Nanos) -> None:
+    await asyncio.sleep(max(0, moment_ns - monotonic_ns()) / SECOND)
