@@ -311,6 +311,13 @@ class WideArea:
         """How many packets had nowhere to go, or met somebody behind NAT."""
         return self._ask(HowMuch()).refused
 
+    def emulator_cpu_s(self) -> float:
+        """How much of a processor the emulator has used so far."""
+        if self._emulator is None:
+            return 0.0
+        fields = Path(f"/proc/{self._emulator.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _directions(self, one: str, other: str, one_way: bool) -> list[tuple[str, str]]:
         pairs = [(one, other)] if one_way else [(one, other), (other, one)]
         found = [pair for pair in pairs if pair in self._now]
