@@ -1,0 +1,284 @@
+"""The systems of bench/wan.py: how a broker of each is run at a site, joined with those of the other sites.
+
+Each is set up as well as its documentation tells for such a network: links to go around by where it can have them, one
+in reserve where it cannot, and a neighbour that has fallen silent given up as soon as can be told without false alarms.
+What goes beyond joining the brokers says why. Connections between sites are not encrypted in any of them.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from _peers import Mosquitto, NatsServer, Overlane, ZenohRouter
+from _wan_scenarios import Scenario
+
+CLIENTS, LINKS, ADMIN = 1883, 7001, 8001
+"""Ports, the same at all sites: each has addresses of its own."""
+STREAM, BULK = "alarms/1", "bulk/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the brokers of one run are."""
+
+    scenario: Scenario
+    addresses: Mapping[str, str]
+    directory: Path
+
+    def of(self, site: str) -> Path:
+        return self.directory / site
+
+    def neighbours(self, site: str) -> list[str]:
+        return [a if b == site else b for a, b in self.scenario.layout.links if site in (a, b)]
+
+    def latency_ms(self, a: str, b: str) -> float:
+        paths = self.scenario.paths
+        return (paths.get((a, b)) or paths[b, a]).latency_ms
+
+    def is_on_the_way(self, site: str) -> bool:
+        """Whether what is published at the source may have to be there."""
+        tree, destination = self.scenario.layout.tree, self.scenario.destination
+        return site == destination or site in tree[destination]
+
+    def upstream(self, site: str) -> list[str]:
+        """Of the tree: what it connects to, one at a time."""
+        return list(self.scenario.layout.tree[site])
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    words: list[str]
+    environment: Mapping[str, str]
+
+
+class System(Protocol):
+    """`key` chooses it on the command line; `wire` is how `_wan_load` talks to it, for the stream and for bulk."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def wire(self) -> str: ...
+    @property
+    def bulk_wire(self) -> str: ...
+
+    def missing(self) -> str | None: ...
+    def version(self) -> str: ...
+
+    def cannot(self, scenario: Scenario) -> str | None:
+        """Why it cannot be set up in this network; nothing if it can."""
+
+    def broker(self, place: Place, site: str) -> Command | None:
+        """How it is run at a site; nothing where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlaneOverlay:
+    key: str = "overlane"
+    name: str = "Overlane"
+    wire: str = "mqtt-0"
+    bulk_wire: str = "mqtt-0"
+    topic: str = ""
+    """More lines for the stream's topic."""
+
+    def missing(self) -> str | None:
+        return Overlane().missing()
+
+    def version(self) -> str:
+        return Overlane().version()
+
+    def cannot(self, scenario: Scenario) -> str | None:
+        del scenario
+        return None
+
+    def broker(self, place: Place, site: str) -> Command:
+        secret = place.directory / "secret"
+        secret.write_text("bench-wan-bench-wan-bench-wan-bench-wan")
+        secret.chmod(0o600)
+        file = place.of(site) / "network.toml"
+        file.write_text(self.network(place))
+        words = [sys.executable, "-m", "overlane", "broker", str(file), "--name", site]
+        return Command([*words, "--data", str(place.of(site) / "data")], {})
+
+    def network(self, place: Place) -> str:
+        lines = []
+        for site in place.scenario.sites:
+            lines += [f"[brokers.{site}]", f'mqtt = "127.0.0.1:{CLIENTS}"', f'admin = "127.0.0.1:{ADMIN}"']
+            lines += [f'overlay = "{place.addresses[site]}:{LINKS}"']
+        for a, b in place.scenario.layout.links:
+            lines += ["[[links]]", f'ends = ["{a}", "{b}"]', f'latency = "{place.latency_ms(a, b):g}ms"']
+        lines += ['[topics."alarms/#"]', f'deadline = "{place.scenario.deadline_ms:g}ms"', self.topic]
+        lines += ["[security]", f'overlay_secret = "{place.directory / "secret"}"']
+        return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True, slots=True)
+class NatsCluster:
+    """Routes between every two servers; a message passes one route and no more."""
+
+    key: str = "nats-cluster"
+    name: str = "NATS cluster"
+    wire: str = "nats"
+    bulk_wire: str = "nats"
+
+    def missing(self) -> str | None:
+        return NatsServer().missing()
+
+    def version(self) -> str:
+        return NatsServer().version()
+
+    def cannot(self, scenario: Scenario) -> str | None:
+        return None if scenario.layout.is_mesh else "a cluster needs a path between every two sites"
+
+    def broker(self, place: Place, site: str) -> Command:
+        routes = [f"nats-route://{place.addresses[other]}:{LINKS}" for other in place.scenario.sites if other != site]
+        cluster = {"name": "wan", "host": place.addresses[site], "port": LINKS, "routes": routes}
+        # There is no other way to take, so it is enough to notice a dead connection before TCP does.
+        return nats(place, site, "5s", {"cluster": cluster})
+
+
+@dataclass(frozen=True, slots=True)
+class NatsLeaves:
+    """Leaf nodes refuse a loop: one connection at a time, the next in reserve."""
+
+    key: str = "nats-leaf"
+    name: str = "NATS leaf nodes"
+    wire: str = "nats"
+    bulk_wire: str = "nats"
+
+    def missing(self) -> str | None:
+        return NatsServer().missing()
+
+    def version(self) -> str:
+        return NatsServer().version()
+
+    def cannot(self, scenario: Scenario) -> str | None:
+        del scenario
+        return None
+
+    def broker(self, place: Place, site: str) -> Command:
+        leafnodes: dict[str, object] = {"host": place.addresses[site], "port": LINKS}
+        if upstream := place.upstream(site):
+            urls = [f"nats-leaf://{place.addresses[other]}:{LINKS}" for other in upstream]
+            # In the order in which they are given, or one beside the direct path is as likely.
+            leafnodes["remotes"] = [{"urls": urls, "no_randomize": True}]
+            # Sooner than the other end has noticed, the next one finds a loop, and then it waits for half a minute.
+            leafnodes["reconnect"] = "2s"
+        # A neighbour that is silent is given up after some 3 s; by default that takes more than four minutes.
+        return nats(place, site, "1s", {"leafnodes": leafnodes})
+
+
+def nats(place: Place, site: str, ping_interval: str, more: Mapping[str, object]) -> Command:
+    settings = {
+        "server_name": site,
+        "host": "127.0.0.1",
+        "port": CLIENTS,
+        "ping_interval": ping_interval,
+        "ping_max": 2,
+        **more,
+    }
+    file = place.of(site) / "nats.conf"
+    file.write_text(json.dumps(settings))
+    return Command([NatsServer().program(), "-c", str(file)], {})
+
+
+@dataclass(frozen=True, slots=True)
+class ZenohMesh:
+    """Routers with all links, which know those of each other, and weights by which the quickest way is taken."""
+
+    key: str = "zenoh"
+    name: str = "Zenoh"
+    wire: str = "zenoh"
+    bulk_wire: str = "zenoh"
+
+    def missing(self) -> str | None:
+        return ZenohRouter().missing()
+
+    def version(self) -> str:
+        return ZenohRouter().version()
+
+    def cannot(self, scenario: Scenario) -> str | None:
+        del scenario
+        return None
+
+    def broker(self, place: Place, site: str) -> Command:
+        sites = place.scenario.sites
+        ids = {one: f"{number:02x}" for number, one in enumerate(sites, 0xA1)}
+        # Either end of a link would do; both would be two links.
+        dialled = [other for other in place.neighbours(site) if sites.index(other) > sites.index(site)]
+        task = {
+            "name": ids[site],
+            "listen": CLIENTS,
+            "connect": [f"{place.addresses[other]}:{CLIENTS}" for other in dialled],
+            "weights": {ids[other]: round(place.latency_ms(site, other)) for other in place.neighbours(site)},
+        }
+        return Command([sys.executable, str(Path(__file__).with_name("_wan_zenoh.py")), json.dumps(task)], {})
+
+
+@dataclass(frozen=True, slots=True)
+class MosquittoTree:
+    """Bridges in a loop would pass messages round for ever: one at a time, the next in reserve.
+
+    The end that dials does not switch off Nagle's algorithm, the other does: so it is dialled from the subscriber's.
+    """
+
+    key: str = "mosquitto"
+    name: str = "Mosquitto bridges"
+    wire: str = "mqtt-1"
+    bulk_wire: str = "mqtt-0"
+
+    def missing(self) -> str | None:
+        return Mosquitto().missing()
+
+    def version(self) -> str:
+        return Mosquitto().version()
+
+    def cannot(self, scenario: Scenario) -> str | None:
+        del scenario
+        return None
+
+    def broker(self, place: Place, site: str) -> Command:
+        lines = [f"listener {CLIENTS} 0.0.0.0", "allow_anonymous true", "user root", "set_tcp_nodelay true"]
+        # A bridge that is slow holds messages back; by default it would drop what is beyond the first thousand.
+        lines += ["max_queued_messages 0", "max_inflight_messages 0"]
+        if upstream := place.upstream(site):
+            lines += [
+                f"connection {site}",
+                f"addresses {' '.join(f'{place.addresses[other]}:{CLIENTS}' for other in upstream)}",
+                # Bridges know nothing of subscriptions: all would get everything.
+                "topic # both 1" if place.is_on_the_way(site) else f"topic {site}/# both 1",
+                "cleansession false",  # what could not be sent is kept
+                "try_private true",
+                "round_robin false",  # back to the first as soon as it answers
+                "restart_timeout 1",
+                "keepalive_interval 5",  # the least it takes
+                "bridge_protocol_version mqttv311",
+                "notifications false",
+            ]
+        return Command(Mosquitto().with_file(place.of(site), lines), {})
+
+
+@dataclass(frozen=True, slots=True)
+class NoBroker:
+    """The path itself: the publisher connected to the subscriber over TCP."""
+
+    key: str = "tcp"
+    name: str = "TCP, no broker"
+    wire: str = "tcp"
+    bulk_wire: str = ""
+
+    def missing(self) -> str | None:
+        return None
+
+    def version(self) -> str:
+        return ""
+
+    def cannot(self, scenario: Scenario) -> str | None:
+        return None if scenario.layout.is_mesh else "there is no path from the source to the destination"
+
+    def broker(self, place: Place, site: str) -> None:
+        del place, site

@@ -1,0 +1,225 @@
+"""A wide area on one machine, and everybody in it: the same network, troubles and stream for Overlane and its peers.
+
+    direct         five cities, trouble on the direct path only: quiet, 1 % loss, 5 % loss, +60 ms, cut, healed. The
+                   deadline is 60 ms; a way around needs 34 ms where the direct path takes 30
+    bursts         bursts of 30 % loss on all paths of the source, then on all of the destination
+    killed         no direct path: the broker in between that is in use is killed
+    congested      the direct path has 10 Mbit/s, and is shared with bulk, first through the brokers, then beside them
+    cases-single   an edge, a router, an edge: eight cases of 30 ms without loss and 250 ms with 1 %
+    cases-extra    the same with a path between the edges
+
+Each site is a network namespace with a broker of its own; packets between sites are delayed, lost, paced and queued one
+by one (`overlane.testbed.widearea`), so TCP sees what it would see out there. A publisher at one site sends numbered
+messages at an even rate, a subscriber at another notes when each arrives, both by the clock of the one machine. Every
+system is set up by the bench, with the configuration that suits it best (`_wan_peers`, `_wan_rabbit`).
+
+Needs root. Emulator, brokers and load run with real-time priority where that is allowed. What is not installed is said
+and left out. Writes bench/out/wan.json, and bench/out/wan-SCENARIO.svg with the share in time over time.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from _crew import LoadFailed
+from _peers import Unavailable
+from _side_by_side import OUT, WIDTH
+from _wan_judge import figures, over_time, overall
+from _wan_peers import MosquittoTree, NatsCluster, NatsLeaves, NoBroker, OverlaneOverlay, System, ZenohMesh
+from _wan_rabbit import RabbitFederation
+from _wan_scenarios import Scenario, scenarios
+from _wan_tables import STEP_S, PhaseRow, ScenarioRow, SystemRow, aims, draw, show
+from _wan_trial import Found, Trial
+from overlane import errors
+from overlane.testbed.widearea import why_not
+
+SYSTEMS: tuple[System, ...] = (
+    OverlaneOverlay(),
+    OverlaneOverlay("overlane-qos1", "Overlane, QoS 1", wire="mqtt-1"),
+    NatsCluster(),
+    NatsLeaves(),
+    ZenohMesh(),
+    MosquittoTree(),
+    RabbitFederation(),
+    NoBroker(),
+)
+PHASE_S, QUICK_PHASE_S = 12.0, 4.0
+PER_SECOND, PAYLOAD_BYTES = 100.0, 64
+PACKAGES = ("mosquitto", "rabbitmq-server")
+
+
+@dataclass(slots=True)
+class Bench:
+    console: Console
+    chosen: argparse.Namespace
+    directory: Path
+    left_out: dict[str, str] = field(default_factory=dict)
+    started: int = 0
+
+    def measure(self, scenario: Scenario) -> ScenarioRow:
+        rows = dict[str, SystemRow]()
+        for system in self._systems(scenario):
+            with self.console.status(f"{scenario.title}: {system.name}"):
+                try:
+                    rows[system.name] = self._row(scenario, self._run(system, scenario))
+                except (LoadFailed, Unavailable, errors.Unavailable) as why:
+                    self._leave_out(f"{system.name}, {scenario.name}", str(why))
+        spans = [(span.name, span.from_s, span.to_s) for span in scenario.spans]
+        return ScenarioRow(scenario.title, scenario.deadline_ms, scenario.quickest_ms, spans, scenario.duration_s, rows)
+
+    def _run(self, system: System, scenario: Scenario) -> Found:
+        self.started += 1
+        directory = self.directory / f"{self.started}-{scenario.name}-{system.key}"
+        watched = self.chosen.watch and isinstance(system, OverlaneOverlay)
+        trial = Trial(
+            system,
+            scenario,
+            directory,
+            self.chosen.rate,
+            PAYLOAD_BYTES,
+            seed=self.chosen.seed,
+            with_real_time=self.chosen.real_time,
+            watch=watched,
+        )
+        return trial.run()
+
+    @staticmethod
+    def _row(scenario: Scenario, found: Found) -> SystemRow:
+        by_phase = {phase.name: figures(found.stream, phase) for phase in found.phases}
+        sent = sum(one.sent for one in by_phase.values())
+        all_ = overall(by_phase)
+        began_ns = found.began_ns
+        return SystemRow(
+            phases={
+                name: PhaseRow(one, wire_bytes / max(1, one.sent), lost)
+                for (name, one), wire_bytes, lost in zip(
+                    by_phase.items(), found.wire_bytes, found.lost_packets, strict=True
+                )
+            },
+            in_time=all_["in_time"],
+            delivered=all_["delivered"],
+            duplicated=int(all_["duplicated"]),
+            worst_phase=all_["worst_phase"],
+            bytes_per_message=sum(found.wire_bytes) / max(1, sent),
+            over_time=over_time(
+                found.stream, began_ns, began_ns + round(scenario.duration_s * 1e9), round(STEP_S * 1e9)
+            ),
+            killed=found.killed,
+            load_average=os.getloadavg()[0],
+        )
+
+    def _systems(self, scenario: Scenario) -> Sequence[System]:
+        found = []
+        for system in SYSTEMS:
+            if self.chosen.systems and system.key not in self.chosen.systems:
+                continue
+            if (missing := system.missing()) is not None:
+                self._leave_out(system.name, missing)
+            elif (why := system.cannot(scenario)) is not None:
+                self._leave_out(f"{system.name}, {scenario.name}", why)
+            else:
+                found.append(system)
+        return found
+
+    def _leave_out(self, what: str, why: str) -> None:
+        if self.left_out.get(what) != why:
+            self.console.print(f"[yellow]left out[/]  {what}: {why}", highlight=False)
+            self.left_out[what] = why
+
+
+def main() -> None:
+    chosen = _options()
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH + 60)
+    if (why := why_not()) is not None:
+        console.print(f"[yellow]left out[/]  all of it: {why}", highlight=False)
+        return
+    if chosen.install:
+        command = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *PACKAGES]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    OUT.mkdir(exist_ok=True)
+    all_of_them = scenarios(chosen.seconds or (QUICK_PHASE_S if chosen.quick else PHASE_S))
+    results = dict[str, ScenarioRow]()
+    with _directory(keep=chosen.keep) as directory:
+        bench = Bench(console, chosen, directory)
+        for name in chosen.only or all_of_them:
+            results[name] = bench.measure(all_of_them[name])
+            show(console, results[name])
+            draw(results[name], OUT / f"wan-{name}.svg")
+            _save(results, bench.left_out)
+    for text, holds in aims(results).items():
+        console.print(f"[green]holds[/]   {text}" if holds else f"[red]misses[/]  {text}", highlight=False)
+    console.print("wrote bench/out/wan.json and a picture of each scenario, bench/out/wan-*.svg")
+
+
+@contextmanager
+def _directory(*, keep: bool) -> Iterator[Path]:
+    """Beside the results, not where temporary files are: those may lie in memory, where a disk costs nothing."""
+    directory = Path(tempfile.mkdtemp(dir=OUT, prefix="wan-"))
+    try:
+        yield directory
+    finally:
+        if not keep:
+            shutil.rmtree(directory)
+
+
+def _save(results: dict[str, ScenarioRow], left_out: dict[str, str]) -> None:
+    """After each scenario: the whole takes an hour."""
+    saved = {
+        "machine": {
+            "cores": os.cpu_count(),
+            "kernel": platform.release(),
+            "python": sys.version.split()[0],
+            "congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
+        },
+        "versions": {system.name: system.version() for system in SYSTEMS if system.missing() is None},
+        "scenarios": msgspec.to_builtins(results),
+        "aims": aims(results),
+        "left_out": left_out,
+    }
+    (OUT / "wan.json").write_text(json.dumps(saved, indent=1))
+
+
+def _options() -> argparse.Namespace:
+    names, keys = tuple(scenarios(PHASE_S)), tuple(system.key for system in SYSTEMS)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help=f"phases of {QUICK_PHASE_S:g} s")
+    parser.add_argument("--only", type=Choice(names), default=[], help=f"of {', '.join(names)}")
+    parser.add_argument("--systems", type=Choice(keys), default=[], help=f"of {', '.join(keys)}")
+    parser.add_argument("--seconds", type=float, help=f"of a phase, {PHASE_S:g} by default")
+    parser.add_argument("--rate", type=float, default=PER_SECOND, help=f"messages a second, {PER_SECOND:g} by default")
+    parser.add_argument("--seed", type=int, default=1, help="of the losses")
+    parser.add_argument("--no-real-time", dest="real_time", action="store_false")
+    parser.add_argument("--install", action="store_true", help="install mosquitto and rabbitmq-server with apt-get")
+    parser.add_argument("--keep", action="store_true", help="keep logs and what subscribers heard, in bench/out/wan-*/")
+    parser.add_argument("--watch", action="store_true", help="ask Overlane all the while what it sees; with --keep")
+    return parser.parse_args()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    allowed: tuple[str, ...]
+
+    def __call__(self, text: str) -> list[str]:
+        found = text.split(",")
+        for one in found:
+            if one not in self.allowed:
+                raise argparse.ArgumentTypeError(f"{one!r} is not one of {', '.join(self.allowed)}")
+        return found
+
+
+if __name__ == "__main__":
+    main()
