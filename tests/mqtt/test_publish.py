@@ -222,6 +222,35 @@ def test_more_qos_2_messages_under_way_than_allowed_are_an_error() -> None:
     assert bob.ended == 0x93
 
 
+def test_more_qos_1_messages_than_allowed_before_any_can_have_been_answered_are_an_error() -> None:
+    # MQTT-3.3.4-7, MQTT-3.3.4-9
+    bench = Bench(in_flight=3)
+    bob = bench.client("bob")
+    for _ in range(50):
+        for _ in range(3):
+            bob.publish("t", b"", qos=1, settle=False)
+        bench.settle()
+    assert bob.is_open
+    for _ in range(4):
+        bob.publish("t", b"", qos=1, settle=False)
+    bench.settle()
+    assert bob.ended == 0x93
+
+
+def test_messages_of_both_kinds_count_together() -> None:
+    bench = Bench(in_flight=3)
+    bob = bench.client("bob", polite=False)
+    bob.publish("t", b"", qos=2)
+    bob.publish("t", b"", qos=2)
+    bob.publish("t", b"", qos=1)
+    bob.publish("t", b"", qos=1)
+    assert bob.is_open
+    for _ in range(2):
+        bob.publish("t", b"", qos=1, settle=False)
+    bench.settle()
+    assert bob.ended == 0x93
+
+
 def test_a_release_makes_room_for_another_message() -> None:
     bench = Bench(in_flight=3)
     bob = bench.client("bob", polite=False)
@@ -250,6 +279,9 @@ def test_3_1_1_has_no_receive_maximum() -> None:
     bob = bench.client("bob", 4, polite=False)
     for _ in range(50):
         assert bob.publish("t", b"", qos=2) == 0
+    for _ in range(50):
+        bob.publish("t", b"", qos=1, settle=False)
+    bench.settle()
     assert bob.is_open
 
 

@@ -4,7 +4,8 @@ Bytes to be sent are collected in `out` during a turn and taken by the driver at
 not leave before this turn's records are durable. What leaves a connection leaves in order.
 
 `unsent_bytes` is how much of what was handed over still lies in the driver's buffer. The driver keeps it up to date; by
-it a client that does not read is noticed.
+it a client that does not read is noticed. It also keeps `acks_held`, of acknowledgements that wait for the disk: by
+them a client is noticed that publishes more than it may without having been answered.
 """
 
 from collections.abc import Callable
@@ -58,6 +59,9 @@ class Peer:
 class Connection:
     __slots__ = (
         "_touched",
+        "acks_held",
+        "acks_owed",
+        "acks_taken",
         "aliases_in",
         "aliases_out",
         "aliases_out_max",
@@ -110,6 +114,11 @@ class Connection:
         """When to look whether it has said CONNECT, and then whether it is silent."""
         self.received_before = 0
         """QoS 2 messages of earlier connections that were not released when this one began: they are not counted."""
+        self.acks_owed = 0
+        """PUBACK and PUBCOMP in `out`: the client cannot have got them."""
+        self.acks_taken = 0
+        """Those in what was taken last."""
+        self.acks_held = 0
         self.packet_bytes_max = NEVER
         """What the client takes."""
         self.tells_problems = True
@@ -222,6 +231,7 @@ class Connection:
         out, waits = self.out, self.waits
         self.bytes_out += self.out_bytes
         self.out, self.out_bytes, self.waits, self.is_touched = [], 0, False, False
+        self.acks_taken, self.acks_owed = self.acks_owed, 0
         return out, waits
 
     # The end

@@ -78,9 +78,11 @@ class Publishing:
         if qos == 2 and packet_id in session.received:
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
             return
-        under_way = len(session.received) - connection.received_before
-        if qos == 2 and under_way >= self._state.limits.in_flight and connection.version == V5:
-            raise Malformed(RECEIVE_MAX, f"more than {self._state.limits.in_flight} QoS 2 messages under way")
+        if qos and connection.version == V5:
+            unanswered = connection.acks_owed + connection.acks_held
+            under_way = len(session.received) - connection.received_before + unanswered
+            if under_way >= self._state.limits.in_flight:
+                raise Malformed(RECEIVE_MAX, f"more than {self._state.limits.in_flight} messages under way")
         message = Message(
             topic,
             payload,
@@ -103,6 +105,7 @@ class Publishing:
             return
         if qos == 1:
             connection.send(writing.ack(connection.version, writing.PUBACK, packet_id, reason))
+            connection.acks_owed += 1
         elif qos == 2:
             session.received.add(packet_id)
             if session.is_durable:
@@ -123,6 +126,7 @@ class Publishing:
                 connection.waits = True
         reason = 0 if is_known or connection.version != V5 else IDENTIFIER_UNKNOWN
         connection.send(writing.ack(connection.version, writing.PUBCOMP, packet_id, reason))
+        connection.acks_owed += is_known
 
     def accept(
         self,

@@ -44,6 +44,7 @@ class ClientLink:
     __slots__ = (
         "_end_turn_soon",
         "_held",
+        "_held_acks",
         "_held_bytes",
         "_is_closing",
         "_is_full",
@@ -74,6 +75,8 @@ class ClientLink:
         self._pipe = pipe
         self._held: deque[list[bytes]] = deque()
         """What waits for the store, one list for each batch of records."""
+        self._held_acks: deque[int] = deque()
+        """How many acknowledgements are in each."""
         self._held_bytes = 0
         self._is_full = False
         self._is_waiting = False
@@ -132,9 +135,11 @@ class ClientLink:
         """At the end of a turn. If it waits, `release` will be called when its records are on disk."""
         if waits:
             self._held.append(chunks)
+            self._held_acks.append(self._acks())
             self._held_bytes += sum(map(len, chunks))
         elif self._held:
             self._held[-1] += chunks
+            self._held_acks[-1] += self._acks()
             self._held_bytes += sum(map(len, chunks))
         elif not self._is_closing:
             self._write(chunks)
@@ -147,6 +152,7 @@ class ClientLink:
         """The records that the first of what is held waited for are on disk."""
         if self._held:
             chunks = self._held.popleft()
+            self.connection.acks_held -= self._held_acks.popleft()
             self._held_bytes -= sum(map(len, chunks))
             if not self._is_closing:
                 self._write(chunks)
@@ -154,6 +160,11 @@ class ClientLink:
         if self._is_waiting and self._held_bytes <= HELD_BYTES_MAX:
             self._is_waiting = False
             self._go_on()
+
+    def _acks(self) -> int:
+        """How many of them are in what is held back now."""
+        self.connection.acks_held += self.connection.acks_taken
+        return self.connection.acks_taken
 
     def _write(self, chunks: list[bytes]) -> None:
         if chunks:
