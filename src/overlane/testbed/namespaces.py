@@ -53,7 +53,7 @@ def remove(names: Sequence[str]) -> None:
     """End whatever still runs in these namespaces and remove them. Those that are gone already are no fault."""
     there = [name for name in names if path_of(name).exists()]
     until = time.monotonic() + END_S
-    while (running := _processes_in(there)) and time.monotonic() < until:
+    while (running := processes_in(there)) and time.monotonic() < until:
         for process in running:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -83,7 +83,7 @@ def _is_alive(process: int) -> bool:
     return Path(f"/proc/{process}").exists()
 
 
-def _processes_in(names: Sequence[str]) -> list[int]:
+def processes_in(names: Sequence[str]) -> list[int]:
     """All processes in these namespaces, but not this one."""
     inodes = set()
     for name in names:
