@@ -1,0 +1,172 @@
+"""The parts of bench/wan.py that need no network: the judge, the scenarios, and what the load reads and writes."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from _wan_judge import Stream
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+DEADLINE = 60 * MS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bench_folder() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
+        yield
+
+
+def streamed(count: int, arrivals: dict[int, list[int]], usual_ms: int = 30) -> "Stream":
+    """A message every 10 ms, each there after the usual time but for those named: when each of their copies came."""
+    from _wan_judge import Heard, stream
+
+    due_ns = np.arange(count, dtype=np.int64) * 10 * MS
+    heard = [
+        (number, int(due_ns[number]) + after_ms * MS)
+        for number in range(count)
+        for after_ms in arrivals.get(number, [usual_ms])
+    ]
+    numbers, arrived_ns = (np.array(column, np.int64) for column in zip(*heard, strict=True))
+    return stream(due_ns, Heard(numbers, arrived_ns), DEADLINE)
+
+
+def test_a_message_is_in_time_up_to_its_deadline_and_late_after_it_or_when_it_never_comes() -> None:
+    from _wan_judge import Phase, figures
+
+    found = figures(streamed(10, {3: [60], 4: [61], 5: []}), Phase("all", 0, SECOND))
+    assert (found.sent, found.in_time, found.delivered, found.duplicated) == (10, 0.8, 0.9, 0)
+    assert (found.p50_ms, found.worst_ms) == (30.0, 61.0)
+
+
+def test_the_first_copy_counts_and_each_further_one_is_a_duplicate() -> None:
+    from _wan_judge import Phase, figures
+
+    found = figures(streamed(10, {3: [80, 40, 90]}), Phase("all", 0, SECOND))
+    assert (found.in_time, found.duplicated, found.worst_ms) == (1.0, 2, 40.0)
+
+
+def test_a_message_belongs_to_the_phase_in_which_it_was_due_however_late_it_came() -> None:
+    from _wan_judge import Phase, figures, overall
+
+    late = streamed(200, {number: [1500] for number in range(100)})
+    first, second = (
+        figures(late, Phase("first", 0, SECOND)),
+        figures(late, Phase("second", SECOND, 2 * SECOND)),
+    )
+    assert (first.in_time, first.delivered, second.in_time) == (0.0, 1.0, 1.0)
+    assert overall({"first": first, "second": second}) == {
+        "in_time": 0.5,
+        "delivered": 1.0,
+        "duplicated": 0,
+        "worst_phase": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("late", "recovered_s"),
+    [
+        (range(0), 0.0),
+        (range(1), 0.0),  # one in a hundred is 99 % in time
+        (range(150), 1.5),
+        (range(151), 1.5),
+        (range(152), 1.6),
+        (range(350), None),  # the second that starts then is not over when the phase is
+        (range(0, 400, 20), None),
+    ],
+)
+def test_the_stream_has_recovered_with_the_first_second_that_is_good(late: range, recovered_s: float | None) -> None:
+    from _wan_judge import Phase
+    from _wan_judge import recovered_s as recovered
+
+    assert recovered(streamed(400, {number: [100] for number in late}), Phase("all", 0, 4 * SECOND)) == recovered_s
+
+
+def test_the_share_over_time_is_that_of_each_step_and_unknown_where_nothing_was_sent() -> None:
+    from _wan_judge import over_time
+
+    shares = over_time(streamed(100, {number: [] for number in range(25)}), 0, 2 * SECOND, SECOND // 2)
+    assert shares[:2] == [0.5, 1.0]
+    assert all(math.isnan(share) for share in shares[2:])
+
+
+def test_what_was_never_sent_does_not_count_as_heard() -> None:
+    from _wan_judge import Heard, stream
+
+    with pytest.raises(ValueError, match="never sent"):
+        stream(np.arange(3, dtype=np.int64), Heard(np.array([3]), np.array([5])), DEADLINE)
+
+
+def test_every_scenario_has_its_events_within_its_time_and_a_way_that_meets_the_deadline_at_first() -> None:
+    from _wan_scenarios import scenarios
+
+    for scenario in scenarios(12.0).values():
+        assert all(0 <= event.at_s < scenario.duration_s for event in scenario.events), scenario.name
+        assert scenario.quickest_ms < scenario.deadline_ms, scenario.name
+        assert set(scenario.layout.links) <= set(scenario.paths), scenario.name
+        assert set(scenario.layout.tree) == set(scenario.sites), scenario.name
+
+
+def test_the_eight_cases_are_all_combinations_of_two_kinds_on_three_links_in_the_order_of_the_paper() -> None:
+    from _wan_scenarios import cases
+
+    names = [span.name for span in cases(12.0, extra=True).spans]
+    assert names == ["1: AAA", "2: AAB", "3: ABA", "4: ABB", "5: BAA", "6: BAB", "7: BBA", "8: BBB"]
+
+
+def test_trouble_on_the_direct_path_leaves_a_way_around_within_the_deadline() -> None:
+    from _wan_scenarios import DIRECT, FIVE_CITIES, direct
+
+    around = FIVE_CITIES["seattle", "denver"].latency_ms + FIVE_CITIES["denver", "washington"].latency_ms
+    assert (direct(12.0).quickest_ms, around) == (30.0, 34.0)
+    assert {event.ends for event in direct(12.0).events if hasattr(event, "ends")} == {DIRECT}
+
+
+def test_mqtt_messages_are_found_in_whatever_pieces_they_come_and_acknowledged_at_qos_1() -> None:
+    from _wan_load import take_mqtt
+    from _wire import Mqtt, packet
+
+    plain = Mqtt().published("alarms/1", 200).message
+    sure = packet(0x32, b"\0\x08alarms/1" + b"\0\x07" + b"sure")
+    whole = packet(0x90, b"\0\1\0") + plain + sure
+    for cut in range(len(whole)):
+        heard = list[bytes]()
+        buffer = bytearray(whole[:cut])
+        answered = take_mqtt(buffer, heard.append)
+        buffer += whole[cut:]
+        answered += take_mqtt(buffer, heard.append)
+        assert (heard, answered, bytes(buffer)) == ([bytes(200), b"sure"], b"\x40\x02\0\x07", b"")
+
+
+def test_nats_messages_are_found_in_whatever_pieces_they_come_and_pings_answered() -> None:
+    from _wan_load import take_nats
+
+    whole = b"PING\r\nMSG alarms.1 1 5\r\n\r\n\r\n!\r\nMSG alarms.1 1 2\r\nok\r\n"
+    for cut in range(len(whole)):
+        heard = list[bytes]()
+        buffer = bytearray(whole[:cut])
+        answered = take_nats(buffer, heard.append)
+        buffer += whole[cut:]
+        answered += take_nats(buffer, heard.append)
+        assert (heard, answered, bytes(buffer)) == ([b"\r\n\r\n!", b"ok"], b"PONG\r\n", b"")
+
+
+def test_the_network_file_that_is_written_for_overlane_is_one_that_it_reads(tmp_path: Path) -> None:
+    from _wan_peers import OverlaneOverlay, Place
+    from _wan_scenarios import scenarios
+    from overlane.network import read_network
+
+    for scenario in scenarios(12.0).values():
+        addresses = {site: f"10.77.0.{number}" for number, site in enumerate(scenario.sites, 1)}
+        place = Place(scenario, addresses, tmp_path)
+        file = tmp_path / "network.toml"
+        file.write_text(OverlaneOverlay().network(place))
+        network = read_network(file)
+        assert [broker.name for broker in network.brokers] == scenario.sites
+        assert len(network.links) == len(scenario.layout.links)
