@@ -31,7 +31,7 @@ from overlane.network import (
     parse_size,
     read_network,
 )
-from overlane.network.schema import Border, Emulated
+from overlane.network.schema import Back, Border, Emulated, Plug, Unplug, Uplink
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -533,4 +533,76 @@ def test_borders_say_what_may_cross() -> None:
 def test_wrong_borders_are_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_network(text)
+    assert said in str(refused.value)
+
+
+def test_a_link_says_how_it_is_back_and_a_broker_how_it_is_connected() -> None:
+    text = """
+[brokers.a]
+[brokers.b.uplinks.fibre]
+[brokers.b.uplinks.radio]
+latency = "30ms"
+jitter = "5ms"
+loss = 0.01
+rate = "5Mbit"
+queue = "32KiB"
+[[links]]
+ends = ["a", "b"]
+latency = "10ms"
+rate = "10Mbit"
+back = { latency = "40ms", loss = 0.02 }
+[[events]]
+at = "1s"
+unplug = ["b", "radio"]
+[[events]]
+at = "2s"
+plug = ["b", "radio"]
+"""
+    network = parse_network(text)
+    (link,) = network.links
+    assert link.back == Back(latency_ns=40_000_000, loss=0.02, rate_bps=10_000_000)
+    assert (link.from_end("a"), link.from_end("b")) == (link, link.back)
+    assert network.brokers[1].uplinks == (
+        Uplink(name="fibre"),
+        Uplink(
+            name="radio",
+            latency_ns=30_000_000,
+            jitter_ns=5_000_000,
+            loss=0.01,
+            rate_bps=5_000_000,
+            queue_bytes=32 * 1024,
+        ),
+    )
+    assert network.events == (Unplug(10**9, "b", "radio"), Plug(2 * 10**9, "b", "radio"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[[links]]\nends = ["a", "b"]\nlatency = "1ms"\nback = "2ms"',
+            'links[0].back: found "2ms", allowed is a table',
+        ),
+        (
+            '[[links]]\nends = ["a", "b"]\nlatency = "1ms"\nback = { latenzy = "2ms" }',
+            "links[0].back.latenzy: found an unknown field, allowed is jitter, latency, loss, queue, rate;"
+            " did you mean latency?",
+        ),
+        (
+            '[brokers.c.uplinks."a b"]',
+            'brokers.c.uplinks."a b": found "a b", allowed is a name of 1 to 64 letters',
+        ),
+        (
+            '[brokers.c.uplinks.radio]\n[[events]]\nat = "1s"\nunplug = ["c", "fibre"]',
+            'events[0].unplug: found ["c", "fibre"], allowed is a list of a broker and one of its uplinks',
+        ),
+        (
+            "[brokers.c]\nuplinks = { " + ", ".join(f"u{number} = {{}}" for number in range(9)) + " }",
+            "brokers.c.uplinks: found a table, allowed is at most 8 of them",
+        ),
+    ],
+)
+def test_wrong_uplinks_and_ways_back_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_network(f"[brokers.a]\n[brokers.b]\n{text}\n")
     assert said in str(refused.value)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from overlane.core.broker import Broker
 from overlane.network.endpoints import endpoints
-from overlane.network.schema import Emulated, Endpoint, Link, Network
+from overlane.network.schema import Back, Emulated, Endpoint, Link, Network
 from overlane.node.emulation import Conditions
 from overlane.node.overlay import Overlay
 
@@ -65,13 +65,20 @@ class Neighbourhood:
                 if where is None:
                     where = (endpoints(network, other, str(self._file)).overlay,)
                 conditions = self._conditions(link)
-                found[other] = Wanted(where, conditions, link.failure, link.queue_bytes, other not in absent)
+                found[other] = Wanted(
+                    where, conditions, link.failure, link.from_end(self._name).queue_bytes, other not in absent
+                )
         return found
 
     def _conditions(self, link: Link) -> Conditions | None:
-        played: Emulated | Link | None = link if self._is_emulated and link.emulate is None else link.emulate
+        own = link.from_end(self._name)
+        played: Emulated | Link | Back | None = own if self._is_emulated and link.emulate is None else link.emulate
         if played is None:
             return None
+        if played == Emulated(
+            latency_ns=link.latency_ns, jitter_ns=link.jitter_ns, loss=link.loss, rate_bps=link.rate_bps
+        ):
+            played = own  # as the link itself is, which may not be the same in this direction
         return Conditions(
             latency_ns=played.latency_ns, jitter_ns=played.jitter_ns, loss=played.loss, rate_bps=played.rate_bps
         )

@@ -54,7 +54,7 @@ class Plan:
             ping_interval_ns=self.network.defaults.ping_interval_ns,
             failure=failure,
             link_failure={peer: link.failure for peer, link in links.items()},
-            link_queue_bytes_max={peer: link.queue_bytes for peer, link in links.items()},
+            link_queue_bytes_max={peer: link.from_end(name).queue_bytes for peer, link in links.items()},
         )
 
         def make(incarnation: int, records: list[Record], now: Nanos) -> Broker:
