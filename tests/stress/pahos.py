@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
+from paho.mqtt.client import Client, MQTTMessage, MQTTv5, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -123,6 +123,7 @@ class PersistentPaho:
         self.paho.on_connect = self._on_connect
         self.paho.on_subscribe = self._on_subscribe
         self.paho.on_message = self._on_message
+        self.paho.on_publish = self._on_publish
         self.topic = topic
         self.qos = qos
         self.is_subscriber = False
@@ -131,7 +132,8 @@ class PersistentPaho:
         self.sessions_lost = 0
         self.published = 0
         self.heard: list[int] = []
-        self._pending: deque[MQTTMessageInfo] = deque()
+        self._pending: deque[int] = deque()
+        self._answered: set[int] = set()
         kept: Any = {}
         if version == MQTTv5:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
@@ -148,14 +150,15 @@ class PersistentPaho:
         self.paho.loop_stop()
 
     def publish(self) -> None:
-        self._pending.append(self.paho.publish(self.topic, b"%d" % self.published, self.qos))
+        # Without a connection it says so, and sends it all the same when there is one.
+        self._pending.append(self.paho.publish(self.topic, b"%d" % self.published, self.qos).mid)
         self.published += 1
 
     @property
     def acknowledged(self) -> int:
         """How many of the first are acknowledged, without a gap."""
-        while self._pending and self._pending[0].is_published():
-            self._pending.popleft()
+        while self._pending and self._pending[0] in self._answered:
+            self._answered.remove(self._pending.popleft())
         return self.published - len(self._pending)
 
     def _on_connect(self, client: Client, _data: object, flags: Any, reason: Any, _properties: object) -> None:
@@ -166,6 +169,9 @@ class PersistentPaho:
             client.subscribe(self.topic, self.qos)
         else:
             self.is_ready.set()
+
+    def _on_publish(self, _client: Client, _data: object, number: int, _reason: object, _properties: object) -> None:
+        self._answered.add(number)
 
     def _on_subscribe(self, *_: object) -> None:
         self.is_ready.set()
