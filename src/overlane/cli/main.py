@@ -26,6 +26,7 @@ COMMANDS = {
     "leave": "overlane.cli.leave",
     "passwd": "overlane.cli.passwd",
     "testbed": "overlane.cli.testbed",
+    "monitor": "overlane.cli.monitor",
     "simulate": "overlane.cli.simulate",
     "plan": "overlane.cli.plan",
 }

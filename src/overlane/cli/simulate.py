@@ -1,11 +1,13 @@
 """`overlane simulate`: a network file under virtual time, or random overlays and faults.
 
-Exit status: 0 it ran, 1 the soak found a broken invariant, 2 the file or an option is wrong.
+Exit status: 0 it ran, 1 the soak found a broken invariant or the recording cannot be written, 2 the file or an option
+is wrong.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
@@ -14,11 +16,15 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from overlane.core.qos import Routing
 from overlane.core.units import Nanos
-from overlane.errors import ConfigError
-from overlane.network import parse_duration, read_network
+from overlane.errors import ConfigError, Unavailable
+from overlane.network import Network, parse_duration, read_network
 from overlane.network.schema import SCHEDULINGS
 
+if TYPE_CHECKING:
+    from overlane.sim.world import World
+
 BROKEN_INVARIANT = 1
+UNWRITTEN = 1
 BAD_REQUEST = 2
 
 
@@ -59,6 +65,10 @@ def simulate(
         int | None, typer.Option(min=1, metavar="N", help="Run N random overlays with random faults instead of a file.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes for --soak.")] = 1,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write a recording, to be replayed by overlane monitor FILE."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Run a network under virtual time: every message judged by its deadline, the same for the same seed."""
@@ -68,8 +78,8 @@ def simulate(
     from overlane.sim.world import World
 
     if soak is not None:
-        if network_file is not None:
-            _refuse("--soak draws its own networks: leave out the file, or leave out --soak")
+        if network_file is not None or record is not None:
+            _refuse("--soak draws its own networks: leave out the file and --record, or leave out --soak")
         _soak(soak, seed or 0, jobs, as_json)
         return
     if network_file is None:
@@ -78,12 +88,21 @@ def simulate(
         network = read_network(network_file)
         world = World(network, seed=seed, routing=routing, scheduling=scheduling, duration_ns=duration)
         settle_ns = network.simulation.settle_ns
-        with _bar("simulating", settle_ns + world.duration_ns) as advance:
-            report = world.run(lambda now: advance(now + settle_ns))
+        bar = _bar("simulating", settle_ns + world.duration_ns)
+        with _recorder(record, world, network, network_file) as look, bar as advance:
+
+            def progress(now: Nanos) -> None:
+                advance(now + settle_ns)
+                look(now)
+
+            report = world.run(progress)
     except ConfigError as wrong:
         _refuse(str(wrong))
     except Refused as refused:
         _refuse(f"{network_file}: {refused}")
+    except Unavailable as error:
+        typer.echo(f"overlane: {error}", err=True)
+        raise typer.Exit(UNWRITTEN) from None
     if as_json:
         typer.echo(msgspec.json.encode(report))
     else:
@@ -109,6 +128,20 @@ def _soak(count: int, first_seed: int, jobs: int, as_json: bool) -> None:
         typer.echo(f"{count} seeds, {deliveries} deliveries, {len(failed)} seeds with a broken invariant")
     if failed:
         raise typer.Exit(BROKEN_INVARIANT)
+
+
+@contextmanager
+def _recorder(file: Path | None, world: "World", network: Network, title: str) -> Iterator[Callable[[Nanos], None]]:
+    """What to call as time goes on; the recording is written in the end, if there is to be one."""
+    if file is None:
+        yield lambda _: None
+        return
+    from overlane.monitor.recordfile import write_recording
+    from overlane.monitor.simulated import Recorder
+
+    recorder = Recorder(world, network, title)
+    yield recorder.look
+    write_recording(file, recorder.head(), recorder.changes)
 
 
 @contextmanager

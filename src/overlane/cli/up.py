@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +14,11 @@ from rich.table import Table
 
 from overlane.cli.faults import told
 from overlane.errors import ConfigError, Unavailable
+from overlane.monitor.serving import DEFAULT_AT, Watched, page_at, serving_live
 from overlane.network.endpoints import Endpoints, endpoints_on_one_machine
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
+from overlane.node.control import CONTROL, listening
 from overlane.node.logs import Level
 from overlane.node.supervisor import NeverReady, Supervisor
 
@@ -44,12 +46,20 @@ def up(
         Level, typer.Option("--log-level", help="What of less weight the brokers do not log.")
     ] = Level.WARNING,
     emulate: Annotated[bool, typer.Option("--emulate", help="Let links take as long as the file says.")] = False,
-    chaos: Annotated[bool, typer.Option("--chaos", help="Let the admin API slow, cut and heal links.")] = False,
+    chaos: Annotated[
+        bool,
+        typer.Option("--chaos", help="Let the admin API slow, cut and heal links, and the monitor stop brokers."),
+    ] = False,
+    monitor: Annotated[bool, typer.Option("--monitor", help="Serve a web page that shows the overlay.")] = False,
+    monitor_at: Annotated[
+        str, typer.Option("--monitor-at", metavar="HOST:PORT", help="Where; elsewhere than on loopback with a token.")
+    ] = DEFAULT_AT,
 ) -> None:
     """Run every broker of a network file as a process of its own, until Ctrl-C; those that die are started again."""
     with told():
         described = read_network(network)
         where = endpoints_on_one_machine(described, str(network))
+        page = page_at(described, monitor_at, None) if monitor else None
     flags = {"--in-memory": in_memory, "--emulate": emulate, "--chaos": chaos}
     options = ["--log-level", log_level.value, *(flag for flag, is_set in flags.items() if is_set)]
     lake = telemetry or (None if in_memory or described.telemetry.enabled is False else str(data / LAKE))
@@ -63,8 +73,18 @@ def up(
         options,
         lambda name, text: err.print(f"[bold]{escape(name)}[/]  {escape(text)}", soft_wrap=True),
     )
+    control = None if in_memory or not chaos else data / CONTROL
     try:
-        asyncio.run(_run(supervisor, lambda: _show(out, where), lambda: _names_again(network, err)))
+        with told():
+            asyncio.run(
+                _run_with_page(
+                    supervisor,
+                    None if page is None else Watched(described, str(network), page, chaos, supervisor),
+                    control,
+                    lambda at: _show(out, where, at),
+                    lambda: _names_again(network, err),
+                )
+            )
     except NeverReady as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -85,6 +105,21 @@ def _names_again(file: Path, err: Console) -> list[str] | None:
     return _names(network)
 
 
+async def _run_with_page(
+    supervisor: Supervisor,
+    watched: Watched | None,
+    control: Path | None,
+    ready: Callable[[str | None], None],
+    names_again: Callable[[], list[str] | None],
+) -> None:
+    """`ready` gets the address of the page, if there is one."""
+    async with AsyncExitStack() as stack:
+        if control is not None:
+            await stack.enter_async_context(listening(supervisor, control))
+        address = await stack.enter_async_context(serving_live(watched)) if watched is not None else None
+        await _run(supervisor, lambda: ready(address), names_again)
+
+
 async def _run(supervisor: Supervisor, ready: Callable[[], None], names_again: Callable[[], list[str] | None]) -> None:
     task = asyncio.create_task(supervisor.run(ready))
     changes: set[asyncio.Task[None]] = set()
@@ -103,9 +138,11 @@ async def _run(supervisor: Supervisor, ready: Callable[[], None], names_again: C
         await task
 
 
-def _show(out: Console, where: dict[str, Endpoints]) -> None:
+def _show(out: Console, where: dict[str, Endpoints], page: str | None) -> None:
     table = Table("broker", "mqtt", "overlay", "admin", box=None, pad_edge=False)
     for name, at in where.items():
         table.add_row(name, str(at.mqtt), str(at.overlay), str(at.admin))
     out.print(table)
+    if page is not None:
+        out.print(f"monitor  {page}")
     out.print("ready", style="bold green")

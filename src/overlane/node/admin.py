@@ -1,15 +1,11 @@
 """The admin API's server: HTTP in the broker's own loop.
 
-On a loopback address it asks for nothing, as long as the network file has no token: whoever can reach it is on the
-machine. So that no web page reaches it through the browser of somebody on the machine, it then answers only requests
-that name an address or localhost as their host, and none that come from a page of another origin. With a token it
-answers only those who have it.
+On a loopback address it asks for nothing, as long as the network file has no token; `gate` tells who is answered.
 
 It ends after everything else of the broker, so that an end can be watched.
 """
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
+from overlane.node import gate
 from overlane.node.binding import bound
 from overlane.node.openapi import document
 from overlane.node.operations import Answer, BadRequest, Operation, told
@@ -101,21 +98,15 @@ class Admin:
 
     def _refusal(self, request: Request, is_open: bool) -> Response | None:
         """Why the request is not answered, if so."""
-        if self.token is None:
-            host, origin = request.headers.get("host", ""), request.headers.get("origin")
-            if not _is_address(host):
-                return _wrong(421, "the host of a request must be an address or localhost where there is no token")
-            if origin is not None and origin.partition("://")[2] != host:
-                return _wrong(403, "pages of another origin get nothing where there is no token")
+        if is_open and self.token is not None:
             return None
-        if is_open or self._is_authorized(request.headers.get("authorization", "")):
+        found = gate.refusal(request, self.token)
+        if found is None:
             return None
-        log.warning("a request without the token was refused, from %s", request.client.host if request.client else "?")
-        return _wrong(401, "this needs the token: Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"})
-
-    def _is_authorized(self, authorization: str) -> bool:
-        scheme, _, given = authorization.partition(" ")
-        return scheme.lower() == "bearer" and Secret(given.strip().encode()) == self.token
+        if found.status == HTTPStatus.UNAUTHORIZED:
+            client = request.client.host if request.client else "?"
+            log.warning("a request without the token was refused, from %s", client)
+        return _wrong(found.status, found.why, found.headers)
 
 
 class _Server(uvicorn.Server):
@@ -142,18 +133,6 @@ class _Connection(H11Protocol):
 def _path(operation: Operation) -> str:
     """Identifiers of clients may have slashes in them."""
     return operation.path.replace("{id}", "{id:path}")
-
-
-def _is_address(host: str) -> bool:
-    """Whether the host header names an address, and no name that anybody could have made to mean this machine."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    if name.lower() in ("localhost", "localhost."):
-        return True
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def _response(answer: Answer, headers: dict[str, str] | None = None) -> Response:

@@ -2,8 +2,9 @@
 
 A broker that dies before it was ever ready would die again: its own words say why, and the whole is ended. One that was
 ready is started again, at once the first time and after growing pauses if it keeps dying. One that ends of its own
-will, because it was told to or has left the overlay, is let go. Brokers end when their standard input does, so that
-none outlives its supervisor, however that ends.
+will, because it was told to or has left the overlay, is let go; one that was stopped or killed by hand stays down until
+it is started again. Brokers end when their standard input does, so that none outlives its supervisor, however that
+ends.
 
 When the file has changed, brokers that it has no more say goodbye to the others first, while these still know them;
 then the new ones are started, and all others read the file again.
@@ -16,6 +17,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from overlane.errors import Unavailable
 
 READY, LINKED = "ready", "linked"
 PAUSE_MIN_S, PAUSE_MAX_S = 0.2, 10.0
@@ -45,10 +48,27 @@ class Ward:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     linked: asyncio.Event = field(default_factory=asyncio.Event)
     process: Process | None = None
+    life: asyncio.Task[None] | None = None
+    """What keeps it alive."""
     restarts: int = 0
     is_serving: bool = False
     """Whether the process of now has said that it is ready, and minds signals."""
     is_leaving: bool = False
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Clear while it is to stay down."""
+    was_ended_by_hand: bool = False
+
+    def __post_init__(self) -> None:
+        self.wanted.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is to run no more."""
+        return self.is_leaving
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
 
 
 class Supervisor:
@@ -67,7 +87,9 @@ class Supervisor:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Until cancelled. `ready` is called once, when all serve and are linked. NeverReady if one cannot serve."""
-        self._lives = {asyncio.create_task(self._keep_alive(ward)) for ward in self.wards.values()}
+        for ward in self.wards.values():
+            ward.life = asyncio.create_task(self._keep_alive(ward))
+            self._lives.add(ward.life)
         all_ready = asyncio.gather(*(ward.linked.wait() for ward in self.wards.values()))
         try:
             all_ready.add_done_callback(lambda done: None if done.cancelled() else ready())
@@ -99,7 +121,45 @@ class Supervisor:
             for name in names:
                 if name not in self.wards:
                     ward = self.wards[name] = self._ward(name)
-                    self._lives.add(asyncio.create_task(self._try_to_keep_alive(ward)))
+                    self._begin(ward)
+
+    # By hand
+
+    async def stop(self, name: str) -> None:
+        """End a broker as an operator would; it stays down until it is started again. Unavailable."""
+        ward = self._known(name)
+        ward.wanted.clear()
+        ward.was_ended_by_hand = ward.is_running
+        await self._end(ward)
+
+    async def kill(self, name: str) -> None:
+        """End a broker as a power cut would; it stays down until it is started again. Unavailable."""
+        ward = self._known(name)
+        ward.wanted.clear()
+        ward.was_ended_by_hand = ward.is_running
+        if ward.process is not None and ward.is_running:
+            ward.process.kill()
+            await ward.process.wait()
+
+    async def restart(self, name: str) -> None:
+        """Start a broker that is down, or end it and start it again. Unavailable."""
+        ward = self._known(name)
+        if ward.is_running:
+            await self.stop(name)
+        ward.wanted.set()
+        if ward.life is None or ward.life.done():
+            self._begin(ward)
+
+    def _known(self, name: str) -> Ward:
+        if name not in self.wards or self._ending.is_set():
+            raise Unavailable(f"broker {name}", "it is not run here")
+        return self.wards[name]
+
+    def _begin(self, ward: Ward) -> None:
+        ward.life = asyncio.create_task(self._try_to_keep_alive(ward))
+        self._lives.add(ward.life)
+
+    # Lives
 
     async def _try_to_keep_alive(self, ward: Ward) -> None:
         """One that came later and cannot serve is no reason to end the others."""
@@ -111,6 +171,7 @@ class Supervisor:
 
     async def _leave(self, ward: Ward) -> None:
         ward.is_leaving = True
+        ward.wanted.set()
         process = ward.process
         if process is None or process.returncode is not None or not ward.is_serving:
             await self._end(ward)
@@ -125,7 +186,10 @@ class Supervisor:
     async def _keep_alive(self, ward: Ward) -> None:
         loop = asyncio.get_running_loop()
         pause_s = 0.0
-        while not ward.is_leaving:
+        while True:
+            await ward.wanted.wait()
+            if ward.is_done:
+                return
             started = loop.time()
             words: list[str] = []
             ward.is_serving = False
@@ -139,6 +203,10 @@ class Supervisor:
             if ward.is_leaving:
                 self._tell(ward.name, "has left")
                 return
+            if ward.was_ended_by_hand:
+                ward.was_ended_by_hand = False
+                self._tell(ward.name, f"ended with status {status}; stays down until it is started again")
+                continue
             if status == 0:
                 self._tell(ward.name, "has ended")
                 return

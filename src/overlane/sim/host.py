@@ -105,6 +105,11 @@ class Host(Generic[CoreT]):
         return self._name
 
     @property
+    def incarnation(self) -> int:
+        """How often it was started."""
+        return self._incarnation
+
+    @property
     def is_alive(self) -> bool:
         return self._core is not None
 

@@ -234,6 +234,11 @@ class Judge:
         inbox = self._flows[publisher].inboxes.get(self._by_name[subscriber].index)
         return inbox is not None and inbox.count(number) > 0
 
+    def record(self, publisher: int) -> "tuple[array[int], array[int]]":
+        """When each message of a publisher was published, and how many of its subscribers have not got it yet."""
+        flow = self._flows[publisher]
+        return flow.times, flow.missing
+
     def lost(self, row: str | None = None) -> list[Message]:
         """The messages that were expected and have not arrived, of one row or all."""
         return [

@@ -1,0 +1,42 @@
+// Elements from plain calls. Text stays text: nothing that a broker says is ever read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const byId = (id) => document.getElementById(id);
+
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "on") for (const [event, heard] of Object.entries(value)) made.addEventListener(event, heard);
+    else if (name === "data") Object.assign(made.dataset, value);
+    else if (name in made && name !== "list") made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.filter(isThere));
+  return made;
+}
+
+const isThere = (child) => child !== null && child !== undefined && child !== "";
+
+export function drawing(width, height, ...shapes) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("width", width);
+  svg.setAttribute("height", height);
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("aria-hidden", "true");
+  for (const [tag, attributes] of shapes) {
+    const shape = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) shape.setAttribute(name, value);
+    svg.append(shape);
+  }
+  return svg;
+}
+
+// Replace what is in a place, and keep the focus and the scrolling where they are.
+export function put(place, ...children) {
+  const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  const scrolled = place.scrollTop;
+  place.replaceChildren(...children.filter(isThere));
+  place.scrollTop = scrolled;
+  if (focused) place.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+}

@@ -1,0 +1,309 @@
+// The page: what is told, which moment of it is looked at, what is chosen, and who shows it.
+//
+// Nothing is drawn when something is told, but before the next frame, and the panels no more often than a few times a
+// second: however fast changes come, the page does not fall behind.
+
+import { byId, element, put } from "./dom.js";
+import { moment, share, span } from "./format.js";
+import { showInspector } from "./inspector.js";
+import { showLegend } from "./legend.js";
+import { showBrokers, showHappened, showLinks } from "./lists.js";
+import { OverlayMap } from "./map.js";
+import { startTheme } from "./palette.js";
+import { Past } from "./past.js";
+import { Player } from "./player.js";
+import { icon } from "./signs.js";
+import { Stream } from "./stream.js";
+import { showStreamForm } from "./streamform.js";
+import { showTopics } from "./topics.js";
+import { Track } from "./track.js";
+
+const PANELS_EVERY_MS = 240;
+const NARROW = matchMedia("(max-width: 760px)");
+
+const state = { past: null, chosen: null, selected: null, tab: "happened", wanted: "", said: "", lostMs: null };
+let isDirty = true;
+let panelsMs = 0;
+
+const player = new Player(() => (isDirty = true));
+const map = new OverlayMap(byId("map"), {
+  broker: (name) => select({ broker: name }),
+  link: (name) => select({ link: name }),
+  nothing: () => select(null),
+});
+const track = new Track(byId("track"), byId("scrub"), (atS) => player.seek(atS));
+const toggleTheme = startTheme(() => {
+  map.isStale = true;
+  isDirty = true;
+  panelsMs = 0;
+});
+
+const stream = new Stream({
+  head(head) {
+    state.past = new Past(head);
+    byId("title").textContent = head.title;
+    document.title = `${head.title} – Overlane`;
+    byId("tab-stream").hidden = !head.is_chaotic;
+    byId("speed-label").hidden = false;
+    byId("live").hidden = !head.is_live;
+  },
+  change: (change) => state.past.add(change),
+  caughtUp() {
+    if (player.past !== state.past) player.begin(state.past);
+    player.grown();
+    isDirty = true;
+  },
+  lost() {
+    state.lostMs = performance.now();
+    panelsMs = 0;
+  },
+  back() {
+    state.lostMs = null;
+    isDirty = true;
+  },
+  refused: askForToken,
+});
+
+// Choosing
+
+function choose(topic) {
+  state.chosen = topic;
+  refresh();
+}
+
+function select(found) {
+  state.selected = found;
+  state.said = "";
+  refresh();
+}
+
+function open(tab) {
+  state.tab = tab;
+  state.wanted = "";
+  state.said = "";
+  put(byId("list"));
+  for (const button of document.querySelectorAll("[role=tab]")) {
+    button.ariaSelected = String(button.id === `tab-${tab}`);
+    button.tabIndex = button.id === `tab-${tab}` ? 0 : -1;
+  }
+  refresh();
+}
+
+function go(happening) {
+  player.isPlaying = false;
+  player.seek(state.past.momentOf(happening));
+  if (happening.link) state.selected = { link: happening.link };
+  else if (happening.kind === "broker") state.selected = { broker: happening.brokers[0] };
+  const known = (happening.filters ?? []).find((name) => name in state.past.latest.picture.topics);
+  if (known) state.chosen = known;
+  refresh();
+}
+
+async function act(deed, wanted) {
+  state.said = "";
+  player.follow();
+  state.said = await stream.deed(deed, wanted);
+  refresh();
+}
+
+function refresh() {
+  isDirty = true;
+  panelsMs = 0;
+}
+
+// Showing
+
+function frame(nowMs) {
+  requestAnimationFrame(frame);
+  if (!player.past) return;
+  player.step(nowMs);
+  if (isDirty || state.lostMs !== null) {
+    const picture = player.past.pictureAt(player.atS);
+    if (isDirty) map.show({ picture, chosen: state.chosen, selected: state.selected, usualMs: player.past.usualMs });
+    isDirty = false;
+    state.isPending = true;
+  }
+  if (state.isPending && nowMs - panelsMs >= PANELS_EVERY_MS) {
+    panelsMs = nowMs;
+    state.isPending = false;
+    showPanels(player.past.pictureAt(player.atS), nowMs);
+  }
+  map.frame(nowMs);
+}
+
+function showPanels(picture, nowMs) {
+  const { past } = player;
+  const { atS } = player;
+  const shared = { past, picture, atS, selected: state.selected, select, act, said: state.said };
+  showMode(picture, nowMs);
+  showGlance(picture, past.head.target);
+  showTopics(byId("topics"), { ...shared, chosen: state.chosen, choose });
+  const list = byId("list");
+  if (!isBeingFilled(list)) showList(list, shared);
+  showInspector(byId("inspector"), {
+    ...shared,
+    close: () => select(null),
+    canDo: past.head.is_chaotic,
+    canRestart: past.head.can_restart,
+  });
+  map.cover(byId("inspector").hidden || NARROW.matches ? 0 : byId("inspector").offsetWidth + 12);
+  track.draw(past, player);
+}
+
+const isBeingFilled = (place) => state.tab === "stream" && place.querySelector("form") && !state.said && place.contains(document.activeElement);
+
+function showList(list, shared) {
+  const want = (wanted) => {
+    state.wanted = wanted;
+    refresh();
+  };
+  const found = { ...shared, wanted: state.wanted, want };
+  if (state.tab === "happened") showHappened(list, { ...found, go });
+  else if (state.tab === "brokers") showBrokers(list, found);
+  else if (state.tab === "links") showLinks(list, { ...found, usualMs: player.past.usualMs });
+  else showStreamForm(list, found);
+}
+
+function showMode(picture, nowMs) {
+  const { head } = player.past;
+  const when = moment(player.atS, head.began_ms);
+  const isLost = state.lostMs !== null;
+  const mode = isLost ? "lost" : !head.is_live ? "recording" : player.isFollowing ? "live" : "past";
+  const words = { lost: "✗ contact lost", recording: "▷ recording", live: "● live", past: "‖ past" };
+  const pill = byId("mode");
+  if (pill.textContent !== words[mode]) pill.textContent = words[mode];
+  pill.dataset.mode = mode;
+  document.body.classList.toggle("stale", isLost);
+  byId("clock").textContent = when;
+  byId("live").classList.toggle("on", player.isFollowing);
+  const isRunning = player.isPlaying || player.isFollowing;
+  if (byId("play").dataset.sign !== String(isRunning)) {
+    byId("play").dataset.sign = isRunning;
+    byId("play").ariaLabel = isRunning ? "Pause" : "Play";
+    put(byId("play"), icon(isRunning ? "pause" : "play"));
+  }
+  showBanner(picture, head, mode, when, nowMs);
+}
+
+function showBanner(picture, head, mode, when, nowMs) {
+  const banner = byId("banner");
+  const brokers = Object.values(picture.brokers);
+  const isSilent = head.is_live && brokers.length > 0 && brokers.every((one) => one.state === "lost" || one.state === "unknown");
+  let said = [];
+  if (mode === "lost") {
+    said = [`Contact with the monitor is lost since ${span((nowMs - state.lostMs) / 1000)}. What you see is how it was at ${when}. Trying again…`];
+  } else if (mode === "past") {
+    said = [`You look at ${when}.`, element("button", { on: { click: () => player.follow() } }, "Back to now")];
+  } else if (isSilent) {
+    said = ["No broker answers the monitor."];
+  }
+  banner.hidden = !said.length;
+  banner.className = mode === "past" ? "banner past" : "banner";
+  const text = said.map((one) => one.textContent ?? one).join();
+  if (banner.dataset.said !== text) {
+    banner.dataset.said = text;
+    put(banner, ...said);
+  }
+}
+
+function showGlance(picture, target) {
+  const brokers = Object.values(picture.brokers);
+  const links = Object.values(picture.links);
+  const serving = brokers.filter((one) => one.state === "serving").length;
+  const up = links.filter((one) => one.state === "up").length;
+  let inTime = 0;
+  let due = 0;
+  for (const topic of Object.values(picture.topics)) {
+    if (topic.deadline_ms === null || topic.deadline_ms === undefined) continue;
+    inTime += topic.lately?.in_time ?? 0;
+    due += (topic.lately?.delivered ?? 0) + (topic.lately?.lost ?? 0);
+  }
+  const part = (name, value, isGood, title) =>
+    element("div", { title }, element("dt", {}, name), element("dd", { className: isGood ? "" : "bad" }, value));
+  put(
+    byId("glance"),
+    part("brokers", `${serving}/${brokers.length}`, serving === brokers.length, "serving, of all"),
+    part("links", `${up}/${links.length}`, up === links.length, "up, of all"),
+    part("in time", share(inTime, due), !due || inTime / due >= target, "of what has a deadline, in the last 10 seconds"),
+  );
+}
+
+// The token
+
+function askForToken(wasWrong) {
+  const dialog = byId("gate");
+  byId("gate-wrong").textContent = wasWrong ? "That was not it." : "";
+  if (!dialog.open) dialog.showModal();
+  return new Promise((given) => {
+    const enter = (event) => {
+      event.preventDefault();
+      dialog.close();
+      given(byId("token").value.trim());
+    };
+    byId("gate-form").onsubmit = enter;
+  });
+}
+
+// Hands
+
+byId("play").addEventListener("click", () => player.toggle());
+byId("back").addEventListener("click", () => player.skip(-1));
+byId("forth").addEventListener("click", () => player.skip(1));
+byId("live").addEventListener("click", () => player.follow());
+byId("speed").addEventListener("change", (event) => (player.speed = Number(event.target.value)));
+byId("theme").addEventListener("click", toggleTheme);
+byId("help").addEventListener("click", () => byId("keys").showModal());
+byId("keys-close").addEventListener("click", () => byId("keys").close());
+for (const name of ["back", "forth", "fit", "theme"]) byId(name).append(icon(name));
+byId("zoom-in").addEventListener("click", () => map.view.zoom(1.4));
+byId("zoom-out").addEventListener("click", () => map.view.zoom(1 / 1.4));
+byId("fit").addEventListener("click", () => map.view.home());
+const tabs = ["happened", "brokers", "links", "stream"];
+for (const tab of tabs) {
+  byId(`tab-${tab}`).addEventListener("click", () => open(tab));
+  byId(`tab-${tab}`).addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const shown = tabs.filter((name) => !byId(`tab-${name}`).hidden);
+    const next = shown[(shown.indexOf(tab) + step + shown.length) % shown.length];
+    open(next);
+    byId(`tab-${next}`).focus();
+    event.stopPropagation();
+  });
+}
+
+const KEYS = {
+  " ": () => player.toggle(),
+  ArrowLeft: () => player.seek(player.atS - 1),
+  ArrowRight: () => player.seek(player.atS + 1),
+  ",": () => player.skip(-1),
+  ".": () => player.skip(1),
+  l: () => player.follow(),
+  t: toggleTheme,
+  "+": () => map.view.zoom(1.4),
+  "-": () => map.view.zoom(1 / 1.4),
+  0: () => map.view.home(),
+  "?": () => byId("keys").showModal(),
+  Escape: () => {
+    state.chosen = null;
+    select(null);
+  },
+};
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.matches("input:not([type=range]), select, textarea") || document.querySelector("dialog[open]");
+  if (!player.past || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === " " && event.target.matches("button, summary")) return;
+  if (event.key.startsWith("Arrow") && event.target.id === "scrub") return;
+  const number = Number(event.key);
+  const action = KEYS[event.key] ?? (number ? () => choose(Object.keys(player.past.latest.picture.topics)[number - 1] ?? null) : null);
+  if (!action) return;
+  event.preventDefault();
+  action();
+});
+
+// A phone has no room for the legend.
+if (NARROW.matches) byId("legend").open = false;
+showLegend(byId("legend-body"));
+requestAnimationFrame(frame);
+stream.run();

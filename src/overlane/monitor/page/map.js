@@ -1,0 +1,418 @@
+// The map: brokers and links as they are, and the ways of the chosen topic over them.
+//
+// What stands still is drawn once, when it changes, and kept; only what moves, the messages on their ways, is drawn for
+// each frame on top of it. So a large overlay costs as much as a small one while nothing changes.
+
+import { drawGlobe } from "./globe.js";
+import { ms, percent } from "./format.js";
+import { layout } from "./layout.js";
+import { colours } from "./palette.js";
+import { latency } from "./past.js";
+import { DASHES, hopsOf, routesOf } from "./paths.js";
+import { BROKER_LOOKS, LINK_LOOKS } from "./signs.js";
+import { View } from "./view.js";
+
+const FONT = 'system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+const LABELS_MAX = 60;
+const BESIDE = 5; // pixels between paths that share a link
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
+
+export class OverlayMap {
+  // heard: { broker(name), link(name), nothing() } when something on the map is chosen.
+  constructor(canvas, heard) {
+    this.canvas = canvas;
+    this.pen = canvas.getContext("2d");
+    this.kept = document.createElement("canvas");
+    this.heard = heard;
+    this.at = {};
+    this.shown = { picture: null, chosen: null, selected: null, usualMs: {} };
+    this.over = null;
+    this.isStale = true;
+    this.view = new View(canvas, () => (this.isStale = true));
+    new ResizeObserver(() => this.resize()).observe(canvas);
+    canvas.addEventListener("pointermove", (event) => this.hover(event));
+    canvas.addEventListener("pointerleave", () => this.setOver(null));
+    canvas.addEventListener("click", (event) => this.click(event));
+    this.resize();
+  }
+
+  // So many pixels on the left are covered.
+  cover(left) {
+    this.view.cover(left);
+  }
+
+  show(shown) {
+    if (shown.picture !== this.shown.picture) this.place(shown.picture);
+    this.shown = shown;
+    this.isStale = true;
+  }
+
+  place(picture) {
+    const names = Object.keys(picture.brokers).join() + "#" + Object.keys(picture.links).join();
+    if (names === this.placedFor) return;
+    this.placedFor = names;
+    const found = layout(picture.brokers, picture.links);
+    this.at = found.at;
+    this.projection = found.projection;
+    this.view.fit(Object.values(this.at));
+  }
+
+  resize() {
+    const { clientWidth, clientHeight } = this.canvas;
+    const ratio = window.devicePixelRatio || 1;
+    for (const canvas of [this.canvas, this.kept]) {
+      canvas.width = Math.max(1, Math.round(clientWidth * ratio));
+      canvas.height = Math.max(1, Math.round(clientHeight * ratio));
+    }
+    this.ratio = ratio;
+    this.view.resize(clientWidth, clientHeight);
+  }
+
+  // Called before each frame.
+  frame(nowMs) {
+    this.view.ease(STILL.matches);
+    const moves = this.hops?.length && !STILL.matches;
+    if (!this.isStale && !moves) return;
+    if (this.isStale) this.draw();
+    this.isStale = false;
+    this.pen.setTransform(1, 0, 0, 1, 0, 0);
+    this.pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    this.pen.drawImage(this.kept, 0, 0);
+    this.pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    if (this.hops?.length) this.drawMessages(STILL.matches ? 0.5 : (nowMs / 1600) % 1);
+  }
+
+  draw() {
+    const { picture, chosen } = this.shown;
+    const pen = this.kept.getContext("2d");
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.fillStyle = colours["--sea"];
+    pen.fillRect(0, 0, this.view.width, this.view.height);
+    if (!picture) return;
+    const toScreen = this.view.toScreen;
+    if (this.projection) drawGlobe(pen, this.projection, toScreen, colours);
+    this.points = Object.fromEntries(Object.entries(this.at).map(([name, point]) => [name, toScreen(point)]));
+    const routes = chosen ? routesOf(picture, chosen) : [];
+    this.hops = hopsOf(picture, routes);
+    this.taken = [];
+    this.drawLinks(pen, picture, chosen !== null);
+    this.drawHops(pen);
+    const ends = { sources: new Set(routes.map((route) => route.source)), destinations: new Set(routes.flatMap((route) => route.destinations)) };
+    this.drawBrokers(pen, picture, ends);
+    this.drawLinkLabels(pen, picture);
+  }
+
+  // Links
+
+  drawLinks(pen, picture, isBackground) {
+    const together = new Map();
+    for (const [name, link] of Object.entries(picture.links)) {
+      const [one, other] = link.ends.map((end) => this.points[end]);
+      if (!one || !other) continue;
+      const look = LINK_LOOKS[link.state];
+      const width = link.state === "up" ? widthOf(link) : 2.5;
+      const key = `${link.state}|${width}`;
+      if (!together.has(key)) together.set(key, { look, width, path: new Path2D() });
+      const { path } = together.get(key);
+      path.moveTo(...one);
+      path.lineTo(...other);
+      if (name === this.over?.link || name === this.shown.selected?.link) this.halo(pen, one, other, width);
+    }
+    for (const { look, width, path } of together.values()) {
+      pen.globalAlpha = isBackground && look.word === "up" ? 0.45 : look.word === "up" ? 0.85 : 1;
+      pen.strokeStyle = colours[look.colour];
+      pen.lineWidth = width;
+      pen.setLineDash(look.dash);
+      pen.stroke(path);
+    }
+    pen.globalAlpha = 1;
+    pen.setLineDash([]);
+  }
+
+  halo(pen, one, other, width) {
+    pen.strokeStyle = colours["--accent"];
+    pen.globalAlpha = 0.3;
+    pen.lineWidth = width + 10;
+    pen.lineCap = "round";
+    pen.beginPath();
+    pen.moveTo(...one);
+    pen.lineTo(...other);
+    pen.stroke();
+    pen.globalAlpha = 1;
+    pen.lineCap = "butt";
+  }
+
+  drawLinkLabels(pen, picture) {
+    const links = Object.entries(picture.links);
+    const isRoomy = links.length / this.view.nearer ** 2 <= LABELS_MAX;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    for (const [name, link] of links) {
+      const [one, other] = link.ends.map((end) => this.points[end]);
+      if (!one || !other) continue;
+      const middle = [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2];
+      const look = LINK_LOOKS[link.state];
+      const isNamed = isRoomy || name === this.over?.link || name === this.shown.selected?.link;
+      if (look.mark) this.drawMark(pen, middle, look);
+      const text = isNamed ? labelOf(link, this.shown.usualMs[name]) : "";
+      if (text && Math.hypot(one[0] - other[0], one[1] - other[1]) > 46) {
+        const isSlow = text.includes("▲");
+        const away = look.mark ? 17 : 0;
+        this.label(pen, text, middle[0], middle[1] + away, isSlow ? colours["--warning"] : colours["--soft"]);
+      }
+    }
+  }
+
+  drawMark(pen, [x, y], look) {
+    pen.fillStyle = colours["--sheet"];
+    pen.strokeStyle = colours[look.colour];
+    pen.lineWidth = 2;
+    pen.beginPath();
+    pen.arc(x, y, 9, 0, 2 * Math.PI);
+    pen.fill();
+    pen.stroke();
+    pen.fillStyle = colours[look.colour];
+    pen.font = `700 14px ${FONT}`;
+    pen.fillText(look.mark, x, y + 0.5);
+  }
+
+  label(pen, text, x, y, ink, weight = 500) {
+    pen.font = `${weight} 12px ${FONT}`;
+    const width = pen.measureText(text).width + 10;
+    const box = [x - width / 2, y - 9, width, 18];
+    if (this.taken.some(([left, top, wide, high]) => box[0] < left + wide && left < box[0] + width && box[1] < top + high && top < box[1] + 18)) return;
+    this.taken.push(box);
+    pen.fillStyle = colours["--sheet"];
+    pen.globalAlpha = 0.86;
+    pen.beginPath();
+    pen.roundRect(...box, 5);
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.fillStyle = ink;
+    pen.fillText(text, x, y + 0.5);
+  }
+
+  // The chosen topic
+
+  // Paths that share a link run beside each other, on the same side in both directions.
+  hopLine({ from, to, rank }) {
+    const [one, other] = [this.points[from], this.points[to]];
+    if (!one || !other) return null;
+    const [dx, dy] = [other[0] - one[0], other[1] - one[1]];
+    const length = Math.hypot(dx, dy) || 1;
+    const side = (from < to ? 1 : -1) * BESIDE * [0, 1, -1, 2][rank];
+    const [ox, oy] = [(-dy / length) * side, (dx / length) * side];
+    return [one[0] + ox, one[1] + oy, other[0] + ox, other[1] + oy];
+  }
+
+  drawHops(pen) {
+    for (const hop of [...this.hops].sort((one, other) => other.rank - one.rank)) {
+      const line = this.hopLine(hop);
+      if (!line) continue;
+      pen.strokeStyle = colours[`--path-${hop.rank}`];
+      pen.lineWidth = hop.rank ? 3.5 : 5;
+      pen.setLineDash(DASHES[hop.rank]);
+      pen.beginPath();
+      pen.moveTo(line[0], line[1]);
+      pen.lineTo(line[2], line[3]);
+      pen.stroke();
+    }
+    pen.setLineDash([]);
+  }
+
+  // Arrowheads that move the way that messages go.
+  drawMessages(phase) {
+    const { pen } = this;
+    for (const hop of this.hops) {
+      const line = this.hopLine(hop);
+      if (!line) continue;
+      const [x1, y1, x2, y2] = line;
+      const length = Math.hypot(x2 - x1, y2 - y1);
+      const heads = Math.max(1, Math.round(length / 110));
+      const angle = Math.atan2(y2 - y1, x2 - x1);
+      pen.fillStyle = colours[`--path-${hop.rank}`];
+      pen.strokeStyle = colours["--sheet"];
+      pen.lineWidth = 1.5;
+      for (let head = 0; head < heads; head++) {
+        const share = (head + phase) / heads;
+        pen.save();
+        pen.translate(x1 + (x2 - x1) * share, y1 + (y2 - y1) * share);
+        pen.rotate(angle);
+        pen.beginPath();
+        pen.moveTo(8, 0);
+        pen.lineTo(-5, -5.5);
+        pen.lineTo(-2.5, 0);
+        pen.lineTo(-5, 5.5);
+        pen.closePath();
+        pen.stroke();
+        pen.fill();
+        pen.restore();
+      }
+    }
+  }
+
+  // Brokers
+
+  drawBrokers(pen, picture, ends) {
+    const names = Object.keys(picture.brokers);
+    const isRoomy = names.length / this.view.nearer ** 2 <= LABELS_MAX;
+    const size = names.length > 60 ? Math.min(8, 4.5 * Math.sqrt(this.view.nearer)) : 9;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    const important = [];
+    for (const name of names) {
+      const point = this.points[name];
+      if (!point) continue;
+      const broker = picture.brokers[name];
+      const look = BROKER_LOOKS[broker.state];
+      const isChosen = name === this.over?.broker || name === this.shown.selected?.broker;
+      if (isChosen) this.drawRing(pen, point, size + 7, colours["--accent"], 0.35, 6);
+      if (ends.destinations.has(name)) this.drawRing(pen, point, size + 6, colours["--path-0"], 1, 2.5);
+      drawBroker(pen, point, size, look);
+      const role = ends.sources.has(name) ? "source" : ends.destinations.has(name) ? "destination" : "";
+      if (role === "source") drawSource(pen, point, size);
+      if (isRoomy || isChosen || role || look.shape === "cross") important.push([name, broker, point, role, look]);
+    }
+    for (const [name, broker, [x, y], role, look] of important) {
+      this.label(pen, name, x, y + size + 16, colours["--text"], 650);
+      const words = [role, broker.state === "serving" ? rates(broker) : look.word].filter(Boolean).join(" · ");
+      if (words && (isRoomy || role)) {
+        const ink = broker.state === "serving" ? colours["--soft"] : colours[look.colour === "--warning-ink" ? "--warning" : look.colour];
+        this.label(pen, words, x, y + size + 35, ink);
+      }
+    }
+  }
+
+  drawRing(pen, [x, y], radius, colour, alpha, width) {
+    pen.globalAlpha = alpha;
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    pen.beginPath();
+    pen.arc(x, y, radius, 0, 2 * Math.PI);
+    pen.stroke();
+    pen.globalAlpha = 1;
+  }
+
+  // Pointing
+
+  find(x, y, reach) {
+    if (!this.points || !this.shown.picture) return null;
+    let best = null;
+    for (const [name, [bx, by]] of Object.entries(this.points)) {
+      const far = Math.hypot(bx - x, by - y);
+      if (far < reach + 8 && far < (best?.far ?? Infinity)) best = { broker: name, far };
+    }
+    if (best) return best;
+    for (const [name, link] of Object.entries(this.shown.picture.links)) {
+      const [one, other] = link.ends.map((end) => this.points[end]);
+      if (!one || !other) continue;
+      const far = distance(x, y, one, other);
+      if (far < reach && far < (best?.far ?? Infinity)) best = { link: name, far };
+    }
+    return best;
+  }
+
+  hover(event) {
+    if (event.pointerType === "touch" || event.buttons) return;
+    this.setOver(this.find(event.offsetX, event.offsetY, 8));
+  }
+
+  setOver(found) {
+    if (found?.broker === this.over?.broker && found?.link === this.over?.link) return;
+    this.over = found;
+    this.canvas.classList.toggle("over", found !== null);
+    this.isStale = true;
+  }
+
+  click(event) {
+    if (!this.view.wasClick) return;
+    const found = this.find(event.offsetX, event.offsetY, event.pointerType === "touch" ? 18 : 9);
+    if (found?.broker) this.heard.broker(found.broker);
+    else if (found?.link) this.heard.link(found.link);
+    else this.heard.nothing();
+  }
+}
+
+// By its load, in a few steps so that links can be drawn together.
+function widthOf(link) {
+  const load = Math.max(...link.ways.map((way) => way.rate_bps ?? 0));
+  return load < 2e4 ? 1.5 : load < 1e5 ? 2.25 : load < 1e6 ? 3.25 : load < 1e7 ? 4.5 : 6;
+}
+
+function labelOf(link, usualMs) {
+  const takes = latency(link);
+  if (link.state === "failed" || link.state === "down") return "";
+  if (takes === null) return "";
+  const words = [ms(takes)];
+  if (usualMs !== undefined && takes > 1.5 * usualMs + 5) words[0] = `▲ ${words[0]}`;
+  const loss = Math.max(...link.ways.map((way) => way.loss ?? 0));
+  if (loss >= 0.001) words.push(`loss ${percent(loss)}`);
+  const full = Math.max(...link.ways.map((way) => (way.queue_bytes_max ? (way.queue_bytes ?? 0) / way.queue_bytes_max : 0)));
+  if (full >= 0.05) words.push(`queue ${percent(full)}`);
+  return words.join(" · ");
+}
+
+function rates(broker) {
+  const words = [];
+  if (broker.in_hz) words.push(`${Math.round(broker.in_hz)}/s in`);
+  if (broker.out_hz) words.push(`${Math.round(broker.out_hz)}/s out`);
+  return words.join(" · ");
+}
+
+function drawBroker(pen, [x, y], size, look) {
+  const colour = colours[look.colour];
+  pen.lineWidth = 2.5;
+  pen.strokeStyle = colours["--sheet"];
+  pen.fillStyle = colour;
+  pen.beginPath();
+  if (look.shape === "cross") {
+    pen.rect(x - size, y - size, 2 * size, 2 * size);
+    pen.fillStyle = colours["--sheet"];
+    pen.fill();
+    pen.strokeStyle = colour;
+    pen.stroke();
+    pen.beginPath();
+    const arm = 0.5 * size;
+    pen.moveTo(x - arm, y - arm);
+    pen.lineTo(x + arm, y + arm);
+    pen.moveTo(x + arm, y - arm);
+    pen.lineTo(x - arm, y + arm);
+    pen.stroke();
+    return;
+  }
+  pen.arc(x, y, size, 0, 2 * Math.PI);
+  if (look.shape === "disc") {
+    pen.fill();
+    pen.stroke();
+    return;
+  }
+  pen.fillStyle = colours["--sheet"];
+  pen.fill();
+  pen.strokeStyle = colour;
+  if (look.shape === "ring") pen.setLineDash([2, 3]);
+  pen.stroke();
+  pen.setLineDash([]);
+  if (look.shape === "half") {
+    pen.fillStyle = colour;
+    pen.beginPath();
+    pen.arc(x, y, size, Math.PI / 2, -Math.PI / 2);
+    pen.fill();
+  }
+}
+
+// A triangle inside: from here it goes out.
+function drawSource(pen, [x, y], size) {
+  pen.fillStyle = colours["--sheet"];
+  pen.beginPath();
+  pen.moveTo(x + 0.55 * size, y);
+  pen.lineTo(x - 0.35 * size, y - 0.5 * size);
+  pen.lineTo(x - 0.35 * size, y + 0.5 * size);
+  pen.closePath();
+  pen.fill();
+}
+
+function distance(x, y, [x1, y1], [x2, y2]) {
+  const [dx, dy] = [x2 - x1, y2 - y1];
+  const share = Math.max(0, Math.min(1, ((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy || 1)));
+  return Math.hypot(x - x1 - share * dx, y - y1 - share * dy);
+}

@@ -1,0 +1,125 @@
+// The past, as the monitor tells it: the first picture, every change since, and what happened.
+//
+// A picture at any moment follows from a nearby one that was kept and the changes after it. Pictures that were given out
+// are never changed again: whoever holds one may compare it with another by identity of its parts.
+
+const KINDS = ["brokers", "links", "routes", "topics"];
+const KEPT_EVERY = 64;
+
+export class Past {
+  constructor(head) {
+    this.head = head;
+    this.changes = [];
+    this.happenings = [...(head.happenings ?? [])];
+    this.usualMs = {};
+    this.kept = [{ index: -1, picture: head.picture }];
+    this.latest = { index: -1, picture: head.picture };
+    this.given = this.latest;
+    this.measure(head.picture.links);
+  }
+
+  get firstS() {
+    return this.head.picture.at_s;
+  }
+
+  get lastS() {
+    return this.changes.length ? this.changes.at(-1).at_s : this.firstS;
+  }
+
+  add(change) {
+    this.changes.push(change);
+    if (change.happenings) this.happenings.push(...change.happenings);
+    if (change.links) this.measure(change.links);
+    const index = this.changes.length - 1;
+    this.latest = { index, picture: applied(this.latest.picture, change) };
+    if (index % KEPT_EVERY === 0) this.kept.push(this.latest);
+  }
+
+  // The least that each link ever took: what is usual for it.
+  measure(links) {
+    for (const [name, link] of Object.entries(links ?? {})) {
+      const measured = latency(link);
+      if (measured !== null) this.usualMs[name] = Math.min(this.usualMs[name] ?? Infinity, measured);
+    }
+  }
+
+  // The index of the last change at or before a time; -1 is the first picture.
+  indexAt(atS) {
+    let low = 0;
+    let high = this.changes.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.changes[middle].at_s <= atS) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
+  // The first picture that has this happening in it.
+  momentOf(happening) {
+    const found = this.changes[this.indexAt(happening.at_s - 1e-6) + 1];
+    return found ? found.at_s : this.lastS;
+  }
+
+  pictureAt(atS) {
+    const index = this.indexAt(atS);
+    if (index === this.latest.index) return this.latest.picture;
+    if (index === this.given.index) return this.given.picture;
+    let from = this.given.index < index && index - this.given.index <= KEPT_EVERY ? this.given : this.keptBefore(index);
+    let picture = from.picture;
+    for (let at = from.index + 1; at <= index; at++) picture = applied(picture, this.changes[at]);
+    this.given = { index, picture };
+    return picture;
+  }
+
+  keptBefore(index) {
+    let low = 0;
+    let high = this.kept.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.kept[middle].index <= index) low = middle + 1;
+      else high = middle;
+    }
+    return this.kept[low - 1];
+  }
+
+  // How something went: [time, value] for each moment it changed, with what it was at the beginning and the end.
+  series(kind, name, valueOf, fromS, untilS) {
+    const points = [];
+    const first = this.pictureAtQuietly(fromS)[kind][name];
+    if (first) points.push([fromS, valueOf(first)]);
+    for (let index = this.indexAt(fromS) + 1; index < this.changes.length; index++) {
+      const change = this.changes[index];
+      if (change.at_s > untilS) break;
+      const thing = change[kind]?.[name];
+      if (thing) points.push([change.at_s, valueOf(thing)]);
+    }
+    if (points.length) points.push([untilS, points.at(-1)[1]]);
+    return points;
+  }
+
+  pictureAtQuietly(atS) {
+    const given = this.given;
+    const picture = this.pictureAt(atS);
+    this.given = given;
+    return picture;
+  }
+}
+
+function applied(picture, change) {
+  const next = { ...picture, at_s: change.at_s };
+  for (const kind of KINDS) {
+    const gone = change.gone?.[kind];
+    if (change[kind] || gone) {
+      next[kind] = { ...picture[kind], ...change[kind] };
+      for (const name of gone ?? []) delete next[kind][name];
+    }
+  }
+  return next;
+}
+
+// Of the slower direction; null where nothing is measured.
+export function latency(link) {
+  const measured = link.ways.map((way) => way.latency_ms).filter((value) => value !== null && value !== undefined);
+  return measured.length ? Math.max(...measured) : null;
+}

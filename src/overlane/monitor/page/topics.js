@@ -1,0 +1,140 @@
+// The topics: what each asks for, what it gets, and, of the chosen one, from where to where it goes and on which ways.
+
+import { count, hertz, ms, share } from "./format.js";
+import { drawChart } from "./chart.js";
+import { element, put } from "./dom.js";
+import { DASHES, routesOf, waysOf } from "./paths.js";
+import { pathSign } from "./signs.js";
+
+const SPARK_S = 120;
+const ROUTES_SHOWN = 20;
+
+export function showTopics(place, { past, picture, atS, chosen, choose }) {
+  const names = Object.keys(picture.topics);
+  if (!names.length) {
+    put(place, element("p", { className: "empty" }, "The network file names no topics, and nothing was published yet."));
+    return;
+  }
+  const sparks = [];
+  put(place, ...names.map((name) => card(name)));
+  for (const spark of sparks) spark();
+
+  function card(name) {
+    const topic = picture.topics[name];
+    const isChosen = name === chosen;
+    const title = "latency of the last two minutes: solid p99, dashed p50, and the deadline across";
+    const spark = element("canvas", { className: "spark", title });
+    sparks.push(() => drawSpark(spark, past, name, atS));
+    return element(
+      "article",
+      { className: isChosen ? "topic chosen" : "topic", data: { topic: name } },
+      element(
+        "button",
+        { ariaPressed: String(isChosen), data: { key: `topic ${name}` }, on: { click: () => choose(isChosen ? null : name) } },
+        element("span", { className: "name" }, name),
+        shareOf(topic),
+        element("span", { className: "asked" }, asked(topic)),
+        verdict(topic, past.head.target),
+        spark,
+      ),
+      figures(topic),
+      isChosen ? routes(picture, name) : null,
+    );
+  }
+}
+
+function asked(topic) {
+  const words = [topic.deadline_ms === null || topic.deadline_ms === undefined ? "no deadline" : `within ${ms(topic.deadline_ms)}`];
+  words.push(topic.reliable ? "reliable" : "best effort", topic.routing);
+  return words.join(" · ");
+}
+
+const lately = (topic) => topic.lately ?? {};
+const total = (topic) => topic.total ?? {};
+
+function shareOf(topic) {
+  const { in_time: inTime = 0, delivered = 0, lost = 0 } = lately(topic);
+  return element("span", { className: "share", title: "delivered in time, of the last 10 seconds" }, share(inTime, delivered + lost));
+}
+
+// Against the target, in a word and a sign, not by colour alone.
+function verdict(topic, target) {
+  const { in_time: inTime = 0, delivered = 0, lost = 0 } = lately(topic);
+  const wanted = `of ${(100 * target).toFixed(2)} %`;
+  if (!(delivered + lost)) return element("span", { className: "target" }, "nothing came lately");
+  const isMet = inTime / (delivered + lost) >= target;
+  return element("span", { className: isMet ? "target met" : "target missed" }, `${isMet ? "✓" : "✗"} in time, ${wanted}`);
+}
+
+function figures(topic) {
+  const now = lately(topic);
+  const all = total(topic);
+  const late = (all.delivered ?? 0) - (all.in_time ?? 0);
+  const row = (name, value, title, className = "") =>
+    element("div", { title }, element("dt", {}, name), element("dd", { className }, value));
+  return element(
+    "dl",
+    { className: "figures" },
+    row("rate", hertz(topic.rate_hz ?? 0), "messages published a second"),
+    row("p50", ms(now.p50_ms), "half of the messages were no older, in the last 10 seconds"),
+    row("p99", ms(now.p99_ms), "99 of 100 messages were no older, in the last 10 seconds"),
+    row("delivered", count(all.delivered ?? 0), "altogether; once for each broker that a message is delivered at"),
+    row("late", count(late), "altogether", late ? "warning" : ""),
+    row("lost", count(all.lost ?? 0), "should have come and have not; reliable ones are sent again until they have", all.lost ? "bad" : ""),
+  );
+}
+
+function drawSpark(canvas, past, name, atS) {
+  const untilS = Math.max(atS, past.firstS + 1);
+  const fromS = Math.max(past.firstS, untilS - SPARK_S);
+  const series = (valueOf) => past.series("topics", name, (topic) => valueOf(lately(topic)) ?? null, fromS, untilS);
+  const lines = [
+    { points: series((figures) => figures.p99_ms), colour: "--path-0", fill: true },
+    { points: series((figures) => figures.p50_ms), colour: "--path-1", dash: [3, 3] },
+  ];
+  drawChart(canvas, { lines, fromS, untilS, bound: past.latest.picture.topics[name]?.deadline_ms ?? null });
+}
+
+function routes(picture, name) {
+  const found = routesOf(picture, name);
+  if (!found.length) {
+    return element("div", { className: "routes" }, element("p", { className: "empty" }, "No messages between brokers now: nobody elsewhere needs them, or nobody publishes."));
+  }
+  const more = found.length - ROUTES_SHOWN;
+  return element(
+    "div",
+    { className: "routes" },
+    ...found.slice(0, ROUTES_SHOWN).map((route) => describe(picture, route)),
+    more > 0 ? element("p", { className: "empty" }, `and ${more} more routes`) : null,
+  );
+}
+
+function describe(picture, route) {
+  const ways = waysOf(picture, route);
+  return element(
+    "div",
+    { className: "route", data: { source: route.source } },
+    element("h3", {}, `${route.source} → ${route.destinations.join(", ")}`),
+    element("p", { className: "why" }, [route.topics?.slice(0, 4).join(", "), route.cause && `because: ${route.cause}`].filter(Boolean).join(" · ")),
+    ...ways.flatMap((way) => (way.paths.length ? way.paths.map((path) => line(way, path, ways.length > 1)) : [unreachable(way)])),
+  );
+}
+
+function line(way, { path, rank, takesMs }, isNamed) {
+  return element(
+    "div",
+    { className: "way", data: { path: path.join("|"), rank } },
+    pathSign(rank, DASHES[rank]),
+    element(
+      "span",
+      {},
+      path.join(" → "),
+      element("span", { className: "kind" }, `${rank ? `redundant, copy ${rank + 1}` : "primary"}${isNamed ? ` to ${way.to}` : ""}`),
+    ),
+    element("span", { className: "takes" }, ms(takesMs)),
+  );
+}
+
+function unreachable(way) {
+  return element("div", { className: "way" }, element("span", { className: "bad" }, "✗"), element("span", { className: "bad" }, `no way to ${way.to}`), "");
+}

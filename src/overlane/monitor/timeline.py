@@ -1,0 +1,130 @@
+"""The timeline: happenings as they come, numbered, in words, and set against the last deed that may have caused them.
+
+Both ends of a link tell of it: what the second one tells shortly after the first is no news. Nor is that a link came up
+for the first time.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from overlane.monitor.happenings import Happening, Kind, Weight, link_words, route_words
+from overlane.monitor.picture import Link, link_name
+
+ECHO_S = 3.0
+CAUSE_S = 10.0
+"""What happens so soon after a deed may be its doing."""
+ADAPT = 0.02
+"""How much of each new latency becomes part of what is usual."""
+
+
+class Slowness:
+    """Which links take much longer than is usual for them."""
+
+    def __init__(self) -> None:
+        self._usual_ms: dict[str, float] = {}
+        self._slow: set[str] = set()
+
+    def judge(self, link: str, latency_ms: float) -> tuple[str, Weight] | None:
+        """What is to be said, if it changed."""
+        usual_ms = self._usual_ms.setdefault(link, latency_ms)
+        if link in self._slow:
+            if latency_ms < 1.2 * usual_ms + 2:
+                self._slow.discard(link)
+                return f"is as quick as usual again: {latency_ms:.3g} ms", "good"
+            return None
+        if latency_ms > 1.5 * usual_ms + 5:
+            self._slow.add(link)
+            return f"is slow: {latency_ms:.3g} ms instead of {usual_ms:.3g} ms", "warning"
+        self._usual_ms[link] = usual_ms + ADAPT * (latency_ms - usual_ms)
+        return None
+
+
+class Timeline:
+    def __init__(self) -> None:
+        self._number = 0
+        self._deed_s: float | None = None
+        self._slowness = Slowness()
+        self._known: set[str] = set()
+        self._links: dict[tuple[str, str], float] = {}
+        self._news: list[Happening] = []
+
+    def take(self) -> tuple[Happening, ...]:
+        """What happened since the last time, in the order of time."""
+        news, self._news = self._news, []
+        return tuple(sorted(news, key=lambda one: one.at_s))
+
+    def deed(self, at_s: float, text: str, brokers: Sequence[str] = (), link: str = "") -> None:
+        """Somebody has done something to the overlay."""
+        self._deed_s = at_s
+        self._add(at_s, "deed", "note", text, brokers=brokers, link=link)
+
+    def link(self, at_s: float, broker: str, peer: str, state: str, *, is_old: bool = False) -> None:
+        """`is_old`: it happened before anybody looked."""
+        name = link_name(broker, peer)
+        told_s = self._links.get((name, state), -ECHO_S - 1)
+        is_first = name not in self._known
+        self._known.add(name)
+        if at_s - told_s < ECHO_S or (state == "up" and (is_first or is_old)):
+            return
+        self._links[name, state] = at_s
+        one, other = name.split("|")
+        words, weight = link_words(one, other, state)
+        self._add(at_s, "link", weight, words, f"told by {broker}", (one, other), name)
+
+    def measured(self, at_s: float, links: Mapping[str, Link]) -> None:
+        """How long links take now: what is slow, or as quick as usual again."""
+        for name, link in links.items():
+            measured = [way.latency_ms for way in link.ways if way.latency_ms is not None]
+            if link.state == "up" and measured and (said := self._slowness.judge(name, max(measured))) is not None:
+                words, weight = said
+                self._add(at_s, "link", weight, f"{' - '.join(link.ends)} {words}", brokers=link.ends, link=name)
+
+    def route(
+        self,
+        at_s: float,
+        source: str,
+        filters: Sequence[str],
+        destinations: Sequence[str],
+        paths: Mapping[str, Sequence[Sequence[str]]],
+        cause: str,
+    ) -> None:
+        words = route_words(source, filters, destinations, paths)
+        weight: Weight = "note" if any(paths.values()) else "bad"
+        self._add(at_s, "route", weight, words, cause, (source, *destinations), filters=filters)
+
+    def deadline(
+        self, at_s: float, source: str, destination: str, deadline_ms: float | None, latency_ms: float | None
+    ) -> None:
+        takes = "" if latency_ms is None else f": the best takes {latency_ms:.0f} ms"
+        words = f"no way from {source} to {destination} meets {deadline_ms or 0:g} ms{takes}"
+        self._add(at_s, "deadline", "warning", words, brokers=(source, destination))
+
+    def broker(self, at_s: float, weight: Weight, broker: str, words: str, cause: str = "") -> None:
+        self._add(at_s, "broker", weight, f"{broker} {words}", cause, (broker,))
+
+    def _add(
+        self,
+        at_s: float,
+        kind: Kind,
+        weight: Weight,
+        text: str,
+        cause: str = "",
+        brokers: Sequence[str] = (),
+        link: str = "",
+        filters: Sequence[str] = (),
+    ) -> None:
+        self._number += 1
+        since_s = None if self._deed_s is None or kind == "deed" else at_s - self._deed_s
+        self._news.append(
+            Happening(
+                number=self._number,
+                at_s=round(at_s, 3),
+                kind=kind,
+                weight=weight,
+                text=text,
+                cause=cause,
+                after_ms=round(since_s * 1000) if since_s is not None and 0 <= since_s <= CAUSE_S else None,
+                brokers=tuple(brokers),
+                link=link,
+                filters=tuple(filters),
+            )
+        )
