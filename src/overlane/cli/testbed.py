@@ -44,6 +44,9 @@ def testbed(
     emulate: Annotated[
         bool, typer.Option("--emulate", help="Without root: on the loopback, with links emulated by the brokers.")
     ] = False,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Give brokers and clients priority over all else on this machine.")
+    ] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Simulate the same, and show both.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -55,9 +58,11 @@ def testbed(
 
     with told():
         network = read_network(network_file)
+        if emulate and real_time:
+            raise typer.BadParameter("--real-time needs root, --emulate is for those without")
         if not emulate and (reason := why_not()) is not None:
             raise Unavailable("testbed", f"{reason}; --emulate plays the file without, on the loopback")
-        real = asyncio.run(_ended_by_signals(run_trial(network, duration, tell, emulate=emulate)))
+        real = asyncio.run(_ended_by_signals(run_trial(network, duration, tell, emulate=emulate, is_urgent=real_time)))
         simulated = _simulated(network, duration) if compare else None
     if as_json:
         shown: object = real if simulated is None else {"testbed": real, "simulated": simulated}

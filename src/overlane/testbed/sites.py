@@ -20,12 +20,16 @@ from overlane.testbed.widearea import Site, WideArea
 MQTT = Endpoint("127.0.0.1", 1883)
 ADMIN = Endpoint("127.0.0.1", 8001)
 OVERLAY_PORT = 7001
+URGENTLY = ("chrt", "--rr", "1")
+"""Below the emulator, which all of them depend on."""
 
 
 class Sites:
     broker_options = ()
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, is_urgent: bool = False) -> None:
+        """`is_urgent`: brokers and clients run before anything else on the machine, so that it does not disturb."""
+        self._is_urgent = is_urgent
         self._area = WideArea(
             [_site(broker) for broker in network.brokers], _paths(network.links), seed=network.simulation.seed
         )
@@ -44,7 +48,7 @@ class Sites:
         self._area.close()
 
     def command(self, broker: str, argv: Sequence[str]) -> list[str]:
-        return self._area.command(broker, argv)
+        return self._area.command(broker, [*(URGENTLY if self._is_urgent else ()), *argv])
 
     def ask(self, broker: str, method: str, path: str) -> bytes:
         return ask(broker, ADMIN, method, path, lambda: self._area.inside(broker))

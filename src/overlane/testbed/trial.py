@@ -56,12 +56,18 @@ Tell = Callable[[float, str], None]
 
 
 async def run_trial(
-    network: Network, duration_ns: Nanos | None = None, tell: Tell = lambda _, __: None, *, emulate: bool = False
+    network: Network,
+    duration_ns: Nanos | None = None,
+    tell: Tell = lambda _, __: None,
+    *,
+    emulate: bool = False,
+    is_urgent: bool = False,
 ) -> Report:
-    """Play it, in a wide area or, with `emulate`, on the loopback. ConfigError, Unavailable."""
+    """Play it, in a wide area or, with `emulate`, on the loopback. In a wide area it may have real-time priority.
+    ConfigError, Unavailable."""
     _refuse_unplayable(network)
     stop_ns = network.simulation.duration_ns if duration_ns is None else duration_ns
-    ground: Ground = Loopback(network) if emulate else Sites(network)
+    ground: Ground = Loopback(network) if emulate else Sites(network, is_urgent=is_urgent)
     _remove_leftovers()
     with tempfile.TemporaryDirectory(prefix=f"{_DIRECTORY}{os.getpid()}-") as directory:
         trial = _Trial(ground, Path(directory), stop_ns, tell)
