@@ -22,9 +22,9 @@ Path: TypeAlias = tuple[str, ...]
 class Broker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`lost`: it does not answer, `why` says how. `unknown`: it never did."""
 
+    state: BrokerState
     latitude: float | None = None
     longitude: float | None = None
-    state: BrokerState = "unknown"
     why: str = ""
     incarnation: int = 0
     clients: int = 0
@@ -61,7 +61,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`ways`: from the first of the ends to the second, and back. `state` is the worse of what both ends say."""
 
     ends: tuple[str, str]
-    state: LinkState = "unknown"
+    state: LinkState
     ways: tuple[Way, Way] = (Way(), Way())
 
 

@@ -12,6 +12,7 @@ from overlane.monitor.picture import Link, link_name
 ECHO_S = 3.0
 CAUSE_S = 10.0
 """What happens so soon after a deed may be its doing."""
+LOOKS = 3
 ADAPT = 0.02
 """How much of each new latency becomes part of what is usual."""
 
@@ -22,20 +23,31 @@ class Slowness:
     def __init__(self) -> None:
         self._usual_ms: dict[str, float] = {}
         self._slow: set[str] = set()
+        self._looks: dict[str, int] = {}
+        """How often in a row a link was other than it is said to be."""
 
     def judge(self, link: str, latency_ms: float) -> tuple[str, Weight] | None:
         """What is to be said, if it changed."""
         usual_ms = self._usual_ms.setdefault(link, latency_ms)
+        is_slow = latency_ms > 1.5 * usual_ms + 5
         if link in self._slow:
-            if latency_ms < 1.2 * usual_ms + 2:
+            if self._is_settled(link, latency_ms < 1.2 * usual_ms + 2):
                 self._slow.discard(link)
                 return f"is as quick as usual again: {latency_ms:.3g} ms", "good"
-            return None
-        if latency_ms > 1.5 * usual_ms + 5:
+        elif self._is_settled(link, is_slow):
             self._slow.add(link)
             return f"is slow: {latency_ms:.3g} ms instead of {usual_ms:.3g} ms", "warning"
-        self._usual_ms[link] = usual_ms + ADAPT * (latency_ms - usual_ms)
+        elif not is_slow:
+            self._usual_ms[link] = usual_ms + ADAPT * (latency_ms - usual_ms)
         return None
+
+    def _is_settled(self, link: str, is_other: bool) -> bool:
+        """Whether a link has been other than before for long enough: a busy moment is no news."""
+        looks = self._looks[link] = self._looks.get(link, 0) + 1 if is_other else 0
+        if looks < LOOKS:
+            return False
+        self._looks[link] = 0
+        return True
 
 
 class Timeline:

@@ -52,9 +52,10 @@ export function drawChart(canvas, { lines, fromS, untilS, atS, least = 0, most =
     pen.lineJoin = "round";
     pen.stroke(path);
     pen.setLineDash([]);
-    if (fill && points.length) {
-      path.lineTo(x(points.at(-1)[0]), height);
-      path.lineTo(x(points[0][0]), height);
+    const known = points.filter((point) => point[1] !== null && point[1] !== undefined);
+    if (fill && known.length) {
+      path.lineTo(x(known.at(-1)[0]), height);
+      path.lineTo(x(known[0][0]), height);
       pen.globalAlpha = 0.12;
       pen.fillStyle = colours[colour];
       pen.fill(path);

@@ -116,7 +116,6 @@ function brokerParts(place, name, broker, shown) {
           ...fact("processor", percent(broker.cpu ?? 0)),
         ]
       : []),
-    ...fact("lives", `${broker.incarnation ?? 0}`),
   );
   return [
     header(brokerSign(broker.state), name, broker.state, look.word, shown.close),

@@ -5,7 +5,7 @@ import { element, put } from "./dom.js";
 import { latency } from "./past.js";
 import { BROKER_LOOKS, HAPPENING_WORDS, LINK_LOOKS, brokerSign, happeningSign, linkSign } from "./signs.js";
 
-const SHOWN_MAX = 200;
+const SHOWN_MAX = 100;
 
 export function showHappened(place, { past, atS, go }) {
   const newest = past.happenings.slice(-SHOWN_MAX).reverse();

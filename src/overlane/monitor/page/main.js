@@ -19,11 +19,12 @@ import { showTopics } from "./topics.js";
 import { Track } from "./track.js";
 
 const PANELS_EVERY_MS = 240;
+const PANELS_SHARE = 8; // panels may take one in so many milliseconds
 const NARROW = matchMedia("(max-width: 760px)");
 
 const state = { past: null, chosen: null, selected: null, tab: "happened", wanted: "", said: "", lostMs: null };
 let isDirty = true;
-let panelsMs = 0;
+let panelsMs = 0; // when the panels may be shown anew
 
 const player = new Player(() => (isDirty = true));
 const map = new OverlayMap(byId("map"), {
@@ -123,10 +124,11 @@ function frame(nowMs) {
     isDirty = false;
     state.isPending = true;
   }
-  if (state.isPending && nowMs - panelsMs >= PANELS_EVERY_MS) {
-    panelsMs = nowMs;
+  if (state.isPending && nowMs >= panelsMs) {
     state.isPending = false;
+    const beganMs = performance.now();
     showPanels(player.past.pictureAt(player.atS), nowMs);
+    panelsMs = nowMs + Math.max(PANELS_EVERY_MS, PANELS_SHARE * (performance.now() - beganMs));
   }
   map.frame(nowMs);
 }

@@ -153,7 +153,7 @@ export class OverlayMap {
       const middle = [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2];
       const look = LINK_LOOKS[link.state];
       const isNamed = isRoomy || name === this.over?.link || name === this.shown.selected?.link;
-      if (look.mark) this.drawMark(pen, middle, look);
+      if (look.mark) this.drawMark(pen, middle, look, isRoomy ? 9 : 5);
       const text = isNamed ? labelOf(link, this.shown.usualMs[name]) : "";
       if (text && Math.hypot(one[0] - other[0], one[1] - other[1]) > 46) {
         const isSlow = text.includes("▲");
@@ -163,16 +163,16 @@ export class OverlayMap {
     }
   }
 
-  drawMark(pen, [x, y], look) {
+  drawMark(pen, [x, y], look, radius) {
     pen.fillStyle = colours["--sheet"];
     pen.strokeStyle = colours[look.colour];
     pen.lineWidth = 2;
     pen.beginPath();
-    pen.arc(x, y, 9, 0, 2 * Math.PI);
+    pen.arc(x, y, radius, 0, 2 * Math.PI);
     pen.fill();
     pen.stroke();
     pen.fillStyle = colours[look.colour];
-    pen.font = `700 14px ${FONT}`;
+    pen.font = `700 ${radius + 5}px ${FONT}`;
     pen.fillText(look.mark, x, y + 0.5);
   }
 
