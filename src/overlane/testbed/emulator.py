@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from time import monotonic_ns
+from time import monotonic_ns, sleep
 from typing import assert_never
 
 import msgspec
@@ -32,8 +32,8 @@ PACKET_BYTES_MAX = 65_536
 TURN_PACKETS = 64
 """How many packets one device may give before the others get their turn."""
 GRAIN_NS = 50 * US
-"""What is due within this time goes with what is due now. Waking up takes as long, so on the whole it is no earlier,
-and a busy emulator wakes up once for many packets."""
+"""What is due within this time goes with what is due now, and after packets have come the next are let come together
+for as long. One evens out the other, and a busy emulator wakes up once for many packets."""
 IDLE_S = 60.0
 PRIORITY = 10
 
@@ -91,12 +91,17 @@ class Emulator:
         owner = questions.fileno()
         events.register(owner, select.EPOLLIN)
         watched = [events.fileno()]
+        came: list[tuple[int, int]] = []
         while True:
             wait_ns = switch.next_due() - GRAIN_NS - monotonic_ns()
             if wait_ns > 0:
-                select.select(watched, (), (), min(IDLE_S, wait_ns / SECOND))
+                if came:
+                    sleep(min(GRAIN_NS, wait_ns) / SECOND)
+                else:
+                    select.select(watched, (), (), min(IDLE_S, wait_ns / SECOND))
             self._write_due()
-            for descriptor, _ in events.poll(0):
+            came = events.poll(0)
+            for descriptor, _ in came:
                 if descriptor != owner:
                     self._read(number_of[descriptor], descriptor)
                 elif not self._answer(questions):
