@@ -262,6 +262,7 @@ class Soak:
             if not client.is_open:  # it had sent half a packet, or was refused
                 client.connect()
         bench.settle()
+        bench.wait(0.1)  # until all have looked through what is retained
 
     def _judge(self) -> None:
         everything = {payload for payloads in self.published.values() for payload in payloads}
@@ -281,7 +282,7 @@ class Soak:
         for publisher in self.publishers:
             if publisher.owed:
                 self.note("stuck", f"{publisher.id} still owes {publisher.owed}")
-        for table in ("mqtt.message", "mqtt.queue", "mqtt.received", "mqtt.will"):
+        for table in ("mqtt.message", "mqtt.queue", "mqtt.received", "mqtt.past", "mqtt.will"):
             if count := self.bench.tables().get(table, 0):
                 self.note("leaked", f"{count} records of {table}")
 

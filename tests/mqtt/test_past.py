@@ -5,8 +5,13 @@ from typing import Any
 import mqtt5
 import pytest
 from clients import Bench, Got
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from overlane.mqtt.limits import Limits
+from overlane.mqtt.message import Message
 from overlane.mqtt.past import MESSAGES_AT_ONCE, STEPS_AT_ONCE
+from overlane.mqtt.retained import RetainedMessages
 
 MANY = 10 * MESSAGES_AT_ONCE
 
@@ -110,6 +115,74 @@ def test_a_session_that_is_kept_has_all_of_them_with_the_subscription() -> None:
     reader.reconnect()
     bench.wait(1)
     assert {got.topic for got in reader.got()} == {f"t/{number}" for number in range(MANY)}
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_session_that_is_kept_gets_more_of_them_than_its_queue_has_room_for(qos: int) -> None:
+    bench = bench_with(qos=qos, queue_messages=MESSAGES_AT_ONCE // 4)
+    reader = bench.client("reader", expiry=60)
+    reader.subscribe("t/#", qos=2)
+    bench.wait(2)
+    assert sorted(got.topic for got in reader.got()) == sorted(f"t/{number}" for number in range(MANY))
+    assert not bench.server.counters.dropped
+    assert "mqtt.past" not in bench.tables()
+
+
+@pytest.mark.parametrize("how", ["the connection", "the broker"])
+def test_a_session_that_is_kept_gets_each_of_them_once_whatever_ends_meanwhile(how: str) -> None:
+    bench = bench_with(qos=2)
+    reader = bench.client("reader", expiry=60)
+    reader.subscribe("t/#", qos=2)
+    heard = reader.got()
+    for _ in range(3):
+        bench.wait(0.001)
+        heard += reader.got()
+        assert len(heard) < MANY
+        if how == "the broker":
+            bench.crash()
+        reader.reconnect()
+    bench.wait(2)
+    heard += reader.got()
+    assert sorted(got.topic for got in heard) == sorted(f"t/{number}" for number in range(MANY))
+    assert "mqtt.past" not in bench.tables()
+
+
+@pytest.mark.parametrize("end", ["unsubscribe", "subscribe anew", "end of session"])
+def test_nothing_is_left_of_how_far_it_had_come(end: str) -> None:
+    bench = bench_with(qos=1)
+    reader = bench.client("reader", expiry=60, receive_max=5)
+    reader.polite = False
+    reader.subscribe("t/#", qos=1)
+    assert bench.tables()["mqtt.past"] == 1
+    match end:
+        case "unsubscribe":
+            reader.unsubscribe("t/#")
+        case "subscribe anew":
+            reader.subscribe("t/#", qos=1, handling=2)
+        case "end of session":
+            reader.disconnect(expiry=0)
+    assert "mqtt.past" not in bench.tables()
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.lists(st.sampled_from(["", "a", "b", "$c"]), min_size=1, max_size=4), max_size=20),
+    st.lists(st.sampled_from(["a", "b", "+", ""]), max_size=3),
+    st.booleans(),
+)
+def test_a_walk_goes_on_behind_any_place_where_another_has_ended(
+    topics: list[list[str]], levels: list[str], is_wide: bool
+) -> None:
+    kept = RetainedMessages(Limits())
+    for topic in topics:
+        kept.keep(Message("/".join(topic), b"x"))
+    topic_filter = "/".join([*levels, "#"] if is_wide or not levels else levels)
+    whole = [one.topic for one in kept.walk_on(topic_filter, "") if one is not None]
+    assert sorted(whole) == sorted(one.topic for one in kept.walk(topic_filter) if one is not None)
+    for at, last in enumerate(whole):
+        if last:
+            rest = [one.topic for one in kept.walk_on(topic_filter, last) if one is not None]
+            assert rest == whole[at + 1 :]
 
 
 def test_a_search_that_finds_nothing_takes_turns_too() -> None:

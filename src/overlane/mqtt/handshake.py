@@ -171,7 +171,7 @@ class Handshake:
         self._wills.connected(session, will)
         state.notices.add(Connected(client_id, user, connection.peer, connection.version, is_present))
         connection.send_packet(answer(is_present))
-        self._delivery.resume(session, connection, now)
+        self._sessions.resume(session, connection, now)
         # While the store fails only those get here whose session it has already, or need not have.
         connection.waits |= len(state.effects) > before and not state.is_store_failing
 

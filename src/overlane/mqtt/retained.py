@@ -105,6 +105,30 @@ class RetainedMessages:
         """
         return self._walk(self._root, topic_filter.split("/"), 0)
 
+    def walk_on(self, topic_filter: str, after: str) -> Iterator[Message | None]:
+        """The same in the order of their levels, from behind a topic, or with "" from the start: so that a walk can go
+        on where an earlier one has ended, even one of before a restart."""
+        return self._walk_on(self._root, topic_filter.split("/"), 0, after.split("/") if after else None)
+
+    def _walk_on(self, node: _Node, levels: list[str], depth: int, after: list[str] | None) -> Iterator[Message | None]:
+        """`after`: the place below this one where the earlier walk has ended; None if it has not come here."""
+        level = levels[depth] if depth < len(levels) else ""
+        is_last = depth == len(levels)
+        if after is None and (is_last or level == "#"):
+            yield node.message
+        if is_last:
+            return
+        names = sorted(node.children) if level in ("#", "+") else [level]
+        for name in names:
+            child = node.children.get(name)
+            if child is None or (after and name < after[0]):
+                continue
+            if node is self._root and level in ("#", "+") and name.startswith("$"):
+                continue
+            yield None
+            behind = after[1:] if after and name == after[0] else None
+            yield from self._walk_on(child, levels, depth if level == "#" else depth + 1, behind)
+
     def _walk(self, node: _Node, levels: list[str], depth: int) -> Iterator[Message | None]:
         if depth == len(levels):
             yield node.message

@@ -107,7 +107,7 @@ class Server:
                 case stored.SESSIONS:
                     session = stored.restored(key, value)
                     state.sessions[session.client_id] = session
-                case stored.SUBSCRIPTIONS | stored.RECEIVED:
+                case stored.SUBSCRIPTIONS | stored.RECEIVED | stored.PASTS:
                     self._recover_part(table, key, value)
                 case shelf.QUEUES:
                     found = state.shelf.restore_entry(key, value)
@@ -130,6 +130,8 @@ class Server:
             self.state.effects.append(Erase(table, key))
         elif table == stored.SUBSCRIPTIONS:
             self._subscribing.restore(stored.restored_subscription(owner, rest.decode(), value))
+        elif table == stored.PASTS:
+            owner.past[rest.decode()] = value.decode()
         else:
             owner.received.add(int.from_bytes(rest))
 
@@ -513,6 +515,7 @@ _TABLES = (
     stored.SESSIONS,
     stored.SUBSCRIPTIONS,
     stored.RECEIVED,
+    stored.PASTS,
     shelf.QUEUES,
     wills.TABLE,
 )

@@ -1,7 +1,8 @@
 """A session: what the broker remembers of a client between its connections.
 
 It lasts while the client is connected and, after that, for its expiry interval. With an interval it is durable: the
-session itself, its subscriptions, its queue and the identifiers of QoS 2 messages it has sent are records in the store.
+session itself, its subscriptions, how far they have come with what is retained, its queue and the identifiers of QoS 2
+messages it has sent are records in the store.
 """
 
 import msgspec
@@ -16,6 +17,7 @@ from overlane.mqtt.window import Window
 SESSIONS = "mqtt.session"
 SUBSCRIPTIONS = "mqtt.subscription"
 RECEIVED = "mqtt.received"
+PASTS = "mqtt.past"
 
 FOR_EVER_S = 0xFFFF_FFFF
 
@@ -32,6 +34,7 @@ class Session:
         "expires_ns",
         "expiry_s",
         "is_known",
+        "past",
         "received",
         "subscriptions",
         "user",
@@ -48,6 +51,8 @@ class Session:
         self.appointment: Appointment | None = None
         """To end it then."""
         self.subscriptions: dict[str, Subscription] = {}
+        self.past: dict[str, str] = {}
+        """Subscriptions that have not got all retained messages yet, and the topic of the last one that they got."""
         self.window = Window()
         self.received: set[int] = set()
         """Packet identifiers of QoS 2 messages that came and are not released yet."""
@@ -83,6 +88,12 @@ class Session:
     def erased_subscription(self, name: str) -> Effect:
         return Erase(SUBSCRIPTIONS, self._key(name.encode()))
 
+    def saved_past(self, name: str) -> Effect:
+        return Save(PASTS, self._key(name.encode()), self.past[name].encode())
+
+    def erased_past(self, name: str) -> Effect:
+        return Erase(PASTS, self._key(name.encode()))
+
     def saved_received(self, packet_id: int) -> Effect:
         return Save(RECEIVED, self._key(packet_id.to_bytes(2)), b"")
 
@@ -97,6 +108,7 @@ class Session:
         return [
             Erase(SESSIONS, self.client_id.encode()),
             *(self.erased_subscription(name) for name in self.subscriptions),
+            *(self.erased_past(name) for name in self.past),
             *(self.erased_received(packet_id) for packet_id in sorted(self.received)),
         ]
 

@@ -54,6 +54,11 @@ class Sessions:
             self._state.effects.append(session.saved())
         return session, is_present
 
+    def resume(self, session: Session, connection: Connection, now: Nanos) -> None:
+        """The client is back."""
+        self._delivery.resume(session, connection, now)
+        self._subscribing.resume(session, connection, now)
+
     def leave(self, connection: Connection, with_will: bool, now: Nanos) -> None:
         """A connection has ended."""
         session = self._detach(connection)
@@ -99,6 +104,7 @@ class Sessions:
         self._delivery.abandon(session, subscriptions, now)
         state.effects += session.erased()
         session.subscriptions.clear()
+        session.past.clear()
 
     def recovered(self, now: Nanos) -> None:
         """After a restart nobody is connected: those who were are lost as of now."""

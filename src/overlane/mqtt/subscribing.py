@@ -77,11 +77,16 @@ class Subscribing:
                 continue
             codes.append(Ended.SUCCESS)
             self._leave(subscription, now)
+            self._past.forget(session, name)
             if session.is_known:
                 self._state.effects.append(session.erased_subscription(name))
                 connection.waits = True
         if not connection.send_packet(mqtt5.UnsubAckPacket(packet.packet_id, codes)):
             raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the UNSUBACK")
+
+    def resume(self, session: Session, connection: Connection, now: Nanos) -> None:
+        """The client is back: it gets what it has not got yet of what is retained."""
+        self._past.resume(session, connection, now)
 
     def restore(self, subscription: Subscription) -> None:
         subscription.session.subscriptions[subscription.name] = subscription
@@ -159,6 +164,7 @@ class Subscribing:
             state.uplink.subscribe(session.client_id, subscription.filter, session.is_durable, now)
         elif is_first:
             state.uplink.subscribe(EVERYBODY, subscription.filter, False, now)
+        self._past.forget(session, subscription.name)
         if session.is_durable:
             state.effects.append(session.saved_subscription(subscription))
 
