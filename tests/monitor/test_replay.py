@@ -1,0 +1,143 @@
+"""The page replays a simulation: in Chromium, as a person would use it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import chromium, keep_screenshot, page_of, seek, text_of
+from typer.testing import CliRunner
+
+from brokers import free_port
+from overlane.cli.main import app
+
+FIVE_CITIES = Path(__file__).parents[2] / "examples" / "five-cities.toml"
+ALARMS = "[data-topic='alarms/#']"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = tmp_path_factory.mktemp("replay") / "five-cities.recording"
+    assert CliRunner().invoke(app, ["simulate", str(FIVE_CITIES), "--record", str(file)]).exit_code == 0
+    at = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "overlane", "monitor", str(file), "--at", at]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().split() == ["monitor", f"http://{at}/"]
+        yield f"http://{at}/"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def paths_shown(page: Any) -> list[tuple[str, str]]:
+    """The paths of the chosen topic: their rank and the brokers on them."""
+    return [
+        (str(one.get_attribute("data-rank")), str(one.get_attribute("data-path"))) for one in page.locator(".way").all()
+    ]
+
+
+def test_a_moment_of_the_past_is_shown_with_every_path_and_redundant_ones_told_apart(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        assert text_of(page, "#mode") == "▷ recording"
+        seek(page, 8)
+        page.click(f"{ALARMS} button")
+        page.wait_for_selector(".way >> nth=1")
+        assert paths_shown(page) == [
+            ("0", "seattle|denver|washington"),
+            ("1", "seattle|los-angeles|washington"),
+        ]
+        assert "within 60 ms" in text_of(page, f"{ALARMS} .asked")
+        assert text_of(page, ".route h3") == "seattle → washington"
+        assert text_of(page, ".way >> nth=0 >> .takes") == "34 ms"
+        assert "redundant" in text_of(page, ".way >> nth=1 >> .kind")
+        seek(page, 30)
+        page.wait_for_selector("[data-path='seattle|los-angeles|denver|washington']")
+        page.click("#tab-links")
+        assert page.locator("[data-link='denver|seattle']").get_attribute("data-state") in ("failed", "down")
+        assert page.locator("#list [data-link]").first.get_attribute("data-link") == "denver|seattle"
+        keep_screenshot(page, "replay-cut-light")
+
+
+def test_an_entry_of_the_timeline_leads_to_its_moment(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        page.click("text=denver crashes")
+        page.wait_for_selector("#clock:has-text('45.')")
+        page.click("#tab-brokers")
+        assert page.locator("[data-broker=denver]").get_attribute("data-state") == "lost"
+        assert "4/5" in text_of(page, "#glance")
+        page.keyboard.press(",")
+        page.keyboard.press(".")
+        page.wait_for_selector("#clock:has-text('45.')")
+
+
+def test_play_speed_and_the_end(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        seek(page, 55)
+        page.select_option("#speed", "10")
+        page.keyboard.press("Space")
+        page.wait_for_selector("#play[aria-label=Pause]")
+        page.wait_for_selector("#clock:has-text('61.00 s')")
+        page.wait_for_selector("#play[aria-label=Play]")
+        assert text_of(page, f"{ALARMS} .share") == "100 %"
+        assert text_of(page, f"{ALARMS} .figures").split()[-6:] == ["delivered", "6000", "late", "0", "lost", "0"]
+
+
+def test_a_link_has_a_panel_with_its_history_and_no_buttons_to_break_it(browser: Any, url: str) -> None:
+    with page_of(browser, url, theme="dark") as page:
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+        seek(page, 15)
+        page.click(f"{ALARMS} button")
+        page.click("#tab-links")
+        page.click("[data-link='denver|seattle']")
+        page.wait_for_selector("#inspector canvas")
+        charts = page.locator("#inspector .chart h3").all_inner_texts()
+        assert [text.split()[0] for text in charts] == ["latency", "load", "loss", "queue"]
+        assert charts[0].split("\n")[1] == "80 ms / 80 ms"
+        assert page.locator("#inspector [data-deed]").count() == 0
+        keep_screenshot(page, "replay-slow-dark")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#inspector", state="hidden")
+        page.keyboard.press("t")
+        assert page.locator("html").get_attribute("data-theme") == "light"
+
+
+def test_everything_can_be_done_by_keyboard(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        page.keyboard.press("2")
+        page.wait_for_selector("[data-topic='reports/#'].chosen")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#clock:has-text('1.00 s')")
+        page.focus("#tab-happened")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#tab-brokers[aria-selected=true]")
+        page.focus("[data-broker=orlando]")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#inspector h2:has-text('orlando')")
+        page.keyboard.press("?")
+        page.wait_for_selector("#keys[open]")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#keys:not([open])", state="hidden")
+
+
+def test_a_phone_shows_the_same_without_scrolling_sideways(browser: Any, url: str) -> None:
+    with page_of(browser, url, width=390, height=844) as page:
+        seek(page, 47)
+        page.tap("[data-topic='reports/#'] button")
+        page.wait_for_selector("[data-topic='reports/#'] .way")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.locator("#scrub").is_visible()
+        keep_screenshot(page, "replay-phone")
+        page.tap("#tab-brokers")
+        page.tap("[data-broker=denver]")
+        page.wait_for_selector("#inspector .state:has-text('lost')")
+        keep_screenshot(page, "replay-phone-broker")
