@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic_ns
@@ -86,17 +87,17 @@ class Crew:
             self._say(broker, Begin(start_ns, duration_ns))
         return start_ns
 
-    async def under_way(self) -> bool:
-        """Whether somebody still waits for something, as far as can be told without looking at each message."""
+    async def under_way(self) -> set[int]:
+        """The publishers of whom somebody still waits for something, as far as counting can tell."""
         published: dict[int, int] = {}
-        received = 0
+        received: Counter[int] = Counter()
         for broker in self._players:
             self._say(broker, HowMuch())
             so_far = await self._answer(broker, SoFar)
             published |= so_far.published
-            received += so_far.received
-        pairs = _pairs(self._ground.network)
-        return received < sum(published.get(publisher, 0) for _, publisher in pairs)
+            received.update(so_far.received)
+        subscribers = Counter(publisher for _, publisher in _pairs(self._ground.network))
+        return {one for one, count in published.items() if received[one] < count * subscribers[one]}
 
     async def everything(self) -> list[Everything]:
         """What each of them has seen. They end with that."""

@@ -12,6 +12,7 @@ out. The trial speaks on standard input and hears on standard output, a JSON val
 import asyncio
 import struct
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
@@ -55,8 +56,10 @@ class Reached(msgspec.Struct, frozen=True, tag="reached"):
 
 
 class SoFar(msgspec.Struct, frozen=True, tag="so-far"):
+    """How many messages of each publisher were published here, and how many have come here."""
+
     published: dict[int, int]
-    received: int
+    received: dict[int, int]
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -121,7 +124,10 @@ async def _obey(begin: "asyncio.Future[Begin]", readers: "list[Reader]", writers
                 begin.set_result(order)
             case HowMuch():
                 published = {writer.number: len(writer.times_ns) for writer in writers}
-                _tell(SoFar(published, sum(reader.received for reader in readers)))
+                received: Counter[int] = Counter()
+                for reader in readers:
+                    received.update({publisher: len(one.numbers) for publisher, one in reader.read.items()})
+                _tell(SoFar(published, received))
             case End():
                 read = [one for reader in readers for one in reader.read.values()]
                 _tell(Everything([Written(writer.number, writer.times_ns) for writer in writers], read))
@@ -154,7 +160,6 @@ class Reader:
         self._reached: set[int] = set()
         self._seen: set[tuple[int, int]] = set()
         self.read: dict[int, Read] = {}
-        self.received = 0
 
     async def run(self, address: str, begin: "asyncio.Future[Begin]") -> None:
         if self._described.start_ns:
@@ -186,7 +191,6 @@ class Reader:
             read = msgspec.structs.replace(read, duplicates=read.duplicates + 1)
         else:
             self._seen.add((publisher, number))
-            self.received += 1
             read.numbers.append(number)
             read.latencies_ns.append(now - sent_ns)
         self.read[publisher] = read

@@ -47,6 +47,7 @@ from overlane.testbed.sites import Sites
 from overlane.testbed.tally import topic_reports
 
 LAST_WORDS_S = 3.0
+RELIABLE_LAST_WORDS_S = 20.0
 """How long is waited for messages under way at the end."""
 
 _DIRECTORY = "overlane-trial-"
@@ -145,8 +146,14 @@ class _Trial:
                 await asyncio.to_thread(_change, self._ground, event)
 
     async def _last_words(self) -> None:
-        until = monotonic_ns() + int(LAST_WORDS_S * SECOND)
-        while await self._crew.under_way() and monotonic_ns() < until:
+        network = self._ground.network
+        plan = Plan(network, None, None)
+        reliable = {number for number, one in enumerate(network.publishers) if plan.qos_of(one.topic).reliable}
+        began_ns = monotonic_ns()
+        while under_way := await self._crew.under_way():
+            waits_s = RELIABLE_LAST_WORDS_S if under_way & reliable else LAST_WORDS_S
+            if monotonic_ns() > began_ns + int(waits_s * SECOND):
+                return
             await asyncio.sleep(0.05)
 
 
