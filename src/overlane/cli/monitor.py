@@ -47,7 +47,7 @@ def monitor(
             network = read_network(what)
             control = data / CONTROL
             keeper = Control(control) if control.is_socket() else None
-            serving = serving_live(Watched(network, str(what), page_at(network, at, token_file), chaos, keeper))
+            serving = serving_live(Watched(network, what.name, page_at(network, at, token_file), chaos, keeper))
         asyncio.run(_serve(serving))
 
 

@@ -139,7 +139,7 @@ def _recorder(file: Path | None, world: "World", network: Network, title: str) -
     from overlane.monitor.recordfile import write_recording
     from overlane.monitor.simulated import Recorder
 
-    recorder = Recorder(world, network, title)
+    recorder = Recorder(world, network, Path(title).name)
     yield recorder.look
     write_recording(file, recorder.head(), recorder.changes)
 

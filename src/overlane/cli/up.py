@@ -79,7 +79,7 @@ def up(
             asyncio.run(
                 _run_with_page(
                     supervisor,
-                    None if page is None else Watched(described, str(network), page, chaos, supervisor),
+                    None if page is None else Watched(described, network.name, page, chaos, supervisor),
                     control,
                     lambda at: _show(out, where, at),
                     lambda: _names_again(network, err),

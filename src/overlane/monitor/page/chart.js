@@ -36,6 +36,7 @@ export function drawChart(canvas, { lines, fromS, untilS, atS, least = 0, most =
     let before = null;
     for (const [time, value] of points) {
       if (value === null || value === undefined) {
+        if (before !== null) path.lineTo(x(time), y(before));
         before = null;
         continue;
       }

@@ -87,7 +87,7 @@ export function showLinks(place, { picture, usualMs, selected, select, wanted, w
     if (loss >= 0.001) words.push(`loss ${percent(loss)}`);
     if (isSlow) words.push(`slow: usually ${ms(usualMs[name])}`);
     const made = [...new Set(link.ways.map((way) => way.emulated).filter((word) => word === "cut"))];
-    if (made.length) words.push("cut by hand");
+    if (made.length) words.push("cut");
     return element(
       "button",
       {

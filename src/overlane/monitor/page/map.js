@@ -145,6 +145,7 @@ export class OverlayMap {
   drawLinkLabels(pen, picture) {
     const links = Object.entries(picture.links);
     const isRoomy = links.length / this.view.nearer ** 2 <= LABELS_MAX;
+    const busy = new Set(this.hops.map(({ from, to }) => [from, to].sort().join("|")));
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     for (const [name, link] of links) {
@@ -156,9 +157,9 @@ export class OverlayMap {
       if (look.mark) this.drawMark(pen, middle, look, isRoomy ? 9 : 5);
       const text = isNamed ? labelOf(link, this.shown.usualMs[name]) : "";
       if (text && Math.hypot(one[0] - other[0], one[1] - other[1]) > 46) {
-        const isSlow = text.includes("▲");
-        const away = look.mark ? 17 : 0;
-        this.label(pen, text, middle[0], middle[1] + away, isSlow ? colours["--warning"] : colours["--soft"]);
+        const ink = text.includes("▲") ? colours["--warning"] : colours["--soft"];
+        const [x, y] = busy.has(name) ? beside(one, other, 26) : [middle[0], middle[1] + (look.mark ? 17 : 0)];
+        this.label(pen, text, x, y, ink);
       }
     }
   }
@@ -409,6 +410,13 @@ function drawSource(pen, [x, y], size) {
   pen.lineTo(x - 0.35 * size, y + 0.5 * size);
   pen.closePath();
   pen.fill();
+}
+
+// A point beside the middle of a line.
+function beside([x1, y1], [x2, y2], far) {
+  const length = Math.hypot(x2 - x1, y2 - y1) || 1;
+  const side = x2 >= x1 ? 1 : -1;
+  return [(x1 + x2) / 2 + ((y2 - y1) / length) * far * side, (y1 + y2) / 2 - ((x2 - x1) / length) * 0.6 * far * side];
 }
 
 function distance(x, y, [x1, y1], [x2, y2]) {
