@@ -50,9 +50,17 @@ def test_an_uplink_adds_its_latency_and_another_one_takes_over_with_a_new_connec
     engine.run_until(SECOND)
     assert (crossing(engine, a, b), crossing(engine, b, a)) == (11 * MS, 11 * MS)
     a.heard.clear()
+    b.heard.clear()
+    b.frames.clear()
     link.use_uplink("a", Uplink(name="radio", latency_ns=30 * MS))
-    engine.run_until(engine.now + 5 * SECOND)
-    assert [what for _, what in a.heard] == ["down b", "up b"]
+    a.send(Lane.DATA, b"into the void")
+    engine.run_until(engine.now + 2 * SECOND)
+    assert a.heard == b.heard == []
+    assert b.frames == []
+    link.close("a")  # as a broker does that hears nothing
+    engine.run_until(engine.now + 2 * SECOND)
+    assert [what for _, what in a.heard] == ["up b"]
+    assert [what for _, what in b.heard] == ["down a", "up a"]
     assert crossing(engine, a, b) == 40 * MS
 
 

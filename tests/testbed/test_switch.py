@@ -120,6 +120,12 @@ def test_a_site_with_two_uplinks_is_reached_at_both_and_each_adds_its_own() -> N
     assert [plug for _, plug, _ in everything(switch)] == [1]
 
 
+def test_what_bears_an_address_of_somebody_else_does_not_leave() -> None:
+    switch = three_in_a_row()
+    switch.enter(0, packet(C, B), 0)
+    assert switch.next_due() == NEVER
+
+
 def test_what_is_no_ipv4_is_ignored() -> None:
     switch = three_in_a_row()
     for strange in (b"", b"\x45", b"\x60" + bytes(60)):

@@ -95,17 +95,16 @@ def _simulated(network: Network, duration: int | None) -> Report:
 
 def _table(real: Report, simulated: Report | None) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("topic", overflow="fold", min_width=8)
-    if simulated is not None:
-        table.add_column("", no_wrap=True)
+    table.add_column("topic", overflow="fold", min_width=11)
     for column in ("published", "expected", "in time", "late", "lost", "twice", "p50", "p99", "max ms"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, topic in real.topics.items():
         if simulated is None:
             table.add_row(escape(name), *topic_cells(topic))
         else:
-            table.add_row(escape(name), "testbed", *topic_cells(topic))
-            table.add_row("", "simulated", *topic_cells(simulated.topics[name]))
+            table.add_row(escape(name))
+            table.add_row("  testbed", *topic_cells(topic))
+            table.add_row("  simulated", *topic_cells(simulated.topics[name]))
     return table
 
 

@@ -9,8 +9,9 @@ other end learns of it once the news has crossed the link, after everything that
 anything: an end whose peer went away meanwhile believes in its connection until it closes it itself, until the link
 heals and its next frame is answered by a reset, or until the peer dials anew.
 
-The two directions may differ. What the uplinks of the two brokers add counts for both; when a broker changes to another
-uplink its connections break, and are dialled anew over that one.
+The two directions may differ. What the uplinks of the two brokers add counts for both. When a broker changes to another
+uplink its connections are stranded on the old one: nothing passes, as with a cut, until an end gives up and a new one
+is dialled over the new uplink.
 """
 
 from functools import partial
@@ -91,6 +92,7 @@ class Link:
         "_dials",
         "_engine",
         "_is_cut",
+        "_is_stranded",
         "_loses",
         "_luck",
         "_redial_ns",
@@ -108,6 +110,7 @@ class Link:
         self._slowed_ns: Nanos | None = None  # what was done to it since it was last healed
         self._loses: float | None = None
         self._is_cut = False
+        self._is_stranded = False  # the connection, on an uplink that is not used any more
         self._uplinks: dict[str, Uplink | None] = {}  # that its ends use now; None is that they have none left
         self.ends = End(engine, low, high.name), End(engine, high, low.name)
         self.conditions = tuple(Condition(0, 0, 0.0, None) for _ in self.ends)  # of what each end sends
@@ -162,7 +165,7 @@ class Link:
     def _answer(self, attempt: int) -> None:
         if attempt != self._attempt:
             return
-        if self._passes() and self.ends[1].station.is_alive:
+        if self._lets_open() and self.ends[1].station.is_alive:
             self._dials = False
             self._redial_ns = REDIAL_MIN_NS
             self._open()
@@ -174,7 +177,14 @@ class Link:
         self._redial_ns = min(2 * self._redial_ns, REDIAL_MAX_NS)
         return pause
 
+    def _lets_open(self) -> bool:
+        """Whether a new connection finds its way, whatever became of the old one."""
+        is_connected = None not in self._uplinks.values()
+        return is_connected and not self._is_cut and all(condition.loss < 1.0 for condition in self.conditions)
+
     def _open(self) -> None:
+        self._is_stranded = False
+        self._set_conditions()
         for end in self.ends:
             if end.is_up:  # it had not noticed that the old connection was gone
                 self._take_down(end)
@@ -258,14 +268,10 @@ class Link:
         self._change()
 
     def use_uplink(self, name: str, uplink: Uplink | None) -> None:
-        """The broker of this name is connected in this way from now on, or in none. Connections do not survive it."""
-        is_new = name not in self._uplinks
+        """The broker of this name is connected in this way from now on, or in none."""
         self._uplinks[name] = uplink
+        self._is_stranded = any(end.is_up for end in self.ends)
         self._change()
-        if not is_new and uplink is not None:
-            for end in self.ends:
-                if end.is_up:
-                    self._take_down(end)
 
     def _change(self) -> None:
         passed = self._passes()
@@ -279,7 +285,7 @@ class Link:
             condition.jitter_ns = spec.jitter_ns
             condition.loss = spec.loss if self._loses is None else self._loses
             condition.rate_bps = spec.rate_bps
-            condition.cut = self._is_cut
+            condition.cut = self._is_cut or self._is_stranded
             for uplink in self._uplinks.values():
                 if uplink is None:
                     condition.cut = True

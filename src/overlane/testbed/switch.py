@@ -49,7 +49,8 @@ class Switch:
     def __init__(self, plan: Plan) -> None:
         luck = Random(plan.seed)
         self._plugs = plan.plugs
-        self._by_address = {address_bytes(plug.address): number for number, plug in enumerate(plan.plugs)}
+        self._addresses = [address_bytes(plug.address) for plug in plan.plugs]
+        self._by_address = {address: number for number, address in enumerate(self._addresses)}
         self._directions = {(one, other): Direction(conditions, luck) for one, other, conditions in plan.paths}
         self._out = [Direction(plug.out, luck) if plug.out else None for plug in plan.plugs]
         self._into = [Direction(plug.into, luck) if plug.into else None for plug in plan.plugs]
@@ -78,7 +79,8 @@ class Switch:
 
     def enter(self, plug: int, packet: bytes, now: Nanos) -> None:
         """A packet comes out of a site."""
-        if not is_ipv4(packet) or plug in self._unplugged:
+        # What bears the address of another uplink, a provider would not take either (BCP 38).
+        if not is_ipv4(packet) or plug in self._unplugged or packet[12:16] != self._addresses[plug]:
             return
         way = self._ways[plug].get(packet[16:20])
         if way is None:
