@@ -39,7 +39,7 @@ POUR_BYTES = 64 * 1024
 class Task(msgspec.Struct, frozen=True):
     role: str
     wire: str = ""
-    """mqtt-0, mqtt-1 (the QoS), nats, zenoh, or tcp without a broker."""
+    """mqtt-0, mqtt-1 (the QoS), nats, zenoh; tcp or udp without a broker."""
     port: int = 0
     host: str = "127.0.0.1"
     topic: str = ""
@@ -236,6 +236,10 @@ def _mouth(task: Task) -> Mouth:
             connection = socket.create_connection((task.host, task.port), timeout=PATIENCE_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return SocketMouth(connection, lambda payload: payload, lambda _: b"")
+        case "udp":
+            connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            connection.connect((task.host, task.port))
+            return SocketMouth(connection, lambda payload: payload, lambda _: b"")
         case "zenoh":
             from _wan_zenoh import ZenohMouth
 
@@ -272,6 +276,11 @@ def _ear(task: Task) -> Ear:
                 say(listening=True)
                 listening.settimeout(PATIENCE_S)
                 return SocketEar(listening.accept()[0], take_bare(task.payload_bytes))
+        case "udp":
+            connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            connection.bind((task.host, task.port))
+            say(listening=True)
+            return SocketEar(connection, take_bare(task.payload_bytes))
         case "zenoh":
             from _wan_zenoh import ZenohEar
 

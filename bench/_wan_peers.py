@@ -264,7 +264,7 @@ class MosquittoTree:
 
 @dataclass(frozen=True, slots=True)
 class NoBroker:
-    """The path itself: the publisher connected to the subscriber over TCP."""
+    """The path itself: the publisher connected to the subscriber over TCP, or with nothing but datagrams."""
 
     key: str = "tcp"
     name: str = "TCP, no broker"

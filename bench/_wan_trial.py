@@ -100,6 +100,8 @@ class Trial:
     payload_bytes: int
     seed: int = 1
     with_real_time: bool = True
+    congestion: str = "cubic"
+    """How TCP at all sites reacts to the network."""
     watch: bool = False
     """Ask Overlane all the while what it sees."""
     brokers: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
@@ -111,6 +113,8 @@ class Trial:
         paths = {ends: _conditions(path) for ends, path in scenario.paths.items()}
         self.directory.mkdir(parents=True)
         with WideArea(scenario.sites, paths, seed=self.seed) as area, _real_time(self.with_real_time):
+            for site in scenario.sites:
+                _control_congestion(area, site, self.congestion)
             self._start_brokers(area)
             hearing, publishing, started = self._start_stream(area)
             time.sleep(SETTLES_S)
@@ -123,6 +127,7 @@ class Trial:
             hearing.await_word("count", ENDS_WITHIN_S)
         began_ns, phases, wire_bytes, lost = found
         due_ns = np.arange(_int(sent), dtype=np.int64) * _int(started["interval_ns"]) + _int(started["start_ns"])
+        np.save(self.directory / "due_ns.npy", due_ns)
         with np.load(self.directory / "heard.npz") as arrays:
             heard = Heard(arrays["numbers"], arrays["arrived_ns"])
         judged = stream(due_ns, heard, round(scenario.deadline_ms * MS_NS))
@@ -142,7 +147,7 @@ class Trial:
 
     def _start_stream(self, area: WideArea) -> tuple[End, End, Mapping[str, object]]:
         """Whoever hears, whoever publishes, and since when; the first message has arrived."""
-        is_bare = self.system.wire == "tcp"
+        is_bare = self.system.wire in ("tcp", "udp")
         common = {
             "wire": self.system.wire,
             "port": STREAM_PORT if is_bare else CLIENTS,
@@ -262,6 +267,15 @@ def _conditions(path: Path) -> Conditions:
 def _become(area: WideArea, one: str, other: str, path: Path) -> None:
     conditions = _conditions(path)
     area.change(one, other, latency_ns=conditions.latency_ns, loss=conditions.loss, is_cut=conditions.is_cut)
+
+
+def _control_congestion(area: WideArea, site: str, algorithm: str) -> None:
+    """By its routes: the setting of a namespace takes only what the whole system allows."""
+    ip = ["ip", "-n", area.namespace(site), "route"]
+    for table in ("main", "101"):
+        shown = subprocess.run([*ip, "show", "default", "table", table], capture_output=True, text=True, check=True)
+        for route in shown.stdout.splitlines():
+            subprocess.run([*ip, "change", *route.split(), "table", table, "congctl", algorithm], check=True)
 
 
 @contextmanager

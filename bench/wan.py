@@ -54,6 +54,7 @@ SYSTEMS: tuple[System, ...] = (
     MosquittoTree(),
     RabbitFederation(),
     NoBroker(),
+    NoBroker("udp", "UDP, no broker", wire="udp"),
 )
 PHASE_S, QUICK_PHASE_S = 12.0, 4.0
 PER_SECOND, PAYLOAD_BYTES = 100.0, 64
@@ -91,6 +92,7 @@ class Bench:
             PAYLOAD_BYTES,
             seed=self.chosen.seed,
             with_real_time=self.chosen.real_time,
+            congestion=self.chosen.congestion,
             watch=watched,
         )
         return trial.run()
@@ -159,7 +161,7 @@ def main() -> None:
             results[name] = bench.measure(all_of_them[name])
             show(console, results[name])
             draw(results[name], OUT / f"wan-{name}.svg")
-            _save(results, bench.left_out)
+            _save(results, bench.left_out, chosen.congestion)
     for text, holds in aims(results).items():
         console.print(f"[green]holds[/]   {text}" if holds else f"[red]misses[/]  {text}", highlight=False)
     console.print("wrote bench/out/wan.json and a picture of each scenario, bench/out/wan-*.svg")
@@ -176,14 +178,14 @@ def _directory(*, keep: bool) -> Iterator[Path]:
             shutil.rmtree(directory)
 
 
-def _save(results: dict[str, ScenarioRow], left_out: dict[str, str]) -> None:
+def _save(results: dict[str, ScenarioRow], left_out: dict[str, str], congestion: str) -> None:
     """After each scenario: the whole takes an hour."""
     saved = {
         "machine": {
             "cores": os.cpu_count(),
             "kernel": platform.release(),
             "python": sys.version.split()[0],
-            "congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
+            "congestion_control": congestion,
         },
         "versions": {system.name: system.version() for system in SYSTEMS if system.missing() is None},
         "scenarios": msgspec.to_builtins(results),
@@ -202,6 +204,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help=f"of a phase, {PHASE_S:g} by default")
     parser.add_argument("--rate", type=float, default=PER_SECOND, help=f"messages a second, {PER_SECOND:g} by default")
     parser.add_argument("--seed", type=int, default=1, help="of the losses")
+    parser.add_argument("--congestion", default="cubic", help="TCP's congestion control at all sites: cubic, bbr, reno")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false")
     parser.add_argument("--install", action="store_true", help="install mosquitto and rabbitmq-server with apt-get")
     parser.add_argument("--keep", action="store_true", help="keep logs and what subscribers heard, in bench/out/wan-*/")
