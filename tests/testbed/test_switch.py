@@ -58,10 +58,11 @@ def test_where_there_is_no_path_the_sender_is_told_at_once() -> None:
     assert switch.refused == 1
 
 
-def test_nobody_is_told_of_an_error_message_that_cannot_be_delivered() -> None:
+def test_nobody_is_told_of_an_error_message_or_a_multicast_that_cannot_be_delivered() -> None:
     told = unreachable(packet(A, C), 1)
     assert told is not None
     assert unreachable(told, 1) is None
+    assert unreachable(packet(A, "224.0.0.224"), 1) is None
 
 
 def test_with_detours_packets_pass_each_path_on_the_way_and_suffer_what_happens_there() -> None:

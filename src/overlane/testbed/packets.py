@@ -19,6 +19,7 @@ PROHIBITED = 13
 _UNREACHABLE = 3
 _ECHOES = (0, 8)
 _TIME_TO_LIVE = 64
+_MULTICAST = 224
 _HEADER = struct.Struct("!BBHHHBBH4s4s")
 _PORTS = struct.Struct("!HH")
 _ICMP = struct.Struct("!BBHI")
@@ -58,10 +59,12 @@ def flow_of(packet: bytes) -> Flow:
 
 
 def unreachable(packet: bytes, code: int) -> bytes | None:
-    """What a router tells the sender of this packet; None where nothing may be told, as of an ICMP error itself."""
+    """What a router tells the sender of this packet; None where nothing may be told (RFC 1122, 3.2.2): of an ICMP
+    error, a later fragment, or a packet for many."""
     start = 4 * (packet[0] & 15)
     is_error = packet[9] == ICMP and (len(packet) <= start or packet[start] not in _ECHOES)
-    if is_error or packet[6] & 31 or packet[7]:
+    is_for_many = packet[16] >= _MULTICAST
+    if is_error or is_for_many or packet[6] & 31 or packet[7]:
         return None
     quoted = packet[: start + 8]
     told = _ICMP.pack(_UNREACHABLE, code, 0, 0) + quoted

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from overlane.core.units import Nanos
+from overlane.errors import ConfigError, Fault
 from overlane.network import Network
 from overlane.network.schema import Back, Broker, Endpoint, Link, Security, Uplink
 from overlane.testbed import widearea
 from overlane.testbed.asking import ask
 from overlane.testbed.direction import Carried, Conditions
-from overlane.testbed.widearea import Site, WideArea
+from overlane.testbed.widearea import SITES_MAX, Site, WideArea
 
 MQTT = Endpoint("127.0.0.1", 1883)
 ADMIN = Endpoint("127.0.0.1", 8001)
@@ -29,6 +30,9 @@ class Sites:
 
     def __init__(self, network: Network, *, is_urgent: bool = False) -> None:
         """`is_urgent`: brokers and clients run before anything else on the machine, so that it does not disturb."""
+        if len(network.brokers) > SITES_MAX:
+            found = f"{len(network.brokers)} of them"
+            raise ConfigError([Fault("<network>", 0, "brokers", found, f"at most {SITES_MAX} in a wide area")])
         self._is_urgent = is_urgent
         self._area = WideArea(
             [_site(broker) for broker in network.brokers], _paths(network.links), seed=network.simulation.seed
