@@ -222,6 +222,9 @@ class Delivery:
             return True
         if entry.stage is Stage.RELEASED:
             connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, 0))
+        elif entry.is_stored and self._state.is_store_failing:
+            key = connection, writing.PUBREC, packet_id
+            self._state.postponed[key] = lambda then: self.received(session, connection, packet_id, False, then)
         else:
             session.window.release(entry)
             self._release(session, connection, entry)

@@ -17,7 +17,6 @@ from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt import codec5
 from overlane.mqtt.connection import V5, Connection, Peer, Phase
 from overlane.mqtt.counters import Refusal
-from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.limits import NONE
 from overlane.mqtt.notices import Connected
 from overlane.mqtt.secret import Secret
@@ -60,11 +59,10 @@ class _Rejected(Exception):
 
 
 class Handshake:
-    def __init__(self, state: State, sessions: Sessions, wills: Wills, delivery: Delivery) -> None:
+    def __init__(self, state: State, sessions: Sessions, wills: Wills) -> None:
         self._state = state
         self._sessions = sessions
         self._wills = wills
-        self._delivery = delivery
         self._waiting: dict[Connection, mqtt5.ConnectPacket] = {}
 
     def connect(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> Authenticate | None:

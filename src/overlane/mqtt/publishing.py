@@ -119,6 +119,11 @@ class Publishing:
     def release(self, connection: Connection, session: Session, packet_id: int) -> None:
         """PUBREL: the client knows that we have it."""
         is_known = packet_id in session.received
+        state = self._state
+        if is_known and session.is_known and state.is_store_failing and not state.can_erase:
+            key = connection, writing.PUBREL, packet_id
+            state.postponed[key] = lambda _: self.release(connection, session, packet_id)
+            return
         if is_known:
             session.received.discard(packet_id)
             if session.is_known:

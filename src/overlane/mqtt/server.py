@@ -85,7 +85,7 @@ class Server:
         self._publishing = Publishing(state, self._delivery)
         self._wills = Wills(state, self._say)
         self._sessions = Sessions(state, self._delivery, self._subscribing, self._wills)
-        self._handshake = Handshake(state, self._sessions, self._wills, self._delivery)
+        self._handshake = Handshake(state, self._sessions, self._wills)
         self._fastlane = FastLane(state)
         self._questions: list[Authenticate] = []
         self._bounds = _bounds(settings.limits)
@@ -454,6 +454,8 @@ class Server:
         """The records of all turns up to this one are on disk; whether there is something to be sent."""
         self.state.durable_turn = turn
         self._delivery.durable(now)
+        if self.state.postponed and not self.state.is_store_failing:
+            self.state.hear_postponed(now)
         return bool(self.state.touched)
 
     def take_notices(self) -> tuple[list[Notice], int]:

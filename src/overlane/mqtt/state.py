@@ -6,6 +6,7 @@ from heapq import nsmallest
 
 from overlane.core.events import Effect
 from overlane.core.qos import QosTable
+from overlane.core.units import Nanos
 from overlane.mqtt.access import Access
 from overlane.mqtt.agenda import Agenda
 from overlane.mqtt.connection import Connection
@@ -54,6 +55,9 @@ class State:
     agenda: Agenda = field(default_factory=Agenda)
     is_store_failing: bool = False
     """While it is, nothing is accepted that would have to be durable."""
+    postponed: dict[tuple[Connection, int, int], Callable[[Nanos], object]] = field(default_factory=dict)
+    """What clients have said, by connection, kind and packet identifier, whose answer would hold back all that follows
+    until the store works again: it is heard then."""
     can_erase: bool = True
     """Whether what is erased is erased for good though the store fails, and makes room."""
     is_draining: bool = False
@@ -83,6 +87,12 @@ class State:
         if connection is not None and connection.session is not None:
             client_id = connection.session.client_id
         self.notices.add(Refused(why, told, client_id or None, connection.peer if connection is not None else None))
+
+    def hear_postponed(self, now: Nanos) -> None:
+        postponed, self.postponed = self.postponed, {}
+        for (connection, _, _), hear in postponed.items():
+            if connection.session is not None:
+                hear(now)
 
     def stats(self, topic: str) -> TopicStats:
         found = self.topics.get(topic)

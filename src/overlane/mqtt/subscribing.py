@@ -12,7 +12,7 @@ import mqtt5
 
 from overlane.core.topics import BadTopic
 from overlane.core.units import NEVER, Nanos
-from overlane.mqtt.connection import Connection
+from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.elsewhere import EVERYBODY
@@ -70,7 +70,12 @@ class Subscribing:
         self, connection: Connection, session: Session, packet: mqtt5.UnsubscribePacket, now: Nanos
     ) -> None:
         codes: list[Ended] = []
+        must_wait = self._state.is_store_failing and not self._state.can_erase and session.is_known
         for name in packet.patterns:
+            if must_wait and connection.version == V5 and name in session.subscriptions:
+                codes.append(Ended.IMPLEMENTATION_SPECIFIC_ERROR)
+                self._state.refuse(Refusal.STORE, "the durable store takes nothing at the moment", connection)
+                continue
             subscription = session.subscriptions.pop(name, None)
             if subscription is None:
                 codes.append(Ended.NO_SUBSCRIPTION_EXISTED)
