@@ -222,7 +222,7 @@ class Delivery:
             return True
         if entry.stage is Stage.RELEASED:
             connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, 0))
-        elif entry.is_stored and self._state.is_store_failing:
+        elif entry.is_stored and self._state.is_store_failing and not self._state.can_erase:
             key = connection, writing.PUBREC, packet_id
             self._state.postponed[key] = lambda then: self.received(session, connection, packet_id, False, then)
         else:
