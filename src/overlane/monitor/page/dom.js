@@ -32,11 +32,28 @@ export function drawing(width, height, ...shapes) {
   return svg;
 }
 
+// Rows of a list: those whose words are the same as before stay as they are, with the focus, the rest is made anew.
+// rows: [{ key, words, make }], an element's key being its data-key.
+export function putRows(place, before, rows, after) {
+  const known = new Map([...place.children].map((child) => [child.dataset.key, child]));
+  const found = rows.map(({ key, words, make }) => {
+    const old = known.get(key);
+    if (old && old.words === words) return old;
+    const fresh = make();
+    fresh.words = words;
+    return fresh;
+  });
+  const kept = before.map((one) => (document.activeElement?.dataset.key === one.dataset.key ? known.get(one.dataset.key) : one) ?? one);
+  put(place, ...kept, ...found, after);
+}
+
 // Replace what is in a place, and keep the focus and the scrolling where they are.
 export function put(place, ...children) {
   const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const scrolled = place.scrollTop;
-  place.replaceChildren(...children.filter(isThere));
+  const wanted = children.filter(isThere);
+  if (wanted.length === place.childNodes.length && wanted.every((child, at) => child === place.childNodes[at])) return;
+  place.replaceChildren(...wanted);
   place.scrollTop = scrolled;
   if (focused) place.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }

@@ -1,6 +1,9 @@
 // Numbers as people read them.
 
-export const ms = (value) => (value === null || value === undefined ? "–" : `${digits(value)} ms`);
+export function ms(value) {
+  if (value === null || value === undefined) return "–";
+  return value >= 1000 ? `${digits(value / 1000).replace(/\.0$/, "")} s` : `${digits(value)} ms`;
+}
 
 export function digits(value) {
   if (value === 0) return "0";
@@ -40,7 +43,7 @@ export function bytes(value) {
 
 export function span(value) {
   if (value < 1) return `${Math.round(1000 * value)} ms`;
-  return value < 90 ? `${value.toFixed(value < 10 ? 1 : 0)} s` : `${Math.round(value / 60)} min`;
+  return value < 90 ? `${value.toFixed(value < 10 ? 1 : 0).replace(/\.0$/, "")} s` : `${Math.round(value / 60)} min`;
 }
 
 // A moment: by the clock where there is one, else in seconds of virtual time.

@@ -1,7 +1,7 @@
 // The lists beside the map: what happened, brokers, links. What the map shows in shapes and colours stands here in words.
 
 import { bits, hertz, moment, ms, percent, span } from "./format.js";
-import { element, put } from "./dom.js";
+import { element, put, putRows } from "./dom.js";
 import { latency } from "./past.js";
 import { BROKER_LOOKS, HAPPENING_WORDS, LINK_LOOKS, brokerSign, happeningSign, linkSign } from "./signs.js";
 
@@ -13,7 +13,7 @@ export function showHappened(place, { past, atS, go }) {
     put(place, element("p", { className: "empty" }, "Nothing has happened since the monitor looks."));
     return;
   }
-  put(place, ...newest.map((happening) => entry(happening)));
+  putRows(place, [], newest.map(entry), null);
   // In the past, what happened last before the moment that is looked at is what one wants to read.
   const current = place.querySelector(".item:not(.later)");
   if (current && place.dataset.current !== current.dataset.happening) {
@@ -29,25 +29,27 @@ export function showHappened(place, { past, atS, go }) {
       const deed = past.happenings.findLast((one) => one.kind === "deed" && one.at_s <= happening.at_s);
       more.push(`${span(happening.after_ms / 1000)} after “${deed?.text ?? "it was done"}”`);
     }
-    return element(
-      "button",
-      {
-        className: isLater ? "item later" : "item",
-        title: "Show the overlay as it was then",
-        data: { key: `happening ${happening.number}`, happening: happening.number, kind: happening.kind },
-        on: { click: () => go(happening) },
-      },
-      happeningSign(happening),
-      element("span", { className: happening.kind === "deed" ? "what deed" : "what", ariaLabel: `${HAPPENING_WORDS[happening.kind]}: ${happening.text}` }, happening.text),
-      element("time", { className: "when" }, moment(happening.at_s, past.head.began_ms)),
-      more.length ? element("span", { className: "more" }, more.join(" · ")) : null,
-    );
+    const make = () =>
+      element(
+        "button",
+        {
+          className: isLater ? "item later" : "item",
+          title: "Show the overlay as it was then",
+          data: { key: `happening ${happening.number}`, happening: happening.number, kind: happening.kind },
+          on: { click: () => go(happening) },
+        },
+        happeningSign(happening),
+        element("span", { className: happening.kind === "deed" ? "what deed" : "what", ariaLabel: `${HAPPENING_WORDS[happening.kind]}: ${happening.text}` }, happening.text),
+        element("time", { className: "when" }, moment(happening.at_s, past.head.began_ms)),
+        more.length ? element("span", { className: "more" }, more.join(" · ")) : null,
+      );
+    return { key: `happening ${happening.number}`, words: String(isLater), make };
   }
 }
 
 export function showBrokers(place, { picture, selected, select, wanted, want }) {
   const names = Object.keys(picture.brokers).filter((name) => name.includes(wanted)).sort();
-  put(place, filter("brokers", wanted, want), ...names.slice(0, SHOWN_MAX).map(row), more(names.length));
+  putRows(place, [filter("brokers", wanted, want)], names.slice(0, SHOWN_MAX).map(row), more(names.length));
 
   function row(name) {
     const broker = picture.brokers[name];
@@ -55,18 +57,21 @@ export function showBrokers(place, { picture, selected, select, wanted, want }) 
     const figures = broker.state === "serving" || broker.state === "draining"
       ? `${broker.clients ?? 0} clients · in ${hertz(broker.in_hz ?? 0)} · out ${hertz(broker.out_hz ?? 0)}`
       : broker.why ?? "";
-    return element(
-      "button",
-      {
-        className: selected?.broker === name ? "item chosen" : "item",
-        data: { key: `broker ${name}`, broker: name, state: broker.state },
-        on: { click: () => select({ broker: name }) },
-      },
-      brokerSign(broker.state),
-      element("span", { className: "what" }, name),
-      element("span", { className: `when ${look.shape === "cross" ? "bad" : ""}` }, look.word),
-      element("span", { className: "more" }, figures),
-    );
+    const isChosen = selected?.broker === name;
+    const make = () =>
+      element(
+        "button",
+        {
+          className: isChosen ? "item chosen" : "item",
+          data: { key: `broker ${name}`, broker: name, state: broker.state },
+          on: { click: () => select({ broker: name }) },
+        },
+        brokerSign(broker.state),
+        element("span", { className: "what" }, name),
+        element("span", { className: `when ${look.shape === "cross" ? "bad" : ""}` }, look.word),
+        element("span", { className: "more" }, figures),
+      );
+    return { key: `broker ${name}`, words: [isChosen, broker.state, figures].join(), make };
   }
 }
 
@@ -75,7 +80,7 @@ export function showLinks(place, { picture, usualMs, selected, select, wanted, w
   const names = Object.keys(picture.links)
     .filter((name) => name.includes(wanted))
     .sort((one, other) => order.indexOf(picture.links[one].state) - order.indexOf(picture.links[other].state) || (one < other ? -1 : 1));
-  put(place, filter("links", wanted, want), ...names.slice(0, SHOWN_MAX).map(row), more(names.length));
+  putRows(place, [filter("links", wanted, want)], names.slice(0, SHOWN_MAX).map(row), more(names.length));
 
   function row(name) {
     const link = picture.links[name];
@@ -88,18 +93,22 @@ export function showLinks(place, { picture, usualMs, selected, select, wanted, w
     if (isSlow) words.push(`slow: usually ${ms(usualMs[name])}`);
     const made = [...new Set(link.ways.map((way) => way.emulated).filter((word) => word === "cut"))];
     if (made.length) words.push("cut");
-    return element(
-      "button",
-      {
-        className: selected?.link === name ? "item chosen" : "item",
-        data: { key: `link ${name}`, link: name, state: link.state },
-        on: { click: () => select({ link: name }) },
-      },
-      linkSign(link.state, 18),
-      element("span", { className: "what" }, link.ends.join(" – ")),
-      element("span", { className: `when ${isSlow ? "warning" : ""}` }, link.state === "up" ? `${isSlow ? "▲ " : ""}${ms(takes)}` : look.word),
-      element("span", { className: "more" }, words.join(" · ")),
-    );
+    const isChosen = selected?.link === name;
+    const figure = link.state === "up" ? `${isSlow ? "▲ " : ""}${ms(takes)}` : look.word;
+    const make = () =>
+      element(
+        "button",
+        {
+          className: isChosen ? "item chosen" : "item",
+          data: { key: `link ${name}`, link: name, state: link.state },
+          on: { click: () => select({ link: name }) },
+        },
+        linkSign(link.state, 18),
+        element("span", { className: "what" }, link.ends.join(" – ")),
+        element("span", { className: `when ${isSlow ? "warning" : ""}` }, figure),
+        element("span", { className: "more" }, words.join(" · ")),
+      );
+    return { key: `link ${name}`, words: [isChosen, link.state, figure, ...words].join(), make };
   }
 }
 

@@ -19,15 +19,20 @@ import { showTopics } from "./topics.js";
 import { Track } from "./track.js";
 
 const PANELS_EVERY_MS = 240;
+const LIST_EVERY_MS = 900; // nobody reads faster
 const PANELS_SHARE = 8; // panels may take one in so many milliseconds
 const NARROW = matchMedia("(max-width: 760px)");
 
 const state = { past: null, chosen: null, selected: null, tab: "happened", wanted: "", said: "", lostMs: null };
 let isDirty = true;
+let listMs = 0; // when the list may be
 let panelsMs = 0; // when the panels may be shown anew
 
-const player = new Player(() => (isDirty = true));
-const map = new OverlayMap(byId("map"), {
+const player = new Player((isSought) => {
+  isDirty = true;
+  if (isSought) panelsMs = listMs = 0;
+});
+const map = new OverlayMap(byId("map"), byId("messages"), {
   broker: (name) => select({ broker: name }),
   link: (name) => select({ link: name }),
   nothing: () => select(null),
@@ -109,7 +114,7 @@ async function act(deed, wanted) {
 
 function refresh() {
   isDirty = true;
-  panelsMs = 0;
+  panelsMs = listMs = 0;
 }
 
 // Showing
@@ -141,7 +146,10 @@ function showPanels(picture, nowMs) {
   showGlance(picture, past.head.target);
   showTopics(byId("topics"), { ...shared, chosen: state.chosen, choose });
   const list = byId("list");
-  if (!isBeingFilled(list)) showList(list, shared);
+  if (nowMs >= listMs && !isBeingFilled(list)) {
+    showList(list, shared);
+    listMs = nowMs + LIST_EVERY_MS;
+  }
   showInspector(byId("inspector"), {
     ...shared,
     close: () => select(null),
@@ -193,7 +201,8 @@ function showBanner(picture, head, mode, when, nowMs) {
   const isSilent = head.is_live && brokers.length > 0 && brokers.every((one) => one.state === "lost" || one.state === "unknown");
   let said = [];
   if (mode === "lost") {
-    said = [`Contact with the monitor is lost since ${span((nowMs - state.lostMs) / 1000)}. What you see is how it was at ${when}. Trying again…`];
+    const forS = Math.max(1, Math.round((nowMs - state.lostMs) / 1000));
+    said = [`Contact with the monitor is lost, for ${span(forS)} now. What you see is how it was at ${when}. Trying again…`];
   } else if (mode === "past") {
     said = [`You look at ${when}.`, element("button", { on: { click: () => player.follow() } }, "Back to now")];
   } else if (isSilent) {

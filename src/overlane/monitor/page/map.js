@@ -1,7 +1,7 @@
 // The map: brokers and links as they are, and the ways of the chosen topic over them.
 //
-// What stands still is drawn once, when it changes, and kept; only what moves, the messages on their ways, is drawn for
-// each frame on top of it. So a large overlay costs as much as a small one while nothing changes.
+// What stands still is drawn when it changes; what moves, the messages on their ways, is drawn for each frame on a canvas
+// of its own above it. So a large overlay costs no more than a small one while nothing changes.
 
 import { drawGlobe } from "./globe.js";
 import { ms, percent } from "./format.js";
@@ -19,10 +19,9 @@ const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class OverlayMap {
   // heard: { broker(name), link(name), nothing() } when something on the map is chosen.
-  constructor(canvas, heard) {
+  constructor(canvas, above, heard) {
     this.canvas = canvas;
-    this.pen = canvas.getContext("2d");
-    this.kept = document.createElement("canvas");
+    this.above = above;
     this.heard = heard;
     this.at = {};
     this.shown = { picture: null, chosen: null, selected: null, usualMs: {} };
@@ -60,7 +59,7 @@ export class OverlayMap {
   resize() {
     const { clientWidth, clientHeight } = this.canvas;
     const ratio = window.devicePixelRatio || 1;
-    for (const canvas of [this.canvas, this.kept]) {
+    for (const canvas of [this.canvas, this.above]) {
       canvas.width = Math.max(1, Math.round(clientWidth * ratio));
       canvas.height = Math.max(1, Math.round(clientHeight * ratio));
     }
@@ -75,16 +74,12 @@ export class OverlayMap {
     if (!this.isStale && !moves) return;
     if (this.isStale) this.draw();
     this.isStale = false;
-    this.pen.setTransform(1, 0, 0, 1, 0, 0);
-    this.pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    this.pen.drawImage(this.kept, 0, 0);
-    this.pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    if (this.hops?.length) this.drawMessages(STILL.matches ? 0.5 : (nowMs / 1600) % 1);
+    this.drawMessages(STILL.matches ? 0.5 : (nowMs / 1600) % 1);
   }
 
   draw() {
     const { picture, chosen } = this.shown;
-    const pen = this.kept.getContext("2d");
+    const pen = this.canvas.getContext("2d", { alpha: false });
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     pen.fillStyle = colours["--sea"];
     pen.fillRect(0, 0, this.view.width, this.view.height);
@@ -223,8 +218,10 @@ export class OverlayMap {
 
   // Arrowheads that move the way that messages go.
   drawMessages(phase) {
-    const { pen } = this;
-    for (const hop of this.hops) {
+    const pen = this.above.getContext("2d");
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.clearRect(0, 0, this.view.width, this.view.height);
+    for (const hop of this.hops ?? []) {
       const line = this.hopLine(hop);
       if (!line) continue;
       const [x1, y1, x2, y2] = line;

@@ -1,7 +1,7 @@
 // Which moment is looked at: now, as it comes; or one of the past, still or running on at some speed.
 
 export class Player {
-  // changed is called whenever another moment is looked at, or playing begins or ends.
+  // changed is called whenever another moment is looked at, with whether somebody wanted so.
   constructor(changed) {
     this.changed = changed;
     this.past = null;
@@ -24,7 +24,7 @@ export class Player {
   grown() {
     if (this.isFollowing) {
       this.atS = this.past.lastS;
-      this.changed();
+      this.changed(false);
     }
   }
 
@@ -33,13 +33,13 @@ export class Player {
     this.isFollowing = true;
     this.isPlaying = false;
     this.atS = this.past.lastS;
-    this.changed();
+    this.changed(true);
   }
 
   seek(atS) {
     this.isFollowing = false;
     this.atS = Math.min(Math.max(atS, this.past.firstS), this.past.lastS);
-    this.changed();
+    this.changed(true);
   }
 
   toggle() {
@@ -55,7 +55,7 @@ export class Player {
       this.isPlaying = true;
       this.steppedMs = null;
     }
-    this.changed();
+    this.changed(true);
   }
 
   // Called before each frame is drawn.
@@ -68,7 +68,7 @@ export class Player {
         this.atS = this.past.lastS;
         this.isPlaying = false;
       }
-      this.changed();
+      this.changed(false);
     }
     this.steppedMs = nowMs;
   }
