@@ -29,6 +29,7 @@ COMMANDS = {
     "monitor": "overlane.cli.monitor",
     "simulate": "overlane.cli.simulate",
     "plan": "overlane.cli.plan",
+    "pipeline": "overlane.cli.pipeline",
 }
 """Where each is: a function of its name, or, of several commands, an `app`."""
 

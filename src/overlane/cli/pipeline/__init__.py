@@ -1,0 +1,15 @@
+"""`overlane pipeline`: from the brokers' telemetry to load profiles, reliability, compliance and plans, on Spark."""
+
+import typer
+
+from overlane.cli.pipeline import rtt, run, sample
+
+app = typer.Typer(
+    name="pipeline",
+    help="Turn telemetry into load profiles, reliability, compliance and plans, on Spark.",
+    no_args_is_help=True,
+)
+app.command()(run.run)
+app.command("dry-run")(run.dry_run)
+app.command()(sample.sample)
+app.command("import-rtt")(rtt.import_rtt)

@@ -1,0 +1,115 @@
+"""`overlane pipeline run` and `dry-run`: all tables from the lake, on this machine, a cluster, or a Spark that runs.
+
+Exit status: 0 done, 1 a table could not be made or Spark is not to be had, 2 the options are wrong.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from overlane.errors import Unavailable
+from overlane.pipeline.session import open_session
+from overlane.pipeline.settings import Settings
+
+FAILED = 1
+BAD_OPTIONS = 2
+
+Lake = Annotated[str, typer.Option(help="Where brokers write telemetry: a directory, or any address Spark reads.")]
+Master = Annotated[str | None, typer.Option(help="A cluster, such as spark://host:7077; local[*] if not given.")]
+Remote = Annotated[str | None, typer.Option(help="A Spark Connect server, such as sc://host:15002.")]
+Levels = Annotated[int, typer.Option(min=1, help="Topics that share so many levels are one item.")]
+Capacity = Annotated[float | None, typer.Option(min=0, help="Messages a second that a broker can carry.")]
+Channels = Annotated[int, typer.Option(min=0, help="How many multicast channels there are.")]
+Domain = Annotated[str, typer.Option(help="The name of the domain that the lake is of.")]
+Conf = Annotated[list[str] | None, typer.Option(help="A setting of Spark, NAME=VALUE. May be given again.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
+
+
+def run(
+    lake: Lake,
+    out: Annotated[Path, typer.Option(help="A directory for the tables, seen by driver and executors alike.")],
+    master: Master = None,
+    remote: Remote = None,
+    item_levels: Levels = 1,
+    capacity: Capacity = None,
+    channels: Channels = 8,
+    domain: Domain = "default",
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make all tables from what is in the lake; telemetry that an earlier run has read is not read again."""
+    from overlane.pipeline import running
+
+    settings = Settings(_address(lake), domain, item_levels, capacity, channels)
+    console = Console(stderr=True)
+    with _spark(master, remote, conf) as spark, _faults(running):
+        done, summary = running.run(spark, settings, out, _teller(console))
+    if as_json:
+        typer.echo(msgspec.json.encode(summary))
+        return
+    table = Table("table", "rows", title=f"Run {summary.run}: {done.path}")
+    table.columns[1].justify = "right"
+    for name, rows in summary.rows.items():
+        table.add_row(name, f"{rows:,}")
+    Console().print(table)
+
+
+def dry_run(
+    lake: Lake, master: Master = None, remote: Remote = None, conf: Conf = None, as_json: AsJson = False
+) -> None:
+    """Check that all tables could be made, and name them; nothing is written."""
+    from overlane.pipeline import running
+
+    with _spark(master, remote, conf) as spark, _faults(running):
+        names = running.dry_run(spark, Settings(_address(lake)))
+    typer.echo(msgspec.json.encode(names) if as_json else f"{len(names)} tables: {', '.join(names)}")
+
+
+@contextmanager
+def _spark(master: str | None, remote: str | None, conf: list[str] | None) -> Iterator[Any]:
+    # Tables of a few rows are sorted in one place, which Spark finds remarkable.
+    warnings.filterwarnings("ignore", message=".*No Partition Defined for Window.*")
+    if master is not None and remote is not None:
+        _stop("--master and --remote: one of them is enough", BAD_OPTIONS)
+    given = dict(each.split("=", 1) for each in conf or [] if "=" in each)
+    if len(given) < len(conf or []):
+        _stop("--conf: NAME=VALUE is wanted, each name once", BAD_OPTIONS)
+    try:
+        with open_session(master, remote, given) as spark:
+            yield spark
+    except Unavailable as missing:
+        _stop(str(missing), FAILED)
+
+
+@contextmanager
+def _faults(running: Any) -> Iterator[None]:
+    try:
+        yield
+    except running.RunFailed as failed:
+        _stop(f"the run failed, the tables of the run before are untouched: {failed}", FAILED)
+
+
+def _teller(console: Console) -> Callable[[Any], None]:
+    def tell(progress: Any) -> None:
+        if progress.state == "completed":
+            console.print(f"{progress.done:>3}/{progress.tables} {progress.table}", highlight=False)
+        elif progress.state == "failed":
+            console.print(f"failed: {progress.table} {progress.reason}", highlight=False, markup=False)
+
+    return tell
+
+
+def _address(lake: str) -> str:
+    return lake if "://" in lake else Path(lake).absolute().as_uri()
+
+
+def _stop(reason: str, status: int) -> NoReturn:
+    typer.echo(f"overlane: {reason}", err=True)
+    raise typer.Exit(status)

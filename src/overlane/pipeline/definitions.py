@@ -1,0 +1,112 @@
+"""The pipeline as Spark Declarative Pipelines knows it: which tables there are and which function makes each.
+
+Six streaming tables take in the files of the lake, each file once. All else is materialized views. The order in which
+they are made follows from who reads whom; nothing here says it.
+"""
+
+from collections.abc import Callable
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+from overlane.pipeline import (
+    bottlenecks,
+    casebase,
+    channels,
+    compliance,
+    covariance,
+    interest,
+    intervals,
+    landing,
+    load,
+    quarantine,
+    reliability,
+    series,
+    together,
+)
+from overlane.pipeline.schemas import LANDED, TABLES
+from overlane.pipeline.settings import Settings
+from overlane.telemetry.schema import SCHEMAS
+
+RAW = {table: f"raw_{table}" for table in SCHEMAS}
+"""The streaming table of each table of the lake."""
+
+LANDING_CONF = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",  # whole files
+    "spark.sql.files.ignoreMissingFiles": "true",  # a broker may remove its oldest meanwhile
+}
+
+
+def define(spark: SparkSession, settings: Settings, now_ns: int) -> list[str]:
+    """Define everything with the registry that is active, and give the names."""
+    for table in RAW:
+        _define_raw(spark, table, settings, now_ns)
+    makers = _makers(spark, settings)
+    for name, maker in makers.items():
+        view = dp.materialized_view(name=name, schema=TABLES[name], format="parquet")  # type: ignore[call-overload]
+        view(maker)
+    return [*RAW.values(), *makers]
+
+
+def _define_raw(spark: SparkSession, table: str, settings: Settings, now_ns: int) -> None:
+    def landed() -> DataFrame:
+        return landing.landed(landing.files(spark, settings.lake, table), table, now_ns)
+
+    declared = dp.table(  # type: ignore[call-overload]
+        name=RAW[table], schema=LANDED[table], spark_conf=LANDING_CONF, format="parquet"
+    )
+    declared(landed)
+
+
+def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], DataFrame]]:
+    of = spark.read.table
+
+    def landed() -> dict[str, DataFrame]:
+        return {table: of(name) for table, name in RAW.items()}
+
+    def good(table: str) -> DataFrame:
+        return quarantine.good(of(RAW[table]), table, of("repeats"))
+
+    return {
+        "lake_files": lambda: quarantine.lake_files(landed()),
+        "repeats": lambda: quarantine.repeats(landed(), of("lake_files")),
+        "quarantine": lambda: quarantine.quarantine(landed(), of("repeats")),
+        "alive": lambda: load.alive(good("queues"), good("topic_rates")),
+        "load_windows": lambda: load.load_windows(good("topic_rates")),
+        "load_hours": lambda: load.load_hours(of("load_windows"), of("alive")),
+        "peaks": lambda: load.peaks(of("load_windows"), of("alive"), settings.domain),
+        "load_chunks": lambda: series.load_chunks(of("alive"), of("peaks")),
+        "load_series": lambda: series.load_series(good("topic_rates"), of("peaks"), of("load_chunks")),
+        "topic_load": lambda: series.topic_load(
+            of("load_series"), of("load_chunks"), of("load_windows"), settings.item_levels
+        ),
+        "topic_covariance": lambda: covariance.topic_covariance(
+            of("load_series"),
+            of("topic_load"),
+            of("load_chunks"),
+            settings.covariance_block,
+            settings.covariance_tasks,
+        ),
+        "item_covariance": lambda: covariance.item_covariance(of("topic_covariance"), of("topic_load")),
+        "item_load": lambda: series.item_load(of("topic_load"), of("item_covariance")),
+        "link_minutes": lambda: intervals.link_minutes(good("links")),
+        "intervals": lambda: intervals.intervals(of("alive"), of("link_minutes"), good("events")),
+        "reliability": lambda: reliability.reliability(of("intervals"), of("link_minutes")),
+        "failure_pairs": lambda: together.failure_pairs(of("intervals")),
+        "failure_groups": lambda: together.failure_groups(of("failure_pairs"), of("intervals")),
+        "latency_bins": lambda: compliance.latency_bins(good("deliveries")),
+        "compliance": lambda: compliance.compliance(of("latency_bins")),
+        "offenders": lambda: compliance.offenders(of("latency_bins")),
+        "anomalies": lambda: compliance.anomalies(of("compliance")),
+        "bottlenecks": lambda: bottlenecks.bottlenecks(good("deliveries"), of("link_minutes")),
+        "interest": lambda: interest.interest(good("interests"), of("load_windows"), of("alive")),
+        "interest_overlap": lambda: interest.interest_overlap(of("interest")),
+        "channel_plan": lambda: channels.channel_plan(of("interest"), settings.channels),
+        "channels": lambda: channels.channels(of("channel_plan")),
+        "channel_costs": lambda: channels.channel_costs(of("channel_plan")),
+        "planning_problem": lambda: casebase.planning_problem(
+            of("item_load"), of("item_covariance"), of("alive"), settings.capacity
+        ),
+        "normal_plan": lambda: casebase.normal(of("planning_problem")),
+        "case_base": lambda: casebase.case_base(of("planning_problem"), of("normal_plan")),
+    }

@@ -1,0 +1,63 @@
+"""Groups in Python: rows of the same key given to a function together, in a way that declarative pipelines allow.
+
+Spark's own grouped functions ask for the columns of a table that a pipeline has not made yet. So rows are sorted by
+their key, and the stream of them is cut where the key changes. A function sees one group at a time, whole.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from overlane.pipeline.columns import declare
+
+OfGroup = Callable[[Any], Any]
+"""From a pyarrow.Table to another one."""
+
+
+def in_groups(frame: DataFrame, given: StructType, keys: list[str], function: OfGroup, found: StructType) -> DataFrame:
+    """What the function makes of each group of rows that have the same keys, none of them null."""
+    together = declare(frame, given).repartition(*keys).sortWithinPartitions(*keys)
+    return declare(together, given).mapInArrow(_each(keys, function), found)
+
+
+def all_at_once(frame: DataFrame, given: StructType, function: OfGroup, found: StructType) -> DataFrame:
+    """What the function makes of all rows; it is not asked where there are none."""
+    return declare(declare(frame, given).repartition(1), given).mapInArrow(_each([], function), found)
+
+
+def _each(keys: list[str], function: OfGroup) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def stream(batches: Iterator[Any]) -> Iterator[Any]:
+        held: list[Any] = []
+        for batch in batches:
+            for number, part in enumerate(_cut(batch, keys)):
+                if held and (number > 0 or not _same(held[-1], part, keys)):
+                    yield from function(pa.Table.from_batches(held)).to_batches()
+                    held = []
+                held.append(part)
+        if held:
+            yield from function(pa.Table.from_batches(held)).to_batches()
+
+    return stream
+
+
+def _cut(batch: Any, keys: list[str]) -> Iterator[Any]:
+    """The stretches of a batch with the same keys."""
+    if batch.num_rows == 0:
+        return
+    changes = np.zeros(batch.num_rows - 1, dtype=np.bool_)
+    for key in keys:
+        column = batch.column(key)
+        changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+    for start, end in pairwise(cuts):
+        yield batch.slice(start, end - start)
+
+
+def _same(one: Any, other: Any, keys: list[str]) -> bool:
+    return all(one.column(key)[0] == other.column(key)[0] for key in keys)

@@ -1,0 +1,72 @@
+"""Interest: which brokers have subscribers of which topics, how much reaches them, and how much they have in common.
+
+Brokers tell how many subscribe to each filter, from then on. A filter with wildcards stands for every topic that it
+matches among those on which something came; the members of a shared subscription count as one subscriber.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from overlane.pipeline.columns import declare
+from overlane.pipeline.schemas import TABLES
+
+
+def interest(interests: DataFrame, windows: DataFrame, lives: DataFrame) -> DataFrame:
+    """Each broker's topics, with the rate of what is published on them."""
+    now = (
+        interests.groupBy("broker", "filter", "group")
+        .agg(sf.max_by("subscribers", "at_ns").alias("subscribers"))
+        .where("subscribers > 0")
+        .withColumn("subscribers", sf.when(sf.col("group") != "", sf.lit(1)).otherwise(sf.col("subscribers")))
+    )
+    observed = lives.groupBy("minute_s").agg(sf.bit_or("seen").alias("seen"))
+    seconds = observed.agg(sf.sum(sf.bit_count("seen")).alias("seconds"))
+    topics = (
+        windows.groupBy("topic")
+        .agg(sf.sum("messages_in").alias("messages"), sf.sum("bytes_in").alias("bytes"))
+        .crossJoin(sf.broadcast(seconds))
+        .selectExpr("topic", "messages / seconds as messages_per_second", "8 * bytes / seconds as bps")
+    )
+    is_wild = sf.col("filter").contains("+") | sf.col("filter").contains("#")
+    plain = now.where(~is_wild).withColumn("topic", sf.col("filter")).join(topics, "topic")
+    wild = (
+        now.where(is_wild).withColumn("pattern", _pattern()).join(sf.broadcast(topics), sf.expr("topic rlike pattern"))
+    )
+    wanted = plain.select(*_WANTED).unionByName(wild.select(*_WANTED))
+    found = wanted.groupBy("broker", "topic").agg(
+        sf.sum("subscribers").alias("subscribers"),
+        sf.first("messages_per_second").alias("messages_per_second"),
+        sf.first("bps").alias("bps"),
+    )
+    return declare(found, TABLES["interest"])
+
+
+_WANTED = ("broker", "topic", "subscribers", "messages_per_second", "bps")
+
+
+def _pattern() -> Column:
+    """A filter as a regular expression. Topics that begin with $ are matched by no wildcard at the beginning."""
+    levels = sf.expr(
+        r"transform(split(filter, '/'), level -> case level when '+' then '[^/]*' when '#' then '.*' "
+        r"else concat('\\Q', level, '\\E') end)"
+    )
+    joined = sf.array_join(levels, "/")
+    below = sf.regexp_replace(joined, r"/\.\*$", "(/.*)?")
+    at_start = sf.when(sf.col("filter").startswith("+") | sf.col("filter").startswith("#"), sf.lit("^(?![$])"))
+    return sf.concat(at_start.otherwise(sf.lit("^")), below, sf.lit("$"))
+
+
+def interest_overlap(interest: DataFrame) -> DataFrame:
+    """How many topics each two brokers want both, and what those bring."""
+    others = interest.select(sf.col("broker").alias("peer"), "topic")
+    sizes = interest.groupBy("broker").agg(sf.count(sf.lit(1)).alias("size"))
+    found = (
+        interest.join(others, "topic")
+        .where("broker < peer")
+        .groupBy("broker", "peer")
+        .agg(sf.count(sf.lit(1)).alias("topics"), sf.sum("bps").alias("bps"))
+        .join(sizes, "broker")
+        .join(sizes.withColumnsRenamed({"broker": "peer", "size": "peer_size"}), "peer")
+        .withColumn("jaccard", sf.expr("topics / (size + peer_size - topics)"))
+    )
+    return declare(found, TABLES["interest_overlap"])

@@ -1,0 +1,162 @@
+"""Intervals: from when to when a broker or a link was up or down.
+
+Of every minute it is known in which seconds something was seen, and in which of those a link was down. A minute in
+which nothing happened is one stretch; the others are looked at second by second. Stretches of the same state that
+follow each other become one interval.
+
+- A broker that writes nothing is down, from its last second to its next one: `stopped` if it said that it would stop.
+- A link is down while one of its ends says so, and is not known while neither says anything. When the reason is that
+  the broker at an end is down, the interval is of state `broker`: that is no failure of the link.
+- At the end of the lake files may be missing that brokers have not written yet: silence there counts only when it is
+  long.
+"""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from overlane.pipeline.columns import declare
+from overlane.pipeline.schemas import MINUTE_S, SECOND_NS, TABLES
+from overlane.pipeline.seconds import bit, first_of, last_of, second_s, seconds_of, start_of
+
+GAP_S = 3
+"""A broker that is busy may skip a second or two."""
+NEAR_S = 10
+"""A link is down a little before and after its broker is found to be."""
+UNWRITTEN_S = 900
+DOWN = ("failed", "down")
+
+
+def link_minutes(links: DataFrame) -> DataFrame:
+    """Each end of each link, minute by minute."""
+    seen = links.withColumn("second_s", second_s()).withColumn("is_down", sf.col("state").isin(*DOWN))
+    found = seen.groupBy("broker", "peer", start_of(MINUTE_S).alias("minute_s")).agg(
+        sf.bit_or(bit()).alias("seen"),
+        sf.coalesce(sf.bit_or(sf.when(sf.col("is_down"), bit())), sf.lit(0).cast("long")).alias("down"),
+        sf.greatest(sf.lit(1), sf.round(sf.max("interval_ns") / SECOND_NS)).cast("long").alias("every_s"),
+        sf.count("latency_ns").alias("samples"),
+        sf.avg("latency_ns").alias("latency_ns"),
+        sf.max("latency_ns").alias("latency_ns_max"),
+        sf.avg("jitter_ns").alias("jitter_ns"),
+        sf.avg("loss").alias("loss"),
+        sf.avg("queue_bytes").alias("queue_bytes"),
+        sf.max("queue_bytes_max").alias("queue_bytes_max"),
+    )
+    return declare(found, TABLES["link_minutes"])
+
+
+def intervals(lives: DataFrame, minutes: DataFrame, events: DataFrame) -> DataFrame:
+    """All intervals of brokers and links."""
+    brokers = _broker_intervals(lives, events)
+    return brokers.unionByName(_link_intervals(minutes, brokers))
+
+
+def _broker_intervals(lives: DataFrame, events: DataFrame) -> DataFrame:
+    minutes = lives.select(
+        sf.lit("broker").alias("kind"),
+        "broker",
+        sf.lit(None).cast("string").alias("peer"),
+        "minute_s",
+        "seen",
+        sf.lit(0).cast("long").alias("down"),
+        sf.lit(1).cast("long").alias("every_s"),
+    )
+    ups = _stretches(minutes)
+    next_up = sf.lead("start_s").over(Window.partitionBy("broker").orderBy("start_s"))
+    until = ups.agg(sf.max("end_s").alias("until_s"))
+    downs = (
+        ups.withColumn("next_s", next_up)
+        .crossJoin(sf.broadcast(until))
+        .withColumn(
+            "next_s", sf.coalesce("next_s", sf.when(sf.expr(f"until_s - end_s > {UNWRITTEN_S}"), sf.col("until_s")))
+        )
+        .where("next_s is not null")
+        .select("kind", "broker", "peer", sf.col("end_s").alias("start_s"), sf.col("next_s").alias("end_s"))
+    )
+    stops = (
+        events.where("kind = 'broker-stopped'")
+        .select("broker", second_s().alias("stop_s"))
+        .groupBy("broker")
+        .agg(sf.collect_list("stop_s").alias("stops"))
+    )
+    said_so = sf.expr(f"exists(stops, stop -> stop between start_s - {NEAR_S} and start_s + {NEAR_S})")
+    judged = downs.join(sf.broadcast(stops), "broker", "left").withColumn(
+        "state", sf.when(sf.coalesce(said_so, sf.lit(False)), "stopped").otherwise("down")
+    )
+    return _told(ups).unionByName(_told(judged))
+
+
+def _link_intervals(minutes: DataFrame, brokers: DataFrame) -> DataFrame:
+    both = (
+        minutes.select(
+            sf.lit("link").alias("kind"),
+            sf.least("broker", "peer").alias("one"),
+            sf.greatest("broker", "peer").alias("other"),
+            "minute_s",
+            "seen",
+            "down",
+            "every_s",
+        )
+        .groupBy("kind", "one", "other", "minute_s")
+        .agg(sf.bit_or("seen").alias("seen"), sf.bit_or("down").alias("down"), sf.max("every_s").alias("every_s"))
+        .withColumnsRenamed({"one": "broker", "other": "peer"})
+    )
+    found = _stretches(both)
+    gone = brokers.where("state <> 'up'").select(
+        sf.col("broker").alias("gone"),
+        sf.expr(f"start_ns div {SECOND_NS} - {NEAR_S}").alias("gone_s"),
+        sf.expr(f"end_ns div {SECOND_NS} + {NEAR_S}").alias("back_s"),
+    )
+    downs = found.where("state = 'down'")
+    by_broker = downs.join(
+        sf.broadcast(gone), sf.expr("gone in (broker, peer) and start_s between gone_s and back_s"), "left_semi"
+    )
+    own = downs.join(
+        sf.broadcast(gone), sf.expr("gone in (broker, peer) and start_s between gone_s and back_s"), "left_anti"
+    )
+    ups = found.where("state = 'up'")
+    return _told(ups.unionByName(own).unionByName(by_broker.withColumn("state", sf.lit("broker"))))
+
+
+def _stretches(minutes: DataFrame) -> DataFrame:
+    """Minutes of masks as stretches of one state: kind, broker, peer, state, start_s, end_s."""
+    spans = minutes.withColumn("first", first_of("seen")).withColumn("last", last_of("seen"))
+    is_calm = sf.expr(f"down = 0 and bit_count(seen) >= last - first + 1 - {GAP_S}")
+    calm = spans.where(is_calm).selectExpr(
+        "kind",
+        "broker",
+        "peer",
+        "'up' as state",
+        "minute_s + first + 1 - every_s as start_s",
+        "minute_s + last + 1 as end_s",
+    )
+    restless = (
+        spans.where(~is_calm)
+        .withColumn("second", sf.explode(seconds_of("seen")))
+        .selectExpr(
+            "kind",
+            "broker",
+            "peer",
+            "if(shiftright(down, second) & 1L = 1L, 'down', 'up') as state",
+            "minute_s + second + 1 - every_s as start_s",
+            "minute_s + second + 1 as end_s",
+        )
+    )
+    in_order = Window.partitionBy("kind", "broker", "peer").orderBy("start_s", "end_s")
+    begins = sf.expr(f"state <> before or start_s > before_s + {GAP_S}")
+    return (
+        calm.unionByName(restless)
+        .withColumn("before", sf.lag("state").over(in_order))
+        .withColumn("before_s", sf.lag("end_s").over(in_order))
+        .withColumn("begins", sf.coalesce(begins, sf.lit(True)).cast("int"))
+        .withColumn("stretch", sf.sum("begins").over(in_order))
+        .groupBy("kind", "broker", "peer", "stretch", "state")
+        .agg(sf.min("start_s").alias("start_s"), sf.max("end_s").alias("end_s"))
+        .select("kind", "broker", "peer", "state", "start_s", "end_s")
+    )
+
+
+def _told(stretches: DataFrame) -> DataFrame:
+    found = stretches.withColumn("start_ns", sf.col("start_s") * SECOND_NS).withColumn(
+        "end_ns", sf.col("end_s") * SECOND_NS
+    )
+    return declare(found, TABLES["intervals"])

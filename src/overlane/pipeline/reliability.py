@@ -1,0 +1,92 @@
+"""Reliability: how probable it is that a broker or a link is down, with how sure that is.
+
+The share of time that something was down says little while it is young. If failures and repairs come at random, the
+share seen over a time T varies as if one had looked T / (2 tau) times independently, tau being the mean time to repair
+[the variance of a two-state Markov process over time]. With so many looks, of which so many found it down, Jeffreys'
+prior gives a beta distribution: its mean is the probability that plans use, and its quantiles are the interval that
+holds the truth in 95 of 100 cases. A link that has never failed is thus not one that never fails. Tau is taken from
+all brokers, or all links, together; where none has failed yet it is a minute.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from scipy.special import betaincinv
+
+from overlane.pipeline.columns import columns, declare
+from overlane.pipeline.schemas import SECOND_NS, TABLES
+
+REPAIR_S = 60.0
+TAIL = 0.025
+PRIOR = 0.5
+
+_LOOKS = columns(
+    "kind string, broker string, peer string, observed_s double, down_s double, failures bigint, mtbf_s double, "
+    "mttr_s double, looks double, bad double, latency_ms double, latency_p99_ms double, jitter_ms double, loss double"
+)
+
+
+def reliability(intervals: DataFrame, minutes: DataFrame) -> DataFrame:
+    """Every broker and link with its failures; of links also what was measured while they were up."""
+    seconds = (sf.col("end_ns") - sf.col("start_ns")) / SECOND_NS
+    is_down = sf.col("state") == "down"
+    totals = (
+        intervals.where("state in ('up', 'down')")
+        .groupBy("kind", "broker", "peer")
+        .agg(
+            sf.sum(seconds).alias("observed_s"),
+            sf.sum(sf.when(is_down, seconds).otherwise(0.0)).alias("down_s"),
+            sf.count(sf.when(is_down, 1)).alias("failures"),
+        )
+    )
+    repairs = totals.groupBy("kind").agg(
+        sf.coalesce(sf.expr("sum(down_s) / nullif(sum(failures), 0)"), sf.lit(REPAIR_S)).alias("repair_s")
+    )
+    looked = (
+        totals.join(sf.broadcast(repairs), "kind")
+        .withColumn("mtbf_s", sf.expr("(observed_s - down_s) / nullif(failures, 0)"))
+        .withColumn("mttr_s", sf.expr("down_s / nullif(failures, 0)"))
+        .withColumn("looks", sf.expr("observed_s / (2 * repair_s)"))
+        .withColumn("bad", sf.expr("down_s / (2 * repair_s)"))
+        .join(_measured(minutes), ["kind", "broker", "peer"], "left")
+    )
+    return declare(looked, _LOOKS).mapInArrow(_judged, TABLES["reliability"])
+
+
+def _measured(minutes: DataFrame) -> DataFrame:
+    """Latency, jitter and loss of links, of both directions together."""
+    mean = sf.expr("sum(latency_ns * samples) / nullif(sum(if(latency_ns is null, 0, samples)), 0)")
+    return (
+        minutes.withColumn("one", sf.least("broker", "peer"))
+        .withColumn("other", sf.greatest("broker", "peer"))
+        .groupBy("one", "other")
+        .agg(
+            (mean / 1e6).alias("latency_ms"),
+            (sf.percentile_approx("latency_ns", 0.99, 1_000) / 1e6).alias("latency_p99_ms"),
+            (sf.avg("jitter_ns") / 1e6).alias("jitter_ms"),
+            sf.avg("loss").alias("loss"),
+        )
+        .select(
+            sf.lit("link").alias("kind"),
+            sf.col("one").alias("broker"),
+            sf.col("other").alias("peer"),
+            "latency_ms",
+            "latency_p99_ms",
+            "jitter_ms",
+            "loss",
+        )
+    )
+
+
+def _judged(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        looks, bad = batch.column("looks").to_numpy(), batch.column("bad").to_numpy()
+        up, down = looks - bad + PRIOR, bad + PRIOR
+        low, high = betaincinv(down, up, TAIL), betaincinv(down, up, 1 - TAIL)
+        low[bad == 0] = 0.0  # what never failed may never fail
+        found = {name: batch.column(name) for name in _LOOKS.fieldNames() if name not in ("looks", "bad")}
+        found |= {"failure": pa.array(down / (up + down)), "failure_low": pa.array(low), "failure_high": pa.array(high)}
+        yield pa.RecordBatch.from_pydict({name: found[name] for name in TABLES["reliability"].fieldNames()})

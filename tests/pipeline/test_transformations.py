@@ -1,0 +1,293 @@
+"""Each transformation by itself, on a few rows."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from sparks import GROUP, the_spark
+
+from overlane.pipeline import compliance, interest, intervals, load, quarantine, reliability, series, together
+from overlane.pipeline.columns import columns
+from overlane.pipeline.schemas import LANDED, SECOND_NS, TABLES
+
+pytestmark = GROUP
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return the_spark()
+
+
+START_S = 1_767_571_200
+"""The beginning of a day, and so of an hour, a window and a chunk."""
+
+
+def frame(spark: SparkSession, table: str, *rows: dict[str, Any]) -> DataFrame:
+    schema = LANDED.get(table) or TABLES[table]
+    return spark.createDataFrame([tuple(row.get(name) for name in schema.fieldNames()) for row in rows], schema)
+
+
+def told(found: DataFrame, *names: str) -> list[Any]:
+    return sorted((tuple(row[name] for name in names) for row in found.collect()), key=str)
+
+
+def rate(second: int, topic: str, messages: int, broker: str = "a") -> dict[str, Any]:
+    at_ns = (START_S + second + 1) * SECOND_NS + 300_000
+    counts = dict.fromkeys(load.COUNTS, 0) | {"messages_in": messages, "bytes_in": 10 * messages}
+    return {"at_ns": at_ns, "broker": broker, "incarnation": 1, "interval_ns": SECOND_NS, "topic": topic, **counts}
+
+
+def mask(*seconds: int) -> int:
+    return sum(1 << second for second in seconds)
+
+
+def life(broker: str, minute: int, seen: int = (1 << 60) - 1) -> dict[str, Any]:
+    return {"broker": broker, "minute_s": START_S + 60 * minute, "seen": seen}
+
+
+def test_rows_that_two_files_tell_count_once_and_the_others_are_quarantined(spark: SparkSession) -> None:
+    first = [rate(second, topic, 1) | {"file": "x-1", "row": second} for second, topic in enumerate(["t", "u", "v"])]
+    again = [row | {"file": "x-2"} for row in first[1:]]
+    other = rate(1, "w", 5) | {"file": "x-2", "row": 9}
+    bad = rate(2, "x", -1) | {"file": "x-2", "row": 10, "fault": "negative messages_in"}
+    landed = {"topic_rates": frame(spark, "topic_rates", *first, *again, other, bad)}
+    files = quarantine.lake_files(landed)
+    assert told(files, "file", "rows", "faults") == [("x-1", 3, 0), ("x-2", 4, 1)]
+    repeated = quarantine.repeats(landed, files)
+    assert told(repeated, "file", "row") == [("x-2", 1), ("x-2", 2)]
+    good = quarantine.good(landed["topic_rates"], "topic_rates", repeated)
+    assert told(good, "topic", "messages_in") == [("t", 1), ("u", 1), ("v", 1), ("w", 5)]
+    refused = quarantine.quarantine(landed, repeated)
+    assert told(refused, "row", "reason") == [(1, "repeated"), (10, "negative messages_in"), (2, "repeated")]
+
+
+def test_hours_count_silent_seconds_as_zeros(spark: SparkSession) -> None:
+    windows = load.load_windows(frame(spark, "topic_rates", rate(0, "t", 30), rate(59, "t", 30), rate(900, "t", 60)))
+    assert told(windows, "window_s", "messages_in", "seconds") == [(START_S, 60, 2), (START_S + 900, 60, 1)]
+    lives = frame(spark, "alive", life("a", 0), life("b", 0), life("a", 15))
+    assert told(load.load_hours(windows, lives), "topic", "messages", "messages_per_second") == [("t", 120, 1.0)]
+
+
+def test_the_busiest_windows_are_the_peak(spark: SparkSession) -> None:
+    loads = [1, 1, 2, 9, 8, 1, 1, 2, 1, 1, 1, 9]
+    windows = frame(
+        spark,
+        "load_windows",
+        *(
+            {"window_s": START_S + 900 * n, "broker": "a", "topic": "t", "messages_in": 60 * m}
+            for n, m in enumerate(loads)
+        ),
+    )
+    lives = frame(spark, "alive", *(life("a", 15 * n) for n in range(len(loads))))
+    found = load.peaks(windows, lives, "west")
+    assert told(found, "domain", "start_s", "end_s", "messages_per_second") == [
+        ("west", START_S + 2_700, START_S + 4_500, 8.5),
+        ("west", START_S + 9_900, START_S + 10_800, 9.0),
+    ]
+
+
+def test_where_no_window_stands_out_all_of_them_are_the_peak(spark: SparkSession) -> None:
+    windows = frame(
+        spark,
+        "load_windows",
+        *({"window_s": START_S + 900 * n, "broker": "a", "topic": "t", "messages_in": 6_000 + n % 2} for n in range(8)),
+    )
+    lives = frame(spark, "alive", *(life("a", 15 * n) for n in range(8)))
+    assert told(load.peaks(windows, lives, "west"), "start_s", "end_s") == [(START_S, START_S + 7_200)]
+
+
+def test_series_have_zeros_where_a_topic_was_silent_and_nothing_where_nobody_looked(spark: SparkSession) -> None:
+    rates = frame(spark, "topic_rates", rate(0, "t", 3), rate(2, "t", 4), rate(2, "t", 5, "b"), rate(61, "u", 7))
+    peaks = spark.createDataFrame([("west", START_S, START_S + 900, 1.0)], TABLES["peaks"])
+    lives = frame(spark, "alive", life("a", 0, mask(0, 1, 2)), life("b", 0, mask(2, 4)), life("a", 1, mask(1)))
+    chunks = series.load_chunks(lives, peaks)
+    assert told(chunks, "chunk_s", "seconds") == [(START_S, [0, 1, 2, 4, 61])]
+    found = series.load_series(rates, peaks, chunks)
+    assert told(found, "topic", "rates", "total", "squares") == [
+        ("t", [3.0, 0.0, 9.0, 0.0, 0.0], 12.0, 90.0),
+        ("u", [0.0, 0.0, 0.0, 0.0, 7.0], 7.0, 49.0),
+    ]
+
+
+def link(second: int, broker: str, peer: str, state: str = "up") -> dict[str, Any]:
+    at_ns = (START_S + second + 1) * SECOND_NS + 300_000
+    latency = None if state == "failed" else 5_000_000
+    counts = {"queue_bytes": 10, "queue_bytes_max": 10, "interval_ns": SECOND_NS}
+    return {"at_ns": at_ns, "broker": broker, "peer": peer, "state": state, "latency_ns": latency, **counts}
+
+
+def spans(found: DataFrame) -> list[Any]:
+    return sorted(
+        (
+            row.kind,
+            row.broker,
+            row.peer,
+            row.state,
+            row.start_ns // SECOND_NS - START_S,
+            row.end_ns // SECOND_NS - START_S,
+        )
+        for row in found.collect()
+    )
+
+
+def test_a_link_is_down_while_either_end_says_so(spark: SparkSession) -> None:
+    rows = [link(second, "a", "b", "failed" if 20 <= second < 32 else "up") for second in range(120)]
+    rows += [link(second, "b", "a", "failed" if 22 <= second < 35 else "up") for second in range(120)]
+    minutes = intervals.link_minutes(frame(spark, "links", *rows))
+    lives = frame(spark, "alive", *(life(broker, minute) for broker in "ab" for minute in (0, 1)))
+    found = intervals.intervals(lives, minutes, frame(spark, "events"))
+    assert [span for span in spans(found) if span[0] == "link"] == [
+        ("link", "a", "b", "down", 20, 35),
+        ("link", "a", "b", "up", 0, 20),
+        ("link", "a", "b", "up", 35, 120),
+    ]
+
+
+def test_a_link_is_not_blamed_for_the_death_of_its_broker(spark: SparkSession) -> None:
+    rows = [link(second, "a", "b", "failed" if 20 <= second < 42 else "up") for second in range(60)]
+    minutes = intervals.link_minutes(frame(spark, "links", *rows))
+    dead = frame(spark, "alive", life("a", 0), life("b", 0, ((1 << 60) - 1) & ~mask(*range(20, 40))))
+    found = intervals.intervals(dead, minutes, frame(spark, "events"))
+    assert [span[1:] for span in spans(found) if span[3] != "up"] == [
+        ("b", None, "down", 20, 40),
+        ("a", "b", "broker", 20, 42),
+    ]
+
+
+def test_a_broker_that_says_that_it_stops_has_not_failed(spark: SparkSession) -> None:
+    lives = frame(spark, "alive", life("a", 0, mask(*range(30))), life("a", 3), life("a", 20))
+    stop = {"at_ns": (START_S + 30) * SECOND_NS, "broker": "a", "kind": "broker-stopped"}
+    found = intervals.intervals(lives, frame(spark, "link_minutes"), frame(spark, "events", stop))
+    assert [span[3:] for span in spans(found)] == [
+        ("down", 240, 1200),
+        ("stopped", 30, 180),
+        ("up", 0, 30),
+        ("up", 180, 240),
+        ("up", 1200, 1260),
+    ]
+
+
+def test_what_never_failed_may_fail_the_less_the_longer_it_has_been_watched(spark: SparkSession) -> None:
+    def interval(broker: str, state: str, start_s: int, end_s: int) -> dict[str, Any]:
+        span = {"start_ns": start_s * SECOND_NS, "end_ns": end_s * SECOND_NS}
+        return {"kind": "broker", "broker": broker, "state": state, **span}
+
+    found = reliability.reliability(
+        frame(
+            spark,
+            "intervals",
+            interval("old", "up", 0, 1_000_000),
+            interval("young", "up", 0, 1_000),
+            interval("bad", "up", 0, 40_000),
+            interval("bad", "down", 40_000, 40_050),
+            interval("bad", "up", 40_050, 80_000),
+            interval("bad", "down", 80_000, 80_150),
+        ),
+        frame(spark, "link_minutes"),
+    )
+    by_name = {row.broker: row for row in found.collect()}
+    old, young, bad = by_name["old"], by_name["young"], by_name["bad"]
+    assert old.failure_low == young.failure_low == 0
+    assert 0 < old.failure < bad.failure < young.failure
+    assert old.failure_high < 0.001 < bad.failure_high < young.failure_high
+    assert bad.failure_low < 200 / 80_150 < bad.failure_high
+    assert (bad.failures, bad.mtbf_s, bad.mttr_s, old.mtbf_s) == (2, 79_950 / 2, 100.0, None)
+
+
+def test_links_whose_failures_begin_together_are_a_group(spark: SparkSession) -> None:
+    def failed(peer: str, *starts: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "kind": "link",
+                "broker": "a",
+                "peer": peer,
+                "state": "down",
+                "start_ns": s * SECOND_NS,
+                "end_ns": s * SECOND_NS,
+            }
+            for s in starts
+        ]
+
+    span = {"kind": "broker", "broker": "a", "state": "up", "start_ns": 0, "end_ns": 10**6 * SECOND_NS}
+    rows = [*failed("b", 100, 5_000, 90_000), *failed("c", 103, 5_001, 90_000), *failed("d", 7, 5_002, 700_000), span]
+    given = frame(spark, "intervals", *rows)
+    pairs = together.failure_pairs(given)
+    assert told(pairs, "peer", "other_peer", "joint", "correlation") == [("b", "c", 3, 1.0)]
+    assert told(together.failure_groups(pairs, given), "group", "peer", "failures") == [(0, "b", 3), (0, "c", 3)]
+
+
+def test_percentiles_are_right_to_a_percent_and_count_what_rows_stand_for(spark: SparkSession) -> None:
+    rows = [
+        {
+            "at_ns": START_S * SECOND_NS,
+            "broker": "c",
+            "origin": "a",
+            "topic": "t",
+            "age_ns": n * 1_000_000,
+            "in_time": n <= 90,
+            "path": ["a", "b", "c"],
+            "weight": 3,
+        }
+        for n in range(1, 101)
+    ]
+    found = compliance.compliance(compliance.latency_bins(frame(spark, "deliveries", *rows))).collect()
+    assert sorted({(row.scope, row.origin, row.broker) for row in found}, key=str) == [
+        ("all", None, None),
+        ("hop", "a", "b"),
+        ("hop", "b", "c"),
+        ("route", "a", "c"),
+        ("topic", None, None),
+    ]
+    for row in found:
+        assert (row.deliveries, row.in_time, row.in_time_rate) == (300, 270, 0.9)
+        assert row.p50_ms == pytest.approx(50, rel=0.0101)
+        assert row.p99_ms == pytest.approx(99, rel=0.0101)
+
+
+def test_an_hour_unlike_the_hours_before_it_is_odd(spark: SparkSession) -> None:
+    def hour(number: int, p99_ms: float) -> dict[str, Any]:
+        shared = {"scope": "topic", "topic": "t", "deliveries": 100, "in_time_rate": 0.99}
+        return {**shared, "hour_s": START_S + 3_600 * number, "p99_ms": p99_ms}
+
+    rows = [hour(n, 50 + n % 3) for n in range(24)] + [hour(24, 150.0)]
+    found = compliance.anomalies(frame(spark, "compliance", *rows))
+    assert told(found, "hour_s", "measure", "value", "usual") == [(START_S + 24 * 3_600, "p99_ms", 150.0, 51.0)]
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [
+        ("site/a", ["site/a"]),
+        ("site/+", ["site/a", "site/b"]),
+        ("site/#", ["site", "site/a", "site/a/b", "site/b"]),
+        ("+/a", ["site/a"]),
+        ("#", ["site", "site/a", "site/a/b", "site/b", "x.y"]),
+        ("$SYS/#", ["$SYS/up"]),
+        ("x.y", ["x.y"]),
+        ("+", ["site", "x.y"]),
+    ],
+)
+def test_filters_match_the_topics_that_mqtt_says(spark: SparkSession, given: str, topics: list[str]) -> None:
+    every = ["site", "site/a", "site/b", "site/a/b", "$SYS/up", "x.y", "xzy/c/d"]
+    windows = frame(
+        spark, "load_windows", *({"topic": t, "broker": "a", "messages_in": 60, "bytes_in": 600} for t in every)
+    )
+    wanted = {"at_ns": 5, "broker": "b", "filter": given, "group": "", "subscribers": 2}
+    if given == "#":
+        every.remove("xzy/c/d")
+        windows = windows.where("topic <> 'xzy/c/d'")
+    found = interest.interest(frame(spark, "interests", wanted), windows, frame(spark, "alive", life("a", 0)))
+    assert told(found, "topic", "subscribers", "messages_per_second", "bps") == [(t, 2, 1.0, 80.0) for t in topics]
+
+
+def test_brokers_that_want_the_same_overlap(spark: SparkSession) -> None:
+    rows = [
+        {"broker": b, "topic": t, "subscribers": 1, "bps": 8.0} for b, ts in (("a", "tuv"), ("b", "uvw")) for t in ts
+    ]
+    found = interest.interest_overlap(frame(spark, "interest", *rows))
+    assert told(found, "broker", "peer", "topics", "bps", "jaccard") == [("a", "b", 2, 16.0, 0.5)]
+
+
+def test_schemas_are_read_from_text() -> None:
+    found = columns("a bigint, b array<string>, c map<string,double>, d array<array<int>>")
+    assert found.simpleString() == "struct<a:bigint,b:array<string>,c:map<string,double>,d:array<array<int>>>"
