@@ -6,7 +6,8 @@ Four sites. From `a` to `b` goes load: datagrams of 200 bytes, so many a second,
 `d`, over the same emulator, go 200 probes a second; `excess` is by how much their one-way latency was above that of
 the path, from just before they were sent to the kernel's own timestamp of their arrival. At the same time `ping`
 measures round trips between `c` and `d`; its excess is above twice the latency of the path. Also told: packets that
-the emulator carried, the share that it did not, and how much of one processor it used.
+the emulator carried, and how much of one processor it used. Prints a table and writes bench/out/emulator.json, or
+prints JSON.
 """
 
 import argparse
@@ -50,13 +51,14 @@ def main() -> None:
         _send_load(address, int(rate), float(seconds))
         return
     if (reason := why_not()) is not None:
-        sys.exit(f"emulator: {reason}")
+        print(f"emulator: nothing measured, {reason}", file=sys.stderr)
+        return
     rows = [measure(int(load), asked.seconds) for load in asked.loads.split(",")]
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(rows, indent=2) + "\n")
     if asked.json:
         print(json.dumps(rows))
     else:
+        OUT.parent.mkdir(exist_ok=True)
+        OUT.write_text(json.dumps(rows, indent=2) + "\n")
         _show(rows)
 
 
