@@ -81,11 +81,27 @@ def ask(asked: Audience, path: str, parameters: dict[str, str | int], kind: type
         return list(threads.map(lambda place: _ask(place, wanted, asked.token, kind), asked.places))
 
 
-def tell(place: Place, method: str, path: str, parameters: dict[str, str], token: Secret | None) -> str:
+def tell(
+    place: Place,
+    method: str,
+    path: str,
+    parameters: dict[str, str],
+    token: Secret | None,
+    body: bytes | None = None,
+) -> str:
     """Have a broker do something; "" if it has, else why not."""
     query = urlencode({name: value for name, value in parameters.items() if value != ""})
-    outcome = _ask(place, f"{path}?{query}" if query else path, token, ErrorView, method)
+    outcome = _ask(place, f"{path}?{query}" if query else path, token, ErrorView, method, body)
     return outcome.reason
+
+
+def tell_all(
+    told: Audience, method: str, path: str, parameters: dict[str, str], body: bytes | None = None
+) -> dict[str, str]:
+    """Have all of them do something at once; by their names "" or why one has not."""
+    with ThreadPoolExecutor(min(ASKED_AT_ONCE, len(told.places))) as threads:
+        whys = threads.map(lambda place: tell(place, method, path, parameters, told.token, body), told.places)
+        return {place.name or str(place.endpoint): why for place, why in zip(told.places, whys, strict=True)}
 
 
 def admin_token(network: Network, token_file: Path | None) -> Secret | None:
@@ -99,18 +115,25 @@ def reasons(outcomes: Sequence[Outcome[Given]]) -> str:
     return "\n".join(f"{one.name} does not answer: {one.reason}" for one in outcomes)
 
 
-def _ask(place: Place, wanted: str, token: Secret | None, kind: type[Given], method: str = "GET") -> Outcome[Given]:
+def _ask(
+    place: Place,
+    wanted: str,
+    token: Secret | None,
+    kind: type[Given],
+    method: str = "GET",
+    body: bytes | None = None,
+) -> Outcome[Given]:
     headers = {"Authorization": f"Bearer {token.reveal().decode()}"} if token is not None else {}
     at = place.endpoint
     host = at.host if not at.is_wildcard() else "::1" if ":" in at.host else HOST
     connection = http.client.HTTPConnection(host, at.port, timeout=PATIENCE_S)
     try:
-        connection.request(method, wanted, headers=headers)
+        connection.request(method, wanted, body, headers)
         response = connection.getresponse()
-        body = response.read(ANSWER_BYTES_MAX)
+        answer = response.read(ANSWER_BYTES_MAX)
         if response.status == 200:
-            return Outcome(place, msgspec.json.decode(body, type=kind))
-        return Outcome(place, None, "" if response.status == 204 else _why(response.status, body))
+            return Outcome(place, msgspec.json.decode(answer, type=kind))
+        return Outcome(place, None, "" if response.status == 204 else _why(response.status, answer))
     except TimeoutError:
         return Outcome(place, None, f"nothing came within {PATIENCE_S:g} s")
     except OSError as error:

@@ -29,6 +29,7 @@ from overlane.core.events import (
     Deliver,
     Effect,
     Event,
+    Foresee,
     Lane,
     Leave,
     LinkDown,
@@ -199,6 +200,8 @@ class Broker:
                 pass  # whatever is due is done at the end of every turn
             case Leave():
                 self._links.leave(now)
+            case Foresee(failure, links):
+                self._links.foresee(failure, links)
             case _:
                 assert_never(event)
         return self._collect()

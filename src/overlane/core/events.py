@@ -64,7 +64,17 @@ class Leave:
     """The broker departs for good: it tells everybody, so that nobody keeps anything for it."""
 
 
-Event = LinkUp | LinkDown | Subscribe | Unsubscribe | Tick | Leave
+@dataclass(frozen=True, slots=True)
+class Foresee:
+    """How likely this broker and its links are down, by their history. It counts more than what the configuration
+    says, which counts again for what is None or not named."""
+
+    failure: float | None
+    links: Mapping[str, float]
+    """By neighbour."""
+
+
+Event = LinkUp | LinkDown | Subscribe | Unsubscribe | Tick | Leave | Foresee
 
 
 # Effects

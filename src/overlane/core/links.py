@@ -52,10 +52,15 @@ class Links:
     effects: list[Effect] = field(default_factory=list)
     sent: Sent = field(default_factory=Sent)
     leaving: bool = False
+    foreseen: float | None = None
+    """How likely this broker is down, by its history, where a plan tells it."""
+    foreseen_links: Mapping[str, float] = field(default_factory=dict)
+    """The same of links, by neighbour."""
     _processing_us: dict[int, int] = field(default_factory=dict)
     """By the deadline of the class, which is its label for others."""
     _processing_said: dict[int, int] = field(default_factory=dict)
     _processing_news: bool = False
+    _is_foreseen_anew: bool = False
     _signals: Signals = field(default_factory=Signals)
 
     # Their lives
@@ -174,21 +179,27 @@ class Links:
 
     # What is said of them
 
+    def foresee(self, failure: float | None, links: Mapping[str, float]) -> None:
+        """What history tells counts more than what was known beforehand."""
+        self.foreseen, self.foreseen_links = failure, dict(links)
+        self._is_foreseen_anew = True
+
     def has_news(self) -> bool:
         """Whether something may be worth an advert."""
-        return self._signals.touched or self._processing_news
+        return self._signals.touched or self._processing_news or self._is_foreseen_anew
 
     def advertise(self, now: Nanos) -> bool:
         """Tell the others what they should know of our links, if there is something."""
-        news = self._links_differ(now) or self._processing_news
+        news = self._links_differ(now) or self._processing_news or self._is_foreseen_anew
         if not news and now < self.gossip.next_deadline():
             return False
-        self._processing_news = False
+        self._processing_news = self._is_foreseen_anew = False
         claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}
         links = [claim for claim in claims.values() if claim is not None]
         processing_us = {deadline: us for deadline, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
         labelled = {str(deadline_us): us for deadline_us, us in processing_us.items()}
-        if self.gossip.announce(links, labelled, int(self.failure * MILLION), self.leaving, now):
+        failure = self.failure if self.foreseen is None else self.foreseen
+        if self.gossip.announce(links, labelled, int(failure * MILLION), self.leaving, now):
             self._processing_said = processing_us
             for name, claim in claims.items():
                 self.neighbours[name].claimed = claim
@@ -216,6 +227,11 @@ class Links:
             news |= claim != said if claim is None or said is None else differs(said, claim)
         return news
 
+    def failure_of(self, peer: str) -> float:
+        """How likely the link to a neighbour is down."""
+        foreseen = self.foreseen_links.get(peer)
+        return self.link_failure.get(peer, 0.0) if foreseen is None else foreseen
+
     def _claim(self, neighbour: Neighbour, now: Nanos) -> LinkClaim | None:
         health = neighbour.health
         if not neighbour.greeted or not health.measured or self.leaving:
@@ -226,7 +242,7 @@ class Links:
             health.latency_ns // US,
             health.jitter_ns // US,
             max(health.loss_millionths, remembered),
-            int(self.link_failure.get(neighbour.name, 0.0) * MILLION),
+            int(self.failure_of(neighbour.name) * MILLION),
             int(health.state),
             health.swing_ns // US if now < health.swings_until else 0,
         )

@@ -112,6 +112,8 @@ def _is_real_change(before: Advert, after: Advert) -> bool:
     old, new = ({link.peer: link for link in advert.links} for advert in (before, after))
     if old.keys() != new.keys() or any(differs(old[peer], link) for peer, link in new.items()):
         return True
+    if before.failure_millionths != after.failure_millionths:
+        return True
     labels = before.processing_us.keys() | after.processing_us.keys()
     return any(
         processing_differs(before.processing_us.get(label, 0), after.processing_us.get(label, 0)) for label in labels
@@ -128,7 +130,7 @@ def differs(old: LinkClaim, new: LinkClaim) -> bool:
         old.state != new.state
         or abs(new.latency_us - old.latency_us) > max(1000, old.latency_us // 5)
         or _step(old.loss_millionths) != _step(new.loss_millionths)
-        or _step(old.risk_millionths) != _step(new.risk_millionths)
+        or old.risk_millionths != new.risk_millionths  # told by people or plans: never by a hair
         or abs(new.swing_us - old.swing_us) > max(2000, old.swing_us // 4)
     )
 

@@ -56,6 +56,16 @@ class NetworkMap:
         advert = self._adverts.get(broker)
         return 0 if advert is None else advert.processing_us.get(label, 0) * US
 
+    def failure(self, link: tuple[str, str]) -> float:
+        """How likely a link is down by its history, as its ends say; the more cautious of them counts."""
+        risks = [claim.risk_millionths for ends in (link, link[::-1]) if (claim := self.claims.get(ends)) is not None]
+        return max(risks, default=0) / MILLION
+
+    def broker_failure(self, broker: str) -> float:
+        """How likely a broker is down by its history."""
+        advert = self._adverts.get(broker)
+        return 0.0 if advert is None else advert.failure_millionths / MILLION
+
     def network(self, suspects: bool, label: str = "") -> paths.Network:
         """The map as the path solver wants it."""
         key = suspects or not self.suspects, label if label in self._labels else ""

@@ -7,6 +7,7 @@ much. What a claim tells of a link is the past; three things are read between th
   a stricken     where a link of a broker begins to lose or falls silent, its others often do too: until they have been
   broker         asked they are doubtful, unless the trouble is rather the other end's
   unsettled      where there was trouble lately, more may begin anywhere; it counts where there is no time for repair
+  history        a link that is known to be down often is not relied on alone, however well it is now
 """
 
 from collections import Counter
@@ -34,6 +35,8 @@ STRICKEN_LOSS = 0.05
 UNREPAIRED_RISK = 0.02
 """How likely a message fails where trouble may begin at once and leaves no time for a repair: on a link whose latency
 lately rose by a good part of the slack, and on one too slow to be sent over again while the map is unsettled."""
+OFTEN_DOWN = 0.01
+"""A link that is down more than this part of the time is at risk at any time."""
 SWING_RATIO = 3
 """By how much more than before the latency of a link that rose lately may rise."""
 RETRIES_MAX = 6
@@ -86,7 +89,13 @@ class Risks:
         claim = self._map.claims.get(link)
         if caution.foresees and claim is not None and _may_begin(claim, slack_ns, self._unsettled):
             failing = max(failing, UNREPAIRED_RISK)
+        if caution.foresees and self.is_often_down(link):
+            failing = max(failing, self._map.failure(link))
         return failing
+
+    def is_often_down(self, link: Link) -> bool:
+        """Whether its history speaks against it."""
+        return self._map.failure(link) >= OFTEN_DOWN
 
     def failing_now(self, link: Link, slack_ns: Nanos) -> float:
         """The same by what is, or was lately, without what may come."""

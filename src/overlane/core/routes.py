@@ -45,6 +45,8 @@ class Route:
     best_ns: dict[str, Nanos] = field(default_factory=dict)
     """The quickest there was when the route was last planned."""
     review_at: Nanos = NEVER
+    failure: dict[tuple[str, str] | str, float] = field(default_factory=dict)
+    """How likely its links and brokers were down, by what was known when it was last planned."""
 
     @property
     def latency_ns(self) -> Nanos:
@@ -113,10 +115,13 @@ class RoutePlanner:
         route.best_ns = {name: max(best.get(name, ns), ns) for name, ns in found.latency_ns.items()}
         before = route.plan
         same = found.links == before.links and found.latency_ns.keys() == before.latency_ns.keys()
-        if route.version and (same or self._hardly_better(route, found)):
+        riskier = any(self._failure(one) > known for one, known in route.failure.items())
+        if route.version and (same or (not riskier and self._hardly_better(route, found))):
+            route.failure = self._failures(before.links)
             route.plan = Plan(before.links, self._latency_over(route), before.resiliency)
             return False
         route.plan, route.cause, route.established = found, cause, False
+        route.failure = self._failures(found.links)
         route.version += 1
         obsolete = before.links
         if route.version > VERSION_MAX:  # a new identity instead of an overflow
@@ -179,7 +184,7 @@ class RoutePlanner:
                 if route.plan.redundant:
                     route.review_at = min(route.review_at, self._milder_at(now))
                 if troubled and not route.plan.redundant:
-                    return f"loss on {troubled}"
+                    return troubled
                 if troubled or route.plan.redundant:
                     return self._unless_just_planned(route, "trouble changed", now, TROUBLE_GAP)
                 return None
@@ -206,6 +211,13 @@ class RoutePlanner:
         quicker = sum(found.latency_ns.values()) * BETTER[1] < sum(current.values()) * BETTER[0]
         return serves and not quicker and found.resiliency <= route.plan.resiliency + 1e-9
 
+    def _failures(self, links: Links) -> dict[tuple[str, str] | str, float]:
+        return {one: self._failure(one) for link in links for one in (link, *link)}
+
+    def _failure(self, one: tuple[str, str] | str) -> float:
+        network_map = self._table.map
+        return network_map.broker_failure(one) if isinstance(one, str) else network_map.failure(one)
+
     def _risks(self, now: Nanos) -> Risks:
         fresh = {link for link, since in self._troubled_since.items() if now < since + FRESH_FOR}
         return Risks(self._table.map, now < self._unsettled_until, fresh)
@@ -229,13 +241,18 @@ class RoutePlanner:
 
     @staticmethod
     def _troubled_link(route: Route, risks: Risks) -> str:
-        """The worst link in trouble, if there is one."""
+        """What is wrong with the worst link, if there is one in trouble."""
         caution = CAUTION[route.qos.routing]
         worst, where = 0.0, ""
         for one, other in sorted(route.plan.links):
             failing = risks.failing((one, other), route.slack_ns, caution)
             if failing > worst:
-                worst, where = failing, f"link {one}-{other}"
+                lately = risks.failing_now((one, other), route.slack_ns)
+                is_history = lately < failing and risks.is_often_down((one, other))
+                worst, where = (
+                    failing,
+                    f"link {one}-{other} often down" if is_history else f"loss on link {one}-{other}",
+                )
         return where
 
     def _slowest_link(self, route: Route) -> str:

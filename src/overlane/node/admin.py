@@ -25,12 +25,13 @@ from overlane.network.schema import Endpoint
 from overlane.node import gate
 from overlane.node.binding import bound
 from overlane.node.openapi import document
-from overlane.node.operations import Answer, BadRequest, Operation, told
+from overlane.node.operations import BODY, Answer, BadRequest, Operation, told
 from overlane.node.views import ErrorView
 
 CONNECTIONS_MAX = 100
 FIRST_REQUEST_S = 10.0
 HEAD_BYTES_MAX = 16 * 1024
+BODY_BYTES_MAX = 16 << 20
 END_S = 1
 """How long answers that are being given may take when the broker ends."""
 
@@ -82,8 +83,11 @@ class Admin:
             refusal = self._refusal(request, operation.is_open)
             if refusal is not None:
                 return refusal
+            asked = {**request.query_params, **request.path_params}
             try:
-                return _response(await operation.call({**request.query_params, **request.path_params}))
+                if operation.takes is not None:
+                    asked[BODY] = await _body(request)
+                return _response(await operation.call(asked))
             except BadRequest as bad:
                 return _wrong(400, str(bad))
             except Exception:
@@ -128,6 +132,19 @@ class _Connection(H11Protocol):
     def _look(self) -> None:
         if not self.cycle and not self.transport.is_closing():
             self.transport.abort()
+
+
+async def _body(request: Request) -> str:
+    """BadRequest if there is too much of it, before it is read."""
+    found = bytearray()
+    async for part in request.stream():
+        found += part
+        if len(found) > BODY_BYTES_MAX:
+            raise BadRequest(f"the body is larger than {BODY_BYTES_MAX} bytes")
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        raise BadRequest("the body is no UTF-8 text") from None
 
 
 def _path(operation: Operation) -> str:

@@ -117,12 +117,13 @@ class Node:
             self.endpoints,
             self.driver,
             self.store,
-            self.options.data is not None,
+            self.options.data,
             self.overlay,
             self.options.is_chaotic,
         )
         await self.oversight.start()
         self.driver.start()
+        self.oversight.follow_plan()
         await self._listen()
         await self.overlay.listen(self.endpoints.overlay)
         self._neighbourhood.begin(self.network)

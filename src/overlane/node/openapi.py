@@ -30,20 +30,24 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
-def _types(operations: Iterable[Operation]) -> list[type[View]]:
-    found: dict[type[View], None] = {ErrorView: None}
+def _types(operations: Iterable[Operation]) -> list[type[msgspec.Struct]]:
+    found: dict[type[msgspec.Struct], None] = {ErrorView: None}
     for operation in operations:
+        if operation.takes is not None:
+            found[operation.takes] = None
         for answer in operation.answers.values():
             if isinstance(answer, type):
                 found[answer] = None
     return list(found)
 
 
-def _described(operation: Operation, by_type: dict[type[View], dict[str, Any]]) -> dict[str, Any]:
+def _described(operation: Operation, by_type: dict[type[msgspec.Struct], dict[str, Any]]) -> dict[str, Any]:
     answers: dict[int, type[View] | str | None] = dict(operation.answers)
     if not operation.is_open:
         answers[401] = ErrorView
+    body = {} if operation.takes is None else {"requestBody": _body(by_type[operation.takes])}
     return {
+        **body,
         "operationId": _name(operation),
         "summary": operation.told,
         "parameters": [
@@ -62,7 +66,7 @@ def _described(operation: Operation, by_type: dict[type[View], dict[str, Any]]) 
 
 
 def _response(
-    status: int, answer: type[View] | str | None, by_type: dict[type[View], dict[str, Any]]
+    status: int, answer: type[View] | str | None, by_type: dict[type[msgspec.Struct], dict[str, Any]]
 ) -> dict[str, Any]:
     described: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if isinstance(answer, str):
@@ -70,6 +74,10 @@ def _response(
     elif answer is not None:
         described["content"] = {"application/json": {"schema": by_type[answer]}}
     return described
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
 def _name(operation: Operation) -> str:

@@ -58,6 +58,8 @@ class Parameter:
 
 Asked = Mapping[str, str]
 """The parameters of a request."""
+BODY = "body"
+"""The parameter that is the body of the request, where an operation takes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Operation:
     call: Callable[[Asked], Awaitable[Answer]]
     answers: Mapping[int, type[View] | str | None]
     parameters: tuple[Parameter, ...] = ()
+    takes: type[msgspec.Struct] | None = None
+    """What the body of the request is; it comes as the parameter `body`."""
     is_open: bool = False
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 
 from overlane.mqtt.secret import Secret
 from overlane.network.endpoints import Endpoints
@@ -12,6 +13,8 @@ from overlane.node.linkoperations import LinkOperations
 from overlane.node.logbook import Logbook
 from overlane.node.operations import Operations
 from overlane.node.overlay import Overlay
+from overlane.node.planbook import PlanBook
+from overlane.node.planoperations import PlanOperations
 from overlane.node.pulse import Pulse, Totals
 from overlane.node.secretfile import others_can_read, read_token
 from overlane.node.survey import Survey
@@ -29,7 +32,7 @@ class Oversight:
         endpoints: Endpoints,
         driver: Driver,
         store: TimedStore,
-        is_durable: bool,
+        data: Path | None,
         overlay: Overlay,
         is_chaotic: bool,
     ) -> None:
@@ -38,15 +41,20 @@ class Oversight:
         self._pulse = Pulse(asyncio.get_running_loop(), self._count, self._on_second)
         tally, logbook = Tally(name, Rows(network)), Logbook(driver.core, driver.clock)
         driver.observers += (tally, logbook)
-        self.survey = Survey(name, network, endpoints, driver, store, self._pulse, tally, logbook, is_durable)
+        self.survey = Survey(name, network, endpoints, driver, store, self._pulse, tally, logbook, data is not None)
         self.links = LinkOperations(driver, overlay, is_chaotic=is_chaotic)
-        operations = (*Operations(self.survey).all, *self.links.all)
+        self._plans = PlanOperations(driver, PlanBook(data))
+        operations = (*Operations(self.survey).all, *self.links.all, *self._plans.all)
         self._admin = Admin(endpoints.admin, operations, token_of(network))
 
     async def start(self) -> None:
         """Unavailable if the address cannot be had."""
         self._pulse.start()
         await self._admin.start()
+
+    def follow_plan(self) -> None:
+        """Follow the plan of before the start, if there was one."""
+        self._plans.begin()
 
     async def stop(self) -> None:
         await self._admin.stop()

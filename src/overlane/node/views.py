@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from overlane.network.plan import Plan
+
 BrokerState: TypeAlias = Literal["serving", "draining"]
 StoreState: TypeAlias = Literal["none", "writing", "failing"]
 LinkCondition: TypeAlias = Literal["up", "suspect", "failed", "down"]
@@ -324,3 +326,20 @@ class ErrorView(View, frozen=True, kw_only=True):
     """What is wrong with a request."""
 
     error: str
+
+
+class KeptPlanView(View, frozen=True, kw_only=True):
+    """A plan that the broker could follow again."""
+
+    version: int
+    made_ns: int
+    source: str
+
+
+class PlanView(View, frozen=True, kw_only=True):
+    version: int
+    """Of the plan that is followed; 0: none."""
+    newest: int
+    """The newest version that there was; a plan must be newer."""
+    plan: Plan | None
+    kept: tuple[KeptPlanView, ...]

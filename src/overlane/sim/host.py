@@ -18,6 +18,7 @@ from overlane.core.events import (
     Effect,
     Erase,
     Event,
+    Foresee,
     Lane,
     Leave,
     LinkChanged,
@@ -172,6 +173,9 @@ class Host(Generic[CoreT]):
         """Say goodbye. The broker goes on for as long as the driver lets it, so that the word can get round."""
         self._is_leaving = True
         self._turn(Leave())
+
+    def foresee(self, failure: float | None, links: Mapping[str, float]) -> None:
+        self._turn(Foresee(failure, links))
 
     def publish(self, topic: str, body: bytes) -> Published:
         """Publish a message; it goes nowhere before the end of the turn."""

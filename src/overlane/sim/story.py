@@ -152,6 +152,11 @@ class Story:
     def join(self, broker: str) -> None:
         self.world.join(broker)
 
+    def foresee(self, one: str, other: str, failure: float) -> None:
+        """Let history say of a link how likely it is down."""
+        for end, peer in ((one, other), (other, one)):
+            self.host(end).foresee(None, {peer: failure})
+
     def subscribe(self, broker: str, topic_filter: str) -> str:
         """A new subscriber, from now on; its name."""
         name = self.world.audience.add(Subscriber(broker=broker, topic=topic_filter, start_ns=max(self.now, 1)))

@@ -1,0 +1,114 @@
+"""A plan: what the history of an overlay says of its brokers, links and topics, for the brokers to act on.
+
+    {"version": 7, "made_ns": 1790000000000000000, "source": "lake of 7 days",
+     "brokers": {"denver": {"failure": 0.004}},
+     "links": [{"ends": ["denver", "seattle"], "failure": 0.03}],
+     "topics": {"alarms/1": {"messages_per_second": 12.5, "bytes_per_second": 800.0}}}
+
+`failure` is the part of the time that a broker or link is down; it takes the place of what the network file says. The
+rates are those of peak periods. Versions grow: a broker takes no plan that is not newer than all it has had, and none
+made from older history.
+"""
+
+import math
+from itertools import groupby
+
+import msgspec
+
+from overlane.core.topics import BadTopic, check_topic
+from overlane.network.kinds import name as name_kind
+
+PLAN_BYTES_MAX = 16 << 20
+SOURCE_MAX = 200
+
+
+class BadPlan(ValueError):
+    """Something in a plan cannot be: which field, what was found, what is allowed."""
+
+    def __init__(self, field: str, found: str, allowed: str) -> None:
+        super().__init__(f"{field}: found {found}, allowed is {allowed}" if found else f"{field}: {allowed}")
+
+
+class BrokerOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    failure: float
+
+
+class LinkOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ends: tuple[str, str]
+    failure: float
+
+
+class TopicOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    messages_per_second: float
+    bytes_per_second: float
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    made_ns: int
+    """When the history ended that it was made from, since 1970."""
+    version: int = 0
+    """0: it has not been given to brokers yet."""
+    source: str = ""
+    brokers: dict[str, BrokerOutlook] = {}
+    links: tuple[LinkOutlook, ...] = ()
+    topics: dict[str, TopicOutlook] = {}
+
+    def failure_of(self, broker: str) -> float | None:
+        known = self.brokers.get(broker)
+        return None if known is None else known.failure
+
+    def failures_around(self, broker: str) -> dict[str, float]:
+        """Of the links of a broker, by its neighbours."""
+        return {end: link.failure for link in self.links if broker in link.ends for end in link.ends if end != broker}
+
+
+def read_plan(content: bytes) -> Plan:
+    """A plan from its JSON; BadPlan."""
+    if len(content) > PLAN_BYTES_MAX:
+        raise BadPlan("plan", f"{len(content)} bytes", f"at most {PLAN_BYTES_MAX}")
+    try:
+        plan = msgspec.json.decode(content, type=Plan)
+    except msgspec.DecodeError as error:  # a ValidationError is one too, and names the field
+        raise BadPlan("plan", "", str(error)) from None
+    check_plan(plan)
+    return plan
+
+
+def check_plan(plan: Plan) -> None:
+    """BadPlan for what the types alone do not tell."""
+    if plan.version < 0 or plan.made_ns <= 0:
+        raise BadPlan("version, made_ns", f"{plan.version}, {plan.made_ns}", "a version and a time since 1970")
+    if len(plan.source) > SOURCE_MAX:
+        raise BadPlan("source", f"{len(plan.source)} characters", f"at most {SOURCE_MAX}")
+    for broker, outlook in plan.brokers.items():
+        _check_name(f"brokers.{broker}", broker)
+        _check_share(f"brokers.{broker}.failure", outlook.failure)
+    for number, link in enumerate(plan.links):
+        for end in link.ends:
+            _check_name(f"links[{number}].ends", end)
+        if link.ends[0] == link.ends[1]:
+            raise BadPlan(f"links[{number}].ends", f'"{link.ends[0]}" twice', "two brokers")
+        _check_share(f"links[{number}].failure", link.failure)
+    for ends, same in groupby(sorted(tuple(sorted(link.ends)) for link in plan.links)):
+        if len(list(same)) > 1:
+            raise BadPlan("links", f"{ends[0]}-{ends[1]} twice", "every link once")
+    for topic, rates in plan.topics.items():
+        try:
+            check_topic(topic)
+        except BadTopic as bad:
+            raise BadPlan("topics", repr(topic[:80]), str(bad)) from None
+        for rate in (rates.messages_per_second, rates.bytes_per_second):
+            if not (math.isfinite(rate) and rate >= 0):
+                raise BadPlan(f"topics.{topic}", f"{rate}", "rates that are not negative")
+
+
+def _check_name(field: str, found: str) -> None:
+    try:
+        name_kind().read(found)
+    except ValueError:
+        raise BadPlan(field, repr(found[:80]), "the name of a broker") from None
+
+
+def _check_share(field: str, found: float) -> None:
+    if not 0 <= found < 1:
+        raise BadPlan(field, f"{found}", "a share from 0 to less than 1")
