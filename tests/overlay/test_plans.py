@@ -54,8 +54,19 @@ def write_plan(net: RealOverlay, failure: float, made_ns: int | None = None) -> 
 
 
 def alarm_paths(net: RealOverlay) -> list[list[str]]:
-    routes: Any = net["a"].ask("/routes")
+    """None while the broker starts."""
+    try:
+        routes: Any = net["a"].ask("/routes")
+    except OSError:
+        return []
     return [path for route in routes["items"] for path in route["paths"].get("b", []) if "alarms/1" in route["topics"]]
+
+
+def is_answering(net: RealOverlay, name: str) -> bool:
+    try:
+        return net[name].ask("/health") is not None
+    except OSError:
+        return False
 
 
 def version_of(net: RealOverlay, name: str) -> int:
@@ -79,6 +90,7 @@ def test_a_plan_survives_kill_9_of_those_who_follow_it(net: RealOverlay) -> None
         net[name].kill()
         net[name].start()
     net.wait_until(lambda: AROUND in alarm_paths(net), "around the link")
+    net.wait_until(lambda: is_answering(net, "b"), "there again")
     assert [version_of(net, name) for name in "abc"] == [1, 1, 1]
 
 

@@ -184,11 +184,11 @@ class LinkHealth:
         if self._attempts > 0:
             self._next_ping = min(self._next_ping, now)
 
-    def tick(self, now: Nanos) -> int | None:
-        """Whatever is due by now. Returns the token of a ping to send."""
+    def tick(self, now: Nanos, judges: bool = True) -> int | None:
+        """Whatever is due by now; silence only where it is certain. Returns the token of a ping to send."""
         if self.state is LinkState.FAILED:
             return None
-        while self._waiting:
+        while judges and self._waiting:
             token, waiting = next(iter(self._waiting.items()))
             if now < self._due(waiting):
                 break
@@ -199,7 +199,7 @@ class LinkHealth:
             self._silence(now)
             if self._attempts > 0:
                 self._next_ping = now
-        if now >= self._next_cycle:
+        if judges and now >= self._next_cycle:
             self._begin_cycle(now)
         self._maybe_recover(now)
         if now < self._next_ping or self.dead:

@@ -24,6 +24,8 @@ GREETING_WITHIN: Nanos = 5000 * MS
 CONTROL_BYTES_MAX = 8 << 20
 NOTICE_AHEAD: Nanos = 25 * MS
 """A notice that would be due so soon does not wait when a parcel goes the same way."""
+LATE_MIN: Nanos = 1 * MS
+"""A broker that looks at its links so much later than it wanted to was busy, or not let run."""
 URGENT_MAX = 4096
 """Pings, pongs and notices that wait; who asks for more answers than it takes gets the latest."""
 
@@ -101,6 +103,7 @@ class Neighbour:
         self.assembly = Assembly()
         self._watch: Watch[Outgoing] = Watch()
         self._noticing = Noticing()
+        self._looks_again = False
 
     # The life of the connection
 
@@ -269,15 +272,21 @@ class Neighbour:
                 self._signals.wake_at = when
 
     def tick(self, now: Nanos) -> list[Outgoing]:
-        """Pings and notices that are due go out; watched parcels that are overdue are handed back."""
+        """Pings and notices that are due go out; watched parcels that are overdue are handed back.
+
+        Where this broker itself comes late, the answers may have come and lie unread: it looks once more after it has
+        read them before it blames the link.
+        """
+        is_late = now - self.next_deadline() > LATE_MIN
         self._wake()
         if not self.greeted:
             return []
         self.touch()
-        overdue = self._watch.take_overdue(self.health.patience_ns, now)
+        self._looks_again = is_late and not self._looks_again
+        overdue = [] if self._looks_again else self._watch.take_overdue(self.health.patience_ns, now)
         for _ in overdue:
             self.health.silent(now)
-        if (token := self.health.tick(now)) is not None:
+        if (token := self.health.tick(now, judges=not self._looks_again)) is not None:
             self.send_urgent(wire.ping(token))
         if now >= self._noticing.due_ns:
             self.send_urgent(wire.notice(*self._noticing.take(now)))
