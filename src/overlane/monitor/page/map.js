@@ -14,6 +14,7 @@ import { View } from "./view.js";
 
 const FONT = 'system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 const LABELS_MAX = 60;
+const MOVE_EVERY_MS = 30;
 const BESIDE = 5; // pixels between paths that share a link
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -27,6 +28,7 @@ export class OverlayMap {
     this.shown = { picture: null, chosen: null, selected: null, usualMs: {} };
     this.over = null;
     this.isStale = true;
+    this.movedMs = 0;
     this.view = new View(canvas, () => (this.isStale = true));
     new ResizeObserver(() => this.resize()).observe(canvas);
     canvas.addEventListener("pointermove", (event) => this.hover(event));
@@ -70,10 +72,11 @@ export class OverlayMap {
   // Called before each frame.
   frame(nowMs) {
     this.view.ease(STILL.matches);
-    const moves = this.hops?.length && !STILL.matches;
+    const moves = this.hops?.length && !STILL.matches && nowMs - this.movedMs >= MOVE_EVERY_MS;
     if (!this.isStale && !moves) return;
     if (this.isStale) this.draw();
     this.isStale = false;
+    this.movedMs = nowMs;
     this.drawMessages(STILL.matches ? 0.5 : (nowMs / 1600) % 1);
   }
 
