@@ -255,6 +255,7 @@ def test_anonymous_clients_from_anywhere_can_be_allowed_and_those_from_here_forb
 
 @VERSIONS
 def test_a_wrong_password_is_refused_even_where_anonymous_clients_are_not(version: int) -> None:
+    # MQTT-3.1.4-2
     bench = Bench(users={"alice": b"secret"}, anonymous=True)
     alice = bench.client("a", version, username="alice", password=b"guess")
     assert alice.refusal == 0x86
@@ -744,13 +745,14 @@ def test_a_client_that_wants_no_explanations_gets_none() -> None:
 
 
 def test_no_packet_is_larger_than_the_client_takes() -> None:
-    # MQTT-3.1.2-24, MQTT-3.2.2-19, MQTT-3.4.2-2, MQTT-3.9.2-1, MQTT-3.14.2-3
+    # MQTT-3.1.2-24, MQTT-3.2.2-19, MQTT-3.4.2-2, MQTT-3.5.2-2, MQTT-3.9.2-1, MQTT-3.14.2-3
     bench = Bench(rules=[Rule(user="anonymous")])
     alice = bench.client("alice", max_packet_size=20)
     assert alice.refusal == 0
     assert alice.subscribe("secret") == [0x87]
     assert alice.saw(mqtt5.SubAckPacket)[0].reason_str is None
     assert alice.publish("secret", b"", qos=1) == 0x87
+    assert alice.publish("secret", b"", qos=2) == 0x87
     alice.send(b"\xf0\x00")
     assert alice.ended == 0x82
     assert alice.farewell is not None

@@ -649,6 +649,7 @@ def test_while_the_store_fails_a_client_may_come_back_to_its_session_and_so_make
     assert alice.reconnect().refusal == 0
     assert alice.is_resumed
     assert alice.got() == [Got("t", b"1", qos=1), Got("t", b"2", qos=2)]
+    bench.server.store_is_failing(False)
     bench.is_store_slow = False
     bench.settle()
     assert "mqtt.queue" not in bench.tables()

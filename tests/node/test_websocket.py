@@ -98,11 +98,14 @@ def frame(first: int, content: bytes = b"") -> bytes:
 
 def greeted(web: Web) -> Browser:
     browser = Browser(web).say(REQUEST)
-    assert browser.head().startswith(b"HTTP/1.1 101 ")
+    head = browser.head()
+    assert head.startswith(b"HTTP/1.1 101 ")
+    assert b"\r\nsec-websocket-protocol: mqtt\r\n" in head.lower()  # MQTT-6.0.0-4
     return browser
 
 
 def test_packets_may_be_cut_into_frames_in_any_way(web: Web) -> None:
+    # MQTT-6.0.0-2
     with greeted(web) as browser:
         for byte in CONNECT[:-3]:
             browser.say(frame(BINARY, bytes((byte,))))
@@ -137,6 +140,7 @@ def test_a_request_may_come_byte_by_byte(web: Web) -> None:
 
 
 def test_text_is_refused(web: Web) -> None:
+    # MQTT-6.0.0-1
     with greeted(web) as browser:
         browser.say(frame(TEXT, CONNECT))
         first, content = browser.frame()

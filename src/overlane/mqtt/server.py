@@ -454,7 +454,7 @@ class Server:
         """The records of all turns up to this one are on disk; whether there is something to be sent."""
         self.state.durable_turn = turn
         self._delivery.durable(now)
-        if self.state.postponed and not self.state.is_store_failing:
+        if self.state.postponed and (self.state.can_erase or not self.state.is_store_failing):
             self.state.hear_postponed(now)
         return bool(self.state.touched)
 

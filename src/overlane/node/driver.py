@@ -100,6 +100,7 @@ class Driver:
 
     def store_changed(self, error: StoreError | None) -> None:
         self.server.store_is_failing(error is not None, can_erase=error is not None and error.cause is Cause.FULL)
+        self.end_turn_soon()
 
     # Turns
 
