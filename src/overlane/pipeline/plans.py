@@ -1,4 +1,4 @@
-"""Plans: the tables of a run as the problems that `overlane plan` reads."""
+"""Plans: the tables of a run as the problems that `overlane plan` reads, and as the plan that brokers follow."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from overlane.pipeline.channels import channels_problem
+from overlane.pipeline.foresight import brokers_plan
 from overlane.pipeline.place import Run
 from overlane.pipeline.settings import Settings
 
@@ -19,7 +20,7 @@ def rows_of(run: Run, table: str) -> list[dict[str, Any]]:
 
 
 def write_plans(run: Run, settings: Settings) -> None:
-    """allocate.json, casebase.json, paths.json and channels.json, each where there is something to plan."""
+    """allocate, casebase, paths, channels and brokers.json, each where there is something to plan."""
     for row in rows_of(run, "planning_problem"):
         problem = msgspec.json.format(row["problem"].encode(), indent=1)
         (run.plans / "allocate.json").write_bytes(problem)
@@ -27,6 +28,9 @@ def write_plans(run: Run, settings: Settings) -> None:
     paths = paths_problem(rows_of(run, "reliability"))
     if paths is not None:
         (run.plans / "paths.json").write_bytes(msgspec.json.format(msgspec.json.encode(paths), indent=1))
+    plan = brokers_plan(rows_of(run, "reliability"), rows_of(run, "topic_load"), rows_of(run, "lake_files"))
+    if plan is not None:
+        (run.plans / "brokers.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
     interest = rows_of(run, "interest")
     if interest:
         (run.plans / "channels.json").write_bytes(channels_problem(interest, settings.channels))

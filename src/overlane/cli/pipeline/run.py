@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from overlane.cli.plan import following
 from overlane.errors import Unavailable
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
@@ -29,6 +30,10 @@ Capacity = Annotated[float | None, typer.Option(min=0, help="Messages a second t
 Channels = Annotated[int, typer.Option(min=0, help="How many multicast channels there are.")]
 Domain = Annotated[str, typer.Option(help="The name of the domain that the lake is of.")]
 Conf = Annotated[list[str] | None, typer.Option(help="A setting of Spark, NAME=VALUE. May be given again.")]
+Apply = Annotated[
+    str | None,
+    typer.Option("--apply", metavar="NETWORK.toml", help="Give the plan to the brokers of this network at once."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
 
 
@@ -42,18 +47,26 @@ def run(
     channels: Channels = 8,
     domain: Domain = "default",
     conf: Conf = None,
+    apply: Apply = None,
     as_json: AsJson = False,
 ) -> None:
     """Make all tables from what is in the lake; telemetry that an earlier run has read is not read again."""
     from overlane.pipeline import running
 
+    brokers = following.audience_of(apply) if apply is not None else None
     settings = Settings(_address(lake), domain, item_levels, capacity, channels)
     console = Console(stderr=True)
     with _spark(master, remote, conf) as spark, _faults(running):
         done, summary = running.run(spark, settings, out, _teller(console))
     if as_json:
         typer.echo(msgspec.json.encode(summary))
-        return
+    else:
+        _show(done, summary)
+    if brokers is not None:
+        following.give(brokers, following.read(out), told=lambda line: typer.echo(line, err=as_json))
+
+
+def _show(done: Any, summary: Any) -> None:
     table = Table("table", "rows", title=f"Run {summary.run}: {done.path}")
     table.columns[1].justify = "right"
     for name, rows in summary.rows.items():

@@ -5,7 +5,7 @@ with --partial the others get it all the same. Exit status: 0 done, 1 somebody r
 the network file is wrong.
 """
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from overlane.cli import faults
 from overlane.cli.asking import Audience, ask, audience, reasons, tell_all
-from overlane.cli.faults import told
 from overlane.cli.showing import AsJson, Round, TokenFile, table
 from overlane.cli.showing import Question as Asked
 from overlane.cli.showing import run as show_answers
@@ -45,11 +45,18 @@ def apply(
     token_file: TokenFile = None,
 ) -> None:
     """Give brokers a plan: what history says of their failures. They follow it at once and after a restart."""
-    asked, plan = _audience(target, token_file), _read(plan_file)
+    asked, plan = audience_of(target, token_file), read(plan_file)
     give(asked, plan, check=check, partial=partial)
 
 
-def give(asked: Audience, plan: Plan, *, check: bool = False, partial: bool = False) -> None:
+def give(
+    asked: Audience,
+    plan: Plan,
+    *,
+    check: bool = False,
+    partial: bool = False,
+    told: Callable[[str], None] = typer.echo,
+) -> None:
     """See `apply`; the plan gets the next version that none of them has had."""
     outcomes = ask(asked, "/plan", {}, PlanView)
     silent = [one for one in outcomes if one.answer is None]
@@ -63,10 +70,10 @@ def give(asked: Audience, plan: Plan, *, check: bool = False, partial: bool = Fa
     body = msgspec.json.encode(msgspec.structs.replace(plan, version=version))
     _insist(tell_all(present, "PUT", "/plan", {"check": "true"}, body), "nobody was given the plan")
     if check:
-        typer.echo(f"{len(present.places)} brokers would follow it as version {version}")
+        told(f"{len(present.places)} brokers would follow it as version {version}")
         return
     _insist(tell_all(present, "PUT", "/plan", {}, body), "the others follow it; `overlane plan rollback` takes it back")
-    typer.echo(f"{len(present.places)} brokers follow version {version}")
+    told(f"{len(present.places)} brokers follow version {version}")
 
 
 def show(target: Target, as_json: AsJson = False, token_file: TokenFile = None) -> None:
@@ -76,7 +83,7 @@ def show(target: Target, as_json: AsJson = False, token_file: TokenFile = None) 
 
 def diff(plan_file: PlanFile, target: Target, as_json: AsJson = False, token_file: TokenFile = None) -> None:
     """Show what a plan would change of the plan that is followed."""
-    asked, plan = _audience(target, token_file), _read(plan_file)
+    asked, plan = audience_of(target, token_file), read(plan_file)
     outcomes = ask(asked, "/plan", {}, PlanView)
     answers = [one.answer for one in outcomes if one.answer is not None]
     if not answers:
@@ -100,7 +107,7 @@ def rollback(
     token_file: TokenFile = None,
 ) -> None:
     """Let brokers follow the plan of before again."""
-    asked = _audience(target, token_file)
+    asked = audience_of(target, token_file)
     parameters = {} if to is None else {"to": str(to)}
     _insist(tell_all(asked, "POST", "/plan/rollback", parameters), "the others have gone back")
     views = [one.answer for one in ask(asked, "/plan", {}, PlanView) if one.answer is not None]
@@ -122,12 +129,13 @@ def _figures(plan: Plan) -> dict[str, float]:
     return found
 
 
-def _audience(target: str, token_file: Path | None) -> Audience:
-    with told():
+def audience_of(target: str, token_file: Path | None = None) -> Audience:
+    with faults.told():
         return audience(target, token_file)
 
 
-def _read(file: Path) -> Plan:
+def read(file: Path) -> Plan:
+    """A plan, or that of a run of the pipeline; ends the command where it is wrong."""
     wanted = file / MADE_BY_PIPELINE if file.is_dir() else file
     try:
         return read_plan(wanted.read_bytes())
