@@ -30,4 +30,4 @@ def brokers_plan(
 
 
 def _share(row: dict[str, Any]) -> float:
-    return round(min(max(row["failure"], 0.0), FAILURE_MAX), 6)
+    return round(min(max(float(row["failure"]), 0.0), FAILURE_MAX), 6)
