@@ -5,7 +5,7 @@ state; the states of failure need nothing but that plan, so each is solved on it
 solver gives depends on the problem alone, so the same telemetry has the same case base on any cluster.
 
 Telemetry does not tell what a broker could carry. Unless a capacity is given, each is taken to carry twice its share of
-the load of a peak, three standard deviations above the mean.
+the load of a peak, three standard deviations above the mean, and twice the largest item in any case.
 """
 
 import json
@@ -50,9 +50,7 @@ def _problem(capacity: float | None) -> Callable[[Any], Any]:
         items = sorted(rows.to_pylist(), key=lambda row: row["number"])
         brokers = items[0]["brokers"]
         covariance = [row["covariances"] for row in items]
-        total = sum(row["mean"] for row in items)
-        deviation = math.sqrt(max(0.0, sum(map(sum, covariance))))
-        each = SPARE * (total + DEVIATIONS * deviation) / len(brokers) if capacity is None else capacity
+        each = _guessed(items, covariance, len(brokers)) if capacity is None else capacity
         problem = {
             "items": [{"name": row["item"], "mean": row["mean"], "topics": row["topics"]} for row in items],
             "covariance": covariance,
@@ -61,6 +59,15 @@ def _problem(capacity: float | None) -> Callable[[Any], Any]:
         return pa.table({"problem": [json.dumps(problem)]})
 
     return state
+
+
+def _guessed(items: list[dict[str, Any]], covariance: list[list[float]], brokers: int) -> float:
+    def high(mean: float, variance: float) -> float:
+        return mean + DEVIATIONS * math.sqrt(max(0.0, variance))
+
+    together = high(sum(row["mean"] for row in items), sum(map(sum, covariance)))
+    largest = max(high(row["mean"], covariance[number][number]) for number, row in enumerate(items))
+    return max(SPARE * together / brokers, SPARE * largest)
 
 
 def normal(problem: DataFrame) -> DataFrame:

@@ -22,6 +22,8 @@ from overlane.telemetry.schema import SCHEMAS
 
 START_S = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())
 DELIVERIES_PER_SECOND = 2
+DEADLINE_NS = 8_000_000
+"""And half as much again as the links of the way take when they are well."""
 TRUTH = "truth.json"
 
 Spans = list[tuple[int, int]]
@@ -174,11 +176,13 @@ class _Writing:
             at, topic, origin = at[far], topic[far], origin[far]
             ways = {start: domain.paths[start, broker] for start in set(origin.tolist())}
             age = rng.exponential(1e6, len(at))
+            deadline = np.full(len(at), DEADLINE_NS)
             for start, way in ways.items():
                 here = origin == start
                 for a, b in pairwise(way):
-                    age[here] += latency[number[min(a, b), max(a, b)], at[here]]
-            deadline = np.full(len(at), 90_000_000)
+                    link = number[min(a, b), max(a, b)]
+                    age[here] += latency[link, at[here]]
+                    deadline[here] += int(1.5 * domain.links.latency_ns[link])
             hops = np.array([len(ways[start]) - 1 for start in range(len(domain.brokers)) if start in ways])
             starts = sorted(ways)
             place = np.searchsorted(starts, origin)
@@ -187,7 +191,7 @@ class _Writing:
                 "deliveries",
                 hour,
                 broker,
-                seconds[at] + 1,
+                seconds[at],
                 [
                     self._topics.take(pa.array(topic)),
                     self._names.take(pa.array(origin)),

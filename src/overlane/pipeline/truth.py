@@ -5,10 +5,12 @@
   twenty-one o'clock the load is at its peak; at other times it is a given share of that.
 - Reliability: brokers and links fail and are repaired at random, each with a given probability of being down. Three
   links share a conduit and fail together.
-- Delay: some links are slow for some hours.
+- Delay: the link that most ways lead over is slow for some hours, too slow for the deadlines.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +90,10 @@ def draw(brokers: int, topics: int, hours: int, rng: np.random.Generator) -> Dom
     may_fail = np.arange(brokers) >= (brokers + 1) // 2
     failure = np.where(may_fail, rng.uniform(0.002, 0.02, brokers), 0.0)
     links = _links(brokers, hours, rng)
-    return Domain(names, failure, _topics(topics, brokers, rng), links, _paths(brokers, links.ends))
+    paths = _paths(brokers, links.ends)
+    used = Counter((min(hop), max(hop)) for path in paths.values() for hop in pairwise(path))
+    busiest = links.ends.index(max(links.ends, key=lambda ends: used[ends]))
+    return Domain(names, failure, _topics(topics, brokers, rng), replace(links, slow=(busiest,)), paths)
 
 
 def _topics(count: int, brokers: int, rng: np.random.Generator) -> Topics:
@@ -122,9 +127,8 @@ def _links(brokers: int, hours: int, rng: np.random.Generator) -> Links:
     together = tuple(range(1, count, max(1, count // 3)))[:3] if count >= 6 else ()
     for link in together:
         failure[link] = failure[together[0]] or 0.01
-    slow = (count - 1,)
     slow_hours = tuple(hour for hour in range(hours) if hour % 24 in (10, 11) and hour >= min(8, hours - 1))
-    return Links(ends, rng.uniform(3e6, 30e6, count), failure, together, slow, slow_hours or (hours - 1,))
+    return Links(ends, rng.uniform(3e6, 30e6, count), failure, together, (), slow_hours or (hours - 1,))
 
 
 def _paths(brokers: int, ends: list[tuple[int, int]]) -> dict[tuple[int, int], list[int]]:
