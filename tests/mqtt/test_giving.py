@@ -172,9 +172,10 @@ def test_an_acknowledgement_of_the_wrong_kind_settles_nothing() -> None:
     bob.publish("t", b"one", qos=1)
     bob.publish("t", b"two", qos=2)
     alice.ack(mqtt5.PubCompPacket, 2)
-    alice.ack(mqtt5.PubAckPacket, 3)
     alice.ack(mqtt5.PubCompPacket, 3)
     assert alice.is_open
+    alice.ack(mqtt5.PubAckPacket, 3)
+    assert alice.ended == 0x82
     alice.drop()
     alice.reconnect()
     assert sent(alice) == [(2, b"one", True), (3, b"two", True)]

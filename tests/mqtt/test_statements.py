@@ -290,6 +290,22 @@ def test_a_message_that_the_client_refuses_is_not_sent_again(qos: int) -> None:
     assert "mqtt.queue" not in bench.tables()
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_answer_of_the_wrong_kind_is_a_protocol_error(qos: int) -> None:
+    # MQTT-4.13.1-1, section 4.3
+    bench = Bench()
+    alice = bench.client("alice", expiry=60)
+    alice.subscribe("t", qos=2)
+    alice.polite = False
+    bench.client("bob").publish("t", b"x", qos=qos)
+    (sent,) = alice.saw(mqtt5.PublishPacket)
+    alice.ack(mqtt5.PubRecPacket if qos == 1 else mqtt5.PubAckPacket, sent.packet_id)
+    assert alice.ended == 0x82
+    alice.polite = True
+    alice.reconnect()
+    assert "mqtt.queue" not in bench.tables()
+
+
 def test_an_exchange_goes_on_though_the_message_has_expired() -> None:
     # MQTT-4.3.3-13
     bench = Bench()

@@ -14,6 +14,7 @@ from overlane.mqtt import writing
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.counters import Drop
 from overlane.mqtt.fields import BYTES_MAX
+from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.message import Message
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
@@ -201,20 +202,24 @@ class Delivery:
     # What the client says of it
 
     def acknowledged(self, session: Session, connection: Connection, packet_id: int, now: Nanos) -> bool:
-        """PUBACK. False if nothing with this identifier was owed."""
+        """PUBACK. False if nothing with this identifier was owed; Malformed if it is not the answer to that."""
         entry = session.window.sent.get(packet_id)
-        if entry is None or entry.qos != 1:
+        if entry is None:
             return False
+        if entry.qos != 1:
+            raise Malformed(PROTOCOL_ERROR, f"PUBACK for message {packet_id}, which is of QoS 2")
         session.window.answered_ns = now
         self._done(session, entry)
         self.pump(session, connection, now)
         return True
 
     def received(self, session: Session, connection: Connection, packet_id: int, is_refused: bool, now: Nanos) -> bool:
-        """PUBREC. A refused message is done with; otherwise it is released."""
+        """PUBREC. A refused message is done with; otherwise it is released. False and Malformed as with PUBACK."""
         entry = session.window.sent.get(packet_id)
-        if entry is None or entry.qos != 2:
+        if entry is None:
             return False
+        if entry.qos != 2:
+            raise Malformed(PROTOCOL_ERROR, f"PUBREC for message {packet_id}, which is of QoS 1")
         session.window.answered_ns = now
         if is_refused:
             self._done(session, entry)
