@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,10 @@ def browser() -> Iterator[Any]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    file = tmp_path_factory.mktemp("replay") / "five-cities.recording"
-    assert CliRunner().invoke(app, ["simulate", str(FIVE_CITIES), "--record", str(file)]).exit_code == 0
+@contextmanager
+def serving(file: Path, *options: str) -> Iterator[str]:
     at = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "overlane", "monitor", str(file), "--at", at]
+    command = [sys.executable, "-m", "overlane", "monitor", str(file), "--at", at, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -37,6 +36,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = tmp_path_factory.mktemp("replay") / "five-cities.recording"
+    assert CliRunner().invoke(app, ["simulate", str(FIVE_CITIES), "--record", str(file)]).exit_code == 0
+    with serving(file) as found:
+        yield found
 
 
 def paths_shown(page: Any) -> list[tuple[str, str]]:
@@ -141,3 +148,47 @@ def test_a_phone_shows_the_same_without_scrolling_sideways(browser: Any, url: st
         page.tap("[data-broker=denver]")
         page.wait_for_selector("#inspector .state:has-text('lost')")
         keep_screenshot(page, "replay-phone-broker")
+
+
+KEEPS_BOUNDS = """async () => {
+  const { Past } = await import("/past.js");
+  const picture = { at_s: 0, brokers: { a: { state: "serving", clients: 0 } }, links: {}, routes: {}, topics: {} };
+  const past = new Past({ is_live: true, picture, happenings: [] });
+  for (let at = 1; at <= 9000; at++) {
+    past.add({ at_s: at, brokers: { a: { state: "serving", clients: at } }, happenings: [{ number: at, at_s: at }] });
+  }
+  const clients = (at) => past.pictureAt(at).brokers.a.clients;
+  const series = past.series("brokers", "a", (one) => one.clients, 8990.5, 8993);
+  const isBounded = past.changes.length <= 7200 && past.firstS > 4000;
+  return [isBounded, clients(9000), clients(8000.5), clients(past.firstS), past.firstS, series];
+}"""
+
+
+def test_what_a_page_remembers_is_bounded_and_right(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        is_bounded, now, then, first, first_s, series = page.evaluate(KEEPS_BOUNDS)
+        assert (is_bounded, now, then, first) == (True, 9000, 8000, first_s)
+        assert series == [[8990.5, 8990], [8991, 8991], [8992, 8992], [8993, 8993], [8993, 8993]]
+
+
+def test_a_page_that_asks_for_a_token_is_let_in_with_it(browser: Any, tmp_path: Path) -> None:
+    token = "correct-horse-battery-staple"
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "token").chmod(0o600)
+    file = tmp_path / "short.recording"
+    assert (
+        CliRunner().invoke(app, ["simulate", str(FIVE_CITIES), "--duration", "1s", "--record", str(file)]).exit_code
+        == 0
+    )
+    with serving(file, "--token-file", str(tmp_path / "token")) as url:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(url)
+        for given in ("wrong", token):
+            page.wait_for_selector("#gate[open]")
+            page.fill("#token", given)
+            page.click("#gate button")
+        page.wait_for_selector("#topics .topic")
+        context.close()
+        with page_of(browser, f"{url}#token={token}") as page:
+            assert token not in page.url

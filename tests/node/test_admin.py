@@ -14,6 +14,9 @@ from overlane.node.views import (
     ClientDetail,
     ClientPage,
     ConnectionView,
+    DeliveryList,
+    EventList,
+    GlanceView,
     LinkList,
     QueuesView,
     RetainedView,
@@ -189,6 +192,19 @@ def test_there_are_no_routes_where_nobody_needs_anything(broker: WatchedBroker) 
     assert msgspec.convert(broker.get("/routes"), RouteList).items == ()
 
 
+def test_a_glance_is_all_of_it_at_once(broker: WatchedBroker) -> None:
+    with let_in(broker.port, "glancing") as caller:
+        caller.publish("alarms/glance", b"x")
+    found = msgspec.convert(broker.get("/glance"), GlanceView)
+    assert found.broker.name == "here"
+    assert [one.peer for one in found.links] == ["there"]
+    assert found.events == msgspec.convert(broker.get("/events"), EventList)
+    assert found.deliveries == msgspec.convert(broker.get("/deliveries"), DeliveryList)
+    published = {one.filter: one.messages for one in found.deliveries.published}
+    assert published["alarms/#"] >= 1
+    assert found.deliveries.items == ()
+
+
 def test_the_broker_is_alive_and_ready(broker: WatchedBroker) -> None:
     assert broker.get("/health") == {"alive": True}
     assert broker.get("/ready") == {"ready": True, "reasons": []}
@@ -208,6 +224,8 @@ def test_the_broker_is_alive_and_ready(broker: WatchedBroker) -> None:
         ("/topics?filter=a%23", 400, "filter"),
         ("/topics?order=colour", 400, "order"),
         ("/topics?order=messages&after=a", 400, "after"),
+        ("/events?after=yesterday", 400, "after"),
+        ("/glance?after=-1", 400, "after"),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(broker: WatchedBroker, path: str, status: int, error: str) -> None:

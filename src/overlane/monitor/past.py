@@ -18,7 +18,7 @@ VERSION = 1
 TARGET = 0.9995
 """The share of messages that should be in time: what adaptive routing aims at."""
 KEPT_S = 3_600.0
-THINGS_MAX = 300_000
+THINGS_MAX = 150_000
 """Of all changes that are kept."""
 HAPPENINGS_MAX = 2_000
 

@@ -72,10 +72,15 @@ export function drawChart(canvas, { lines, fromS, untilS, atS, least = 0, most =
     pen.stroke();
   }
   if (named && values.length) {
-    pen.fillStyle = colours["--soft"];
+    const text = named(most === null ? greatest : 1);
     pen.font = '10px system-ui, "DejaVu Sans", sans-serif';
     pen.textAlign = "left";
     pen.textBaseline = "top";
-    pen.fillText(named(most === null ? greatest : 1), 5, 4);
+    pen.globalAlpha = 0.75;
+    pen.fillStyle = colours["--ground"];
+    pen.fillRect(3, 2, pen.measureText(text).width + 6, 13);
+    pen.globalAlpha = 1;
+    pen.fillStyle = colours["--soft"];
+    pen.fillText(text, 6, 4);
   }
 }

@@ -112,8 +112,8 @@ function brokerParts(place, name, broker, shown) {
           ...fact("delivered in time", broker.in_time === null || broker.in_time === undefined ? "–" : percent(broker.in_time)),
           ...fact("waiting for clients", `${broker.queue_messages ?? 0} messages`),
           ...fact("dropped", `${broker.dropped ?? 0}`),
-          ...fact("loop lag, memory", `${ms(broker.lag_ms ?? 0)}, ${broker.memory_mib ?? 0} MiB`),
-          ...fact("processor", percent(broker.cpu ?? 0)),
+          ...(broker.memory_mib ? fact("loop lag, memory", `${ms(broker.lag_ms ?? 0)}, ${broker.memory_mib} MiB`) : []),
+          ...(broker.memory_mib ? fact("processor", percent(broker.cpu ?? 0)) : []),
         ]
       : []),
   );

@@ -23,12 +23,6 @@ export function showHappened(place, { past, atS, go }) {
 
   function entry(happening) {
     const isLater = past.momentOf(happening) > atS + 1e-6;
-    const more = [];
-    if (happening.cause) more.push(happening.kind === "route" ? `because: ${happening.cause}` : happening.cause);
-    if (happening.after_ms !== undefined && happening.after_ms !== null) {
-      const deed = past.happenings.findLast((one) => one.kind === "deed" && one.at_s <= happening.at_s);
-      more.push(`${span(happening.after_ms / 1000)} after “${deed?.text ?? "it was done"}”`);
-    }
     const make = () =>
       element(
         "button",
@@ -41,10 +35,20 @@ export function showHappened(place, { past, atS, go }) {
         happeningSign(happening),
         element("span", { className: happening.kind === "deed" ? "what deed" : "what", ariaLabel: `${HAPPENING_WORDS[happening.kind]}: ${happening.text}` }, happening.text),
         element("time", { className: "when" }, moment(happening.at_s, past.head.began_ms)),
-        more.length ? element("span", { className: "more" }, more.join(" · ")) : null,
+        element("span", { className: "more" }, reasons(past, happening).join(" · ")),
       );
     return { key: `happening ${happening.number}`, words: String(isLater), make };
   }
+}
+
+function reasons(past, happening) {
+  const words = [];
+  if (happening.cause) words.push(happening.kind === "route" ? `because: ${happening.cause}` : happening.cause);
+  if (happening.after_ms !== undefined && happening.after_ms !== null) {
+    const deed = past.happenings.findLast((one) => one.kind === "deed" && one.at_s <= happening.at_s);
+    words.push(`${span(happening.after_ms / 1000)} after “${deed?.text ?? "it was done"}”`);
+  }
+  return words;
 }
 
 export function showBrokers(place, { picture, selected, select, wanted, want }) {

@@ -149,6 +149,8 @@ function showPanels(picture, nowMs) {
   if (nowMs >= listMs && !isBeingFilled(list)) {
     showList(list, shared);
     listMs = nowMs + LIST_EVERY_MS;
+  } else {
+    state.isPending = true; // it comes a little later
   }
   showInspector(byId("inspector"), {
     ...shared,

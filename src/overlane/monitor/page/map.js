@@ -55,6 +55,7 @@ export class OverlayMap {
     const found = layout(picture.brokers, picture.links);
     this.at = found.at;
     this.projection = found.projection;
+    this.leans = leans(this.at, picture.links);
     this.view.fit(Object.values(this.at));
   }
 
@@ -275,11 +276,13 @@ export class OverlayMap {
       if (isRoomy || isChosen || role || look.shape === "cross") important.push([name, broker, point, role, look]);
     }
     for (const [name, broker, [x, y], role, look] of important) {
-      this.label(pen, name, x, y + size + 16, colours["--text"], 650);
+      const above = this.leans[name] > 0;
       const words = [role, broker.state === "serving" ? rates(broker) : look.word].filter(Boolean).join(" · ");
-      if (words && (isRoomy || role)) {
+      const isTold = words && (isRoomy || role);
+      this.label(pen, name, x, y + (above ? -size - (isTold ? 35 : 16) : size + 16), colours["--text"], 650);
+      if (isTold) {
         const ink = broker.state === "serving" ? colours["--soft"] : colours[look.colour === "--warning-ink" ? "--warning" : look.colour];
-        this.label(pen, words, x, y + size + 35, ink);
+        this.label(pen, words, x, y + (above ? -size - 16 : size + 35), ink);
       }
     }
   }
@@ -332,6 +335,19 @@ export class OverlayMap {
     else if (found?.link) this.heard.link(found.link);
     else this.heard.nothing();
   }
+}
+
+// How far down the links of each broker lead: its name stands on the other side.
+function leans(at, links) {
+  const found = Object.fromEntries(Object.keys(at).map((name) => [name, 0]));
+  for (const { ends } of Object.values(links)) {
+    const [one, other] = ends.map((end) => at[end]);
+    if (!one || !other) continue;
+    const steep = (other[1] - one[1]) / (Math.hypot(other[0] - one[0], other[1] - one[1]) || 1);
+    found[ends[0]] += steep;
+    found[ends[1]] -= steep;
+  }
+  return found;
 }
 
 // By its load, in a few steps so that links can be drawn together.

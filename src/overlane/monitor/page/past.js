@@ -5,6 +5,10 @@
 
 const KINDS = ["brokers", "links", "routes", "topics"];
 const KEPT_EVERY = 64;
+const KEPT_S = 3600;
+const CHANGES_MAX = 7200;
+const THINGS_MAX = 200_000;
+const HAPPENINGS_MAX = 2000;
 
 export class Past {
   constructor(head) {
@@ -15,11 +19,12 @@ export class Past {
     this.kept = [{ index: -1, picture: head.picture }];
     this.latest = { index: -1, picture: head.picture };
     this.given = this.latest;
+    this.things = 0;
     this.measure(head.picture.links);
   }
 
   get firstS() {
-    return this.head.picture.at_s;
+    return this.kept[0].picture.at_s;
   }
 
   get lastS() {
@@ -33,6 +38,25 @@ export class Past {
     const index = this.changes.length - 1;
     this.latest = { index, picture: applied(this.latest.picture, change) };
     if (index % KEPT_EVERY === 0) this.kept.push(this.latest);
+    this.things += sizeOf(change);
+    if (this.head.is_live && this.isTooMuch()) this.forget();
+  }
+
+  isTooMuch() {
+    return this.changes.length > CHANGES_MAX || this.things > THINGS_MAX || this.lastS - this.firstS > 1.1 * KEPT_S;
+  }
+
+  // The older part of it, up to a picture that was kept.
+  forget() {
+    const first = this.kept.find(({ index }) => index >= this.changes.length / 4) ?? this.latest;
+    const gone = first.index + 1;
+    const moved = ({ index, picture }) => ({ index: index - gone, picture });
+    this.changes = this.changes.slice(gone);
+    this.kept = this.kept.filter(({ index }) => index >= first.index).map(moved);
+    this.latest = moved(this.latest);
+    this.given = this.latest;
+    this.things = this.changes.reduce((sum, change) => sum + sizeOf(change), 0);
+    this.happenings = this.happenings.slice(-HAPPENINGS_MAX);
   }
 
   // The least that each link ever took: what is usual for it.
@@ -86,7 +110,7 @@ export class Past {
   // How something went: [time, value] for each moment it changed, with what it was at the beginning and the end.
   series(kind, name, valueOf, fromS, untilS) {
     const points = [];
-    const first = this.pictureAtQuietly(fromS)[kind][name];
+    const first = this.thingAt(kind, name, this.indexAt(fromS));
     if (first) points.push([fromS, valueOf(first)]);
     for (let index = this.indexAt(fromS) + 1; index < this.changes.length; index++) {
       const change = this.changes[index];
@@ -98,13 +122,19 @@ export class Past {
     return points;
   }
 
-  pictureAtQuietly(atS) {
-    const given = this.given;
-    const picture = this.pictureAt(atS);
-    this.given = given;
-    return picture;
+  // One thing as it was, without the rest of the picture.
+  thingAt(kind, name, index) {
+    const kept = this.keptBefore(index);
+    for (let at = index; at > kept.index; at--) {
+      const change = this.changes[at];
+      if (change[kind]?.[name]) return change[kind][name];
+      if (change.gone?.[kind]?.includes(name)) return undefined;
+    }
+    return kept.picture[kind][name];
   }
 }
+
+const sizeOf = (change) => KINDS.reduce((sum, kind) => sum + Object.keys(change[kind] ?? {}).length, 1);
 
 function applied(picture, change) {
   const next = { ...picture, at_s: change.at_s };
