@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from overlane.pipeline.covariance import topic_covariance
-from overlane.pipeline.schemas import CHUNK_S
 from overlane.pipeline.session import open_session
+from overlane.pipeline.units import CHUNK_S
 
 OUT = Path(__file__).parent / "out"
 SEED = 1

@@ -25,9 +25,9 @@ from rich.table import Table
 from overlane.pipeline import compliance, intervals, load
 from overlane.pipeline.running import Progress, run
 from overlane.pipeline.sample import write_sample
-from overlane.pipeline.schemas import HOUR_S
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
+from overlane.pipeline.units import HOUR_S
 
 OUT = Path(__file__).parent / "out"
 SEED = 1

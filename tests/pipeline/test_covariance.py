@@ -11,7 +11,8 @@ from sparks import GROUP, the_spark
 
 from overlane.pipeline.columns import declare
 from overlane.pipeline.covariance import item_covariance, topic_covariance
-from overlane.pipeline.schemas import CHUNK_S, TABLES
+from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.units import CHUNK_S
 
 pytestmark = GROUP
 

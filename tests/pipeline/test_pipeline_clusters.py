@@ -17,7 +17,8 @@ import pytest
 from sparks import GROUP
 
 from overlane.pipeline.sample import START_S, write_sample
-from overlane.pipeline.schemas import HOUR_S, TABLES
+from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.units import HOUR_S
 
 pytestmark = [GROUP, pytest.mark.slow]
 

@@ -19,8 +19,9 @@ from sparks import GROUP, the_spark
 from overlane.pipeline.place import Place, Run
 from overlane.pipeline.running import Progress, run
 from overlane.pipeline.sample import START_S, write_sample
-from overlane.pipeline.schemas import HOUR_S, TABLES
+from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.settings import Settings
+from overlane.pipeline.units import HOUR_S
 
 pytestmark = [GROUP, pytest.mark.slow]
 

@@ -8,7 +8,8 @@ from sparks import GROUP, the_spark
 
 from overlane.pipeline import compliance, interest, intervals, load, quarantine, reliability, series, together
 from overlane.pipeline.columns import columns
-from overlane.pipeline.schemas import LANDED, SECOND_NS, TABLES
+from overlane.pipeline.schemas import LANDED, TABLES
+from overlane.pipeline.units import SECOND_NS
 
 pytestmark = GROUP
 

@@ -9,8 +9,9 @@ from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
 from overlane.pipeline.compliance import ROUTE_SIGN
-from overlane.pipeline.schemas import HOUR_S, SECOND_NS, TABLES
+from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.seconds import start_of
+from overlane.pipeline.units import HOUR_S, SECOND_NS
 
 
 def bottlenecks(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:

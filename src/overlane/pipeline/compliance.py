@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
-from overlane.pipeline.schemas import HOUR_S, SECOND_NS, TABLES
+from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.units import HOUR_S, SECOND_NS
 
 WIDER = 1.02
 PERCENTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}

@@ -28,7 +28,8 @@ from scipy.linalg.blas import dgemm, dsyrk
 
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.grouping import in_groups
-from overlane.pipeline.schemas import CHUNK_S, TABLES
+from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.units import CHUNK_S
 
 BLOCK = 4_096
 """Topics in a block: a product takes 128 MiB."""

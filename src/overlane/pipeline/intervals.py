@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
-from overlane.pipeline.schemas import MINUTE_S, SECOND_NS, TABLES
+from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.seconds import bit, first_of, last_of, second_s, seconds_of, start_of
+from overlane.pipeline.units import MINUTE_S, SECOND_NS
 
 GAP_S = 3
 """A broker that is busy may skip a second or two."""

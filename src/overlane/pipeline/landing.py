@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from overlane.pipeline.columns import columns, declare
-from overlane.pipeline.schemas import LANDED, SECOND_NS
+from overlane.pipeline.schemas import LANDED
+from overlane.pipeline.units import SECOND_NS
 from overlane.telemetry.schema import SCHEMAS, TABLE_KEY
 
 FILES = columns("path string, length bigint, content binary")

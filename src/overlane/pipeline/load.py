@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
-from overlane.pipeline.schemas import HOUR_S, MINUTE_S, TABLES, WINDOW_S
+from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.seconds import bit, second_s, start_of
+from overlane.pipeline.units import HOUR_S, MINUTE_S, WINDOW_S
 
 PEAK_SHARE_MAX = 0.25
 BUSIER_MIN = 1.1

@@ -17,7 +17,8 @@ from pyspark.sql import functions as sf
 from scipy.special import betaincinv
 
 from overlane.pipeline.columns import columns, declare
-from overlane.pipeline.schemas import SECOND_NS, TABLES
+from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.units import SECOND_NS
 
 REPAIR_S = 60.0
 TAIL = 0.025

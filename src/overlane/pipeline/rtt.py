@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from overlane.errors import ConfigError, Fault
 from overlane.pipeline.sample import START_S
-from overlane.pipeline.schemas import SECOND_NS
+from overlane.pipeline.units import SECOND_NS
 from overlane.telemetry.schema import SCHEMAS
 
 SLICE_S = 3_600

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from overlane.pipeline.schemas import HOUR_S, SECOND_NS
 from overlane.pipeline.truth import SLOWER, Domain, Floats, Ints, daily, down_spans, draw
+from overlane.pipeline.units import HOUR_S, SECOND_NS
 from overlane.telemetry.schema import SCHEMAS
 
 START_S = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())

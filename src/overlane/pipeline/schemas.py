@@ -10,14 +10,6 @@ from pyspark.sql.types import StructType
 from overlane.pipeline.columns import columns
 from overlane.telemetry.schema import SCHEMAS
 
-SECOND_NS = 1_000_000_000
-HOUR_S = 3_600
-WINDOW_S = 900
-"""Loads are told by quarter hours, and peaks are made of them."""
-CHUNK_S = 300
-"""How much of a topic's rates makes a row of `load_series`."""
-MINUTE_S = 60
-
 LANDING = columns("file string, row bigint, fault string")
 
 

@@ -8,7 +8,7 @@ second: exact, small, and united by `or`.
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from overlane.pipeline.schemas import MINUTE_S, SECOND_NS
+from overlane.pipeline.units import MINUTE_S, SECOND_NS
 
 
 def second_s(at_ns: str = "at_ns") -> Column:

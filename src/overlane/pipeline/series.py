@@ -14,8 +14,9 @@ from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.grouping import in_groups
-from overlane.pipeline.schemas import CHUNK_S, SECOND_NS, TABLES, WINDOW_S
+from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.seconds import second_s, seconds_of, start_of
+from overlane.pipeline.units import CHUNK_S, SECOND_NS, WINDOW_S
 
 _RATES = columns("chunk_s bigint, topic string, second int, rate double, seconds array<int>")
 """A rate, or, without a topic, the seconds of the chunk."""

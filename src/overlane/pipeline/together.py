@@ -14,7 +14,8 @@ from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.grouping import all_at_once
-from overlane.pipeline.schemas import SECOND_NS, TABLES
+from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.units import SECOND_NS
 
 NEAR_S = 5
 JOINT_MIN = 2

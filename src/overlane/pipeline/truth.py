@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from overlane.pipeline.schemas import HOUR_S
+from overlane.pipeline.units import HOUR_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -51,13 +51,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Make all tables from what is in the lake; telemetry that an earlier run has read is not read again."""
-    from overlane.pipeline import running
-
     brokers = following.audience_of(apply) if apply is not None else None
     settings = Settings(_address(lake), domain, item_levels, capacity, channels)
-    console = Console(stderr=True)
-    with _spark(master, remote, conf) as spark, _faults(running):
-        done, summary = running.run(spark, settings, out, _teller(console))
+    with _spark(master, remote, conf) as spark, _running() as running:
+        done, summary = running.run(spark, settings, out, _teller(Console(stderr=True)))
     if as_json:
         typer.echo(msgspec.json.encode(summary))
     else:
@@ -78,9 +75,7 @@ def dry_run(
     lake: Lake, master: Master = None, remote: Remote = None, conf: Conf = None, as_json: AsJson = False
 ) -> None:
     """Check that all tables could be made, and name them; nothing is written."""
-    from overlane.pipeline import running
-
-    with _spark(master, remote, conf) as spark, _faults(running):
+    with _spark(master, remote, conf) as spark, _running() as running:
         names = running.dry_run(spark, Settings(_address(lake)))
     typer.echo(msgspec.json.encode(names) if as_json else f"{len(names)} tables: {', '.join(names)}")
 
@@ -102,9 +97,11 @@ def _spark(master: str | None, remote: str | None, conf: list[str] | None) -> It
 
 
 @contextmanager
-def _faults(running: Any) -> Iterator[None]:
+def _running() -> Iterator[Any]:
+    from overlane.pipeline import running  # not before it is known that Spark is there
+
     try:
-        yield
+        yield running
     except running.RunFailed as failed:
         _stop(f"the run failed, the tables of the run before are untouched: {failed}", FAILED)
 
