@@ -115,7 +115,7 @@ class Connection:
         self.received_before = 0
         """QoS 2 messages of earlier connections that were not released when this one began: they are not counted."""
         self.acks_owed = 0
-        """PUBACK and PUBCOMP in `out`: the client cannot have got them."""
+        """PUBACK and PUBCOMP in `out`."""
         self.acks_taken = 0
         """Those in what was taken last."""
         self.acks_held = 0

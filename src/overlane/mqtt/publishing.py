@@ -79,8 +79,7 @@ class Publishing:
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
             return
         if qos and connection.version == V5:
-            unanswered = connection.acks_owed + connection.acks_held
-            under_way = len(session.received) - connection.received_before + unanswered
+            under_way = len(session.received) - connection.received_before + connection.acks_held
             if under_way >= self._state.limits.in_flight:
                 raise Malformed(RECEIVE_MAX, f"more than {self._state.limits.in_flight} messages under way")
         message = Message(
@@ -144,7 +143,7 @@ class Publishing:
         """Take responsibility for a client's message, or a will: the reason code to acknowledge it with; or Refused."""
         state = self._state
         topic = message.topic
-        if not state.settings.access.may_publish(session.user, session.client_id, topic):
+        if not state.may_publish(session, topic):
             raise Refused(NOT_AUTHORIZED, Refusal.DENIED, f"not allowed to publish on {topic[:100]}")
         audience = state.subscriptions.audience(topic)
         shared = state.elsewhere.directory.shared(topic)
