@@ -253,7 +253,7 @@ class MosquittoTree:
                 "topic # both 1" if place.is_on_the_way(site) else f"topic {site}/# both 1",
                 "cleansession false",  # what could not be sent is kept
                 "try_private true",
-                "round_robin false",  # back to the first as soon as it answers
+                "round_robin true",  # stay with the one that works: going back costs seconds
                 "restart_timeout 1",
                 "keepalive_interval 5",  # the least it takes
                 "bridge_protocol_version mqttv311",

@@ -110,7 +110,7 @@ def draw(found: ScenarioRow, file: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "overlane"
+    mpl.rcParams.update({"svg.hashsalt": "overlane", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     figure, all_axes = pyplot.subplots(
