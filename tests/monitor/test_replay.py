@@ -192,3 +192,33 @@ def test_a_page_that_asks_for_a_token_is_let_in_with_it(browser: Any, tmp_path: 
         context.close()
         with page_of(browser, f"{url}#token={token}") as page:
             assert token not in page.url
+
+
+LAYS_OUT = """async () => {
+  const { layout } = await import("/layout.js");
+  const seattle = { latitude: 47.6, longitude: -122.3 };
+  const orlando = { latitude: 28.5, longitude: -81.4 };
+  const links = { "a|b": { ends: ["a", "b"] }, "b|c": { ends: ["b", "c"] }, "c|d": { ends: ["c", "d"] } };
+  const free = () => layout({ a: {}, b: {}, c: {}, d: {} }, links);
+  const mixed = layout({ a: seattle, b: orlando, c: {}, d: {} }, links);
+  const far = ([x1, y1], [x2, y2]) => Math.hypot(x1 - x2, y1 - y2);
+  const { a, b, c, d } = free().at;
+  return {
+    same: JSON.stringify(free()) === JSON.stringify(free()),
+    neighbours: [far(a, b), far(b, c), far(c, d)].every((near) => near > 0.01 && near < far(a, d)),
+    isPlane: free().projection === null,
+    west: mixed.at.a[0] < mixed.at.b[0] && mixed.at.a[1] < mixed.at.b[1],
+    near: far(mixed.at.c, mixed.at.b) < far(mixed.at.a, mixed.at.b),
+  };
+}"""
+
+
+def test_brokers_without_coordinates_are_laid_out_by_their_links_and_always_alike(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        assert page.evaluate(LAYS_OUT) == {
+            "same": True,
+            "neighbours": True,
+            "isPlane": True,
+            "west": True,
+            "near": True,
+        }

@@ -1,6 +1,7 @@
 // Small charts of how something went: lines over time, stepwise, with the greatest value named and a mark at the moment
 // that is looked at.
 
+import { isKnown } from "./format.js";
 import { colours } from "./palette.js";
 
 // lines: [{ points: [[time, value]], colour, dash }]; bound: a value to be drawn across, such as a deadline.
@@ -12,7 +13,7 @@ export function drawChart(canvas, { lines, fromS, untilS, atS, least = 0, most =
   canvas.height = Math.round(height * ratio);
   const pen = canvas.getContext("2d");
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const values = lines.flatMap((line) => line.points.map((point) => point[1])).filter((value) => value !== null && value !== undefined);
+  const values = lines.flatMap((line) => line.points.map((point) => point[1])).filter(isKnown);
   const greatest = Math.max(0, ...values, bound ?? 0);
   const top = most ?? (greatest > 0 ? greatest * 1.15 : 1);
   const x = (time) => ((time - fromS) / Math.max(untilS - fromS, 1e-6)) * width;
@@ -35,7 +36,7 @@ export function drawChart(canvas, { lines, fromS, untilS, atS, least = 0, most =
     const path = new Path2D();
     let before = null;
     for (const [time, value] of points) {
-      if (value === null || value === undefined) {
+      if (!isKnown(value)) {
         if (before !== null) path.lineTo(x(time), y(before));
         before = null;
         continue;
@@ -53,7 +54,7 @@ export function drawChart(canvas, { lines, fromS, untilS, atS, least = 0, most =
     pen.lineJoin = "round";
     pen.stroke(path);
     pen.setLineDash([]);
-    const known = points.filter((point) => point[1] !== null && point[1] !== undefined);
+    const known = points.filter((point) => isKnown(point[1]));
     if (fill && known.length) {
       path.lineTo(x(known.at(-1)[0]), height);
       path.lineTo(x(known[0][0]), height);

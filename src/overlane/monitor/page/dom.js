@@ -43,7 +43,8 @@ export function putRows(place, before, rows, after) {
     fresh.words = words;
     return fresh;
   });
-  const kept = before.map((one) => (document.activeElement?.dataset.key === one.dataset.key ? known.get(one.dataset.key) : one) ?? one);
+  const focused = document.activeElement?.dataset.key;
+  const kept = before.map((one) => (one.dataset.key === focused && known.get(focused)) || one);
   put(place, ...kept, ...found, after);
 }
 

@@ -1,7 +1,9 @@
-// Numbers as people read them.
+// Numbers as people read them. What is not known is null where it was told, and undefined where it was left out.
+
+export const isKnown = (value) => value !== null && value !== undefined;
 
 export function ms(value) {
-  if (value === null || value === undefined) return "–";
+  if (!isKnown(value)) return "–";
   return value >= 1000 ? `${digits(value / 1000).replace(/\.0$/, "")} s` : `${digits(value)} ms`;
 }
 
@@ -48,7 +50,7 @@ export function span(value) {
 
 // A moment: by the clock where there is one, else in seconds of virtual time.
 export function moment(atS, beganMs) {
-  if (beganMs === null || beganMs === undefined) return `${atS.toFixed(atS < 100 ? 2 : 1)} s`;
+  if (!isKnown(beganMs)) return `${atS.toFixed(atS < 100 ? 2 : 1)} s`;
   const at = new Date(beganMs + 1000 * atS);
   const two = (number) => String(number).padStart(2, "0");
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;

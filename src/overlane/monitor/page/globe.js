@@ -35,7 +35,10 @@ function trail(canvas, toScreen, points) {
 
 // Round at its corners: through the middles between its points, bent towards them.
 function shape(canvas, projection, toScreen, outline) {
-  const points = outline.map(([longitude, latitude]) => projection.at(longitude, latitude)).filter(Boolean).map(toScreen);
+  const points = outline
+    .map(([longitude, latitude]) => projection.at(longitude, latitude))
+    .filter(Boolean)
+    .map(toScreen);
   if (points.length < 3) return;
   const middle = (one, other) => [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2];
   canvas.beginPath();

@@ -1,6 +1,6 @@
 // The inspector: one broker or one link in detail, how it went, and what can be done to it.
 
-import { bits, bytes, hertz, ms, percent } from "./format.js";
+import { bits, bytes, hertz, isKnown, ms, percent } from "./format.js";
 import { drawChart } from "./chart.js";
 import { element, put } from "./dom.js";
 import { BROKER_LOOKS, LINK_LOOKS, brokerSign, linkSign } from "./signs.js";
@@ -14,13 +14,17 @@ export function showInspector(place, shown) {
   place.hidden = !link && !broker;
   if (place.hidden) return;
   // A field that is being filled in is not taken away from under the hands.
-  if (place.contains(document.activeElement) && document.activeElement.tagName === "INPUT" && place.dataset.of === nameOf(selected)) {
+  const focused = place.contains(document.activeElement) ? document.activeElement.tagName : "";
+  if (focused === "INPUT" && place.dataset.of === nameOf(selected)) {
     for (const draw of place.charts ?? []) draw(shown);
     return;
   }
   place.dataset.of = nameOf(selected);
   place.charts = [];
-  put(place, ...(link ? linkParts(place, selected.link, link, shown) : brokerParts(place, selected.broker, broker, shown)));
+  const parts = link
+    ? linkParts(place, selected.link, link, shown)
+    : brokerParts(place, selected.broker, broker, shown);
+  put(place, ...parts);
   for (const draw of place.charts) draw(shown);
 }
 
@@ -32,7 +36,11 @@ function header(sign, title, state, word, close) {
     {},
     sign,
     element("h2", {}, title, element("div", { className: "state", data: { state } }, word)),
-    element("button", { className: "plain", ariaLabel: "Close", title: "Close (esc)", data: { key: "close" }, on: { click: close } }, "✕"),
+    element(
+      "button",
+      { className: "plain", ariaLabel: "Close", title: "Close (esc)", data: { key: "close" }, on: { click: close } },
+      "✕",
+    ),
   );
 }
 
@@ -42,8 +50,12 @@ function linkParts(place, name, link, shown) {
   const [one, other] = link.ends;
   const [there, back] = link.ways;
   const look = LINK_LOOKS[link.state];
-  const row = (title, valueOf) => [element("dt", {}, title), element("dd", {}, valueOf(there)), element("dd", {}, valueOf(back))];
-  const loss = (way) => (way.loss === null || way.loss === undefined ? "–" : percent(way.loss));
+  const row = (title, valueOf) => [
+    element("dt", {}, title),
+    element("dd", {}, valueOf(there)),
+    element("dd", {}, valueOf(back)),
+  ];
+  const loss = (way) => (isKnown(way.loss) ? percent(way.loss) : "–");
   const facts = element(
     "dl",
     { className: "facts" },
@@ -75,9 +87,15 @@ function pairChart(place, shown, title, name, valueOf, format) {
   return chart(place, title, (past, fromS, untilS) => {
     const there = past.series("links", name, way(0), fromS, untilS);
     const back = past.series("links", name, way(1), fromS, untilS);
-    return { lines: [{ points: there, colour: "--path-0" }, { points: back, colour: "--path-1", dash: [4, 3] }], format };
+    return { lines: pair(there, back), format };
   });
 }
+
+// Two lines, told apart by their dash too.
+const pair = (one, other) => [
+  { points: one, colour: "--path-0" },
+  { points: other, colour: "--path-1", dash: [4, 3] },
+];
 
 function linkDeeds(name, shown) {
   const latency = element("input", { value: "80ms", ariaLabel: "latency", data: { key: "latency" } });
@@ -89,7 +107,12 @@ function linkDeeds(name, shown) {
       act(shown, "slow", () => ({ link: name, latency: latency.value.trim() }), "Slow to"),
       latency,
     ),
-    element("div", { className: "row" }, act(shown, "cut", () => ({ link: name }), "Cut", "danger"), act(shown, "heal", () => ({ link: name }), "Heal")),
+    element(
+      "div",
+      { className: "row" },
+      act(shown, "cut", () => ({ link: name }), "Cut", "danger"),
+      act(shown, "heal", () => ({ link: name }), "Heal"),
+    ),
   );
 }
 
@@ -109,7 +132,7 @@ function brokerParts(place, name, broker, shown) {
           ...fact("clients", `${broker.clients ?? 0}`),
           ...fact("from clients", hertz(broker.in_hz ?? 0)),
           ...fact("to clients", hertz(broker.out_hz ?? 0)),
-          ...fact("delivered in time", broker.in_time === null || broker.in_time === undefined ? "–" : percent(broker.in_time)),
+          ...fact("delivered in time", isKnown(broker.in_time) ? percent(broker.in_time) : "–"),
           ...fact("waiting for clients", `${broker.queue_messages ?? 0} messages`),
           ...fact("dropped", `${broker.dropped ?? 0}`),
           ...(broker.memory_mib ? fact("loop lag, memory", `${ms(broker.lag_ms ?? 0)}, ${broker.memory_mib} MiB`) : []),
@@ -121,21 +144,20 @@ function brokerParts(place, name, broker, shown) {
     header(brokerSign(broker.state), name, broker.state, look.word, shown.close),
     facts,
     chart(place, "messages", (past, fromS, untilS) => ({
-      lines: [
-        { points: past.series("brokers", name, alive((one) => one.in_hz ?? 0), fromS, untilS), colour: "--path-0" },
-        { points: past.series("brokers", name, alive((one) => one.out_hz ?? 0), fromS, untilS), colour: "--path-1", dash: [4, 3] },
-      ],
+      lines: pair(
+        past.series("brokers", name, alive((one) => one.in_hz ?? 0), fromS, untilS),
+        past.series("brokers", name, alive((one) => one.out_hz ?? 0), fromS, untilS),
+      ),
       format: hertz,
     })),
-    chart(place, "waiting for clients", (past, fromS, untilS) => ({
-      lines: [{ points: past.series("brokers", name, alive((one) => one.queue_messages ?? 0), fromS, untilS), colour: "--path-0" }],
-      format: (value) => `${Math.round(value)}`,
-    })),
-    chart(place, "delivered in time", (past, fromS, untilS) => ({
-      lines: [{ points: past.series("brokers", name, alive((one) => one.in_time ?? null), fromS, untilS), colour: "--path-0", fill: true }],
-      most: 1.08,
-      format: percent,
-    })),
+    chart(place, "waiting for clients", (past, fromS, untilS) => {
+      const points = past.series("brokers", name, alive((one) => one.queue_messages ?? 0), fromS, untilS);
+      return { lines: [{ points, colour: "--path-0" }], format: (value) => `${Math.round(value)}` };
+    }),
+    chart(place, "delivered in time", (past, fromS, untilS) => {
+      const points = past.series("brokers", name, alive((one) => one.in_time ?? null), fromS, untilS);
+      return { lines: [{ points, colour: "--path-0", fill: true }], most: 1.08, format: percent };
+    }),
     shown.canRestart ? brokerDeeds(name, broker, shown) : null,
   ];
 }
@@ -168,16 +190,18 @@ function chart(place, title, find) {
     const fromS = Math.max(past.firstS, endS - SPAN_S);
     const { lines, format, most = null } = find(past, fromS, endS);
     drawChart(canvas, { lines, fromS, untilS: endS, atS, most, named: format });
-    const now = lines.map((line) => line.points.findLast((point) => point[0] <= atS + 1e-6)?.[1]).filter((one) => one !== null && one !== undefined);
+    const now = lines.map((line) => line.points.findLast((point) => point[0] <= atS + 1e-6)?.[1]).filter(isKnown);
     value.textContent = now.length ? now.map(format).join(" / ") : "–";
   });
   return element("div", { className: "chart" }, element("h3", {}, title, value), canvas);
 }
 
 function deeds(shown, ...rows) {
-  return element("div", { className: "deeds" }, element("h2", {}, "Try it"), ...rows, element("p", { className: "said", role: "alert" }, shown.said ?? ""));
+  const said = element("p", { className: "said", role: "alert" }, shown.said ?? "");
+  return element("div", { className: "deeds" }, element("h2", {}, "Try it"), ...rows, said);
 }
 
 function act(shown, deed, wanted, word, className = "", disabled = false) {
-  return element("button", { className, disabled, data: { key: `deed ${deed}`, deed }, on: { click: () => shown.act(deed, wanted()) } }, word);
+  const on = { click: () => shown.act(deed, wanted()) };
+  return element("button", { className, disabled, data: { key: `deed ${deed}`, deed }, on }, word);
 }

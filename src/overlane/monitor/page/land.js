@@ -1,4 +1,5 @@
-// The shores of the land and of great lakes, drawn by hand and coarse: enough to know where one is. [longitude, latitude].
+// The shores of the land and of great lakes, drawn by hand and coarse: enough to know where one is.
+// Points are longitude,latitude.
 
 const line = (text) => text.trim().split(/\s+/).map((point) => point.split(",").map(Number));
 

@@ -1,4 +1,4 @@
-// Where brokers are on the map: on the globe where they have coordinates, otherwise where springs and repulsion put them.
+// Where brokers are on the map: on the globe where they have coordinates, else where springs and repulsion put them.
 //
 // The same overlay always gets the same layout: nothing is left to chance.
 

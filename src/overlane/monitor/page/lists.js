@@ -1,11 +1,12 @@
-// The lists beside the map: what happened, brokers, links. What the map shows in shapes and colours stands here in words.
+// The lists beside the map: what happened, brokers, links. What the map shows in shapes and colours is here in words.
 
-import { bits, hertz, moment, ms, percent, span } from "./format.js";
+import { bits, hertz, isKnown, moment, ms, percent, span } from "./format.js";
 import { element, put, putRows } from "./dom.js";
 import { latency } from "./past.js";
 import { BROKER_LOOKS, HAPPENING_WORDS, LINK_LOOKS, brokerSign, happeningSign, linkSign } from "./signs.js";
 
 const SHOWN_MAX = 100;
+const WORST_FIRST = ["failed", "down", "suspect", "unknown", "up"];
 
 export function showHappened(place, { past, atS, go }) {
   const newest = past.happenings.slice(-SHOWN_MAX).reverse();
@@ -23,6 +24,7 @@ export function showHappened(place, { past, atS, go }) {
 
   function entry(happening) {
     const isLater = past.momentOf(happening) > atS + 1e-6;
+    const spoken = `${HAPPENING_WORDS[happening.kind]}: ${happening.text}`;
     const make = () =>
       element(
         "button",
@@ -33,7 +35,11 @@ export function showHappened(place, { past, atS, go }) {
           on: { click: () => go(happening) },
         },
         happeningSign(happening),
-        element("span", { className: happening.kind === "deed" ? "what deed" : "what", ariaLabel: `${HAPPENING_WORDS[happening.kind]}: ${happening.text}` }, happening.text),
+        element(
+          "span",
+          { className: happening.kind === "deed" ? "what deed" : "what", ariaLabel: spoken },
+          happening.text,
+        ),
         element("time", { className: "when" }, moment(happening.at_s, past.head.began_ms)),
         element("span", { className: "more" }, reasons(past, happening).join(" · ")),
       );
@@ -44,7 +50,7 @@ export function showHappened(place, { past, atS, go }) {
 function reasons(past, happening) {
   const words = [];
   if (happening.cause) words.push(happening.kind === "route" ? `because: ${happening.cause}` : happening.cause);
-  if (happening.after_ms !== undefined && happening.after_ms !== null) {
+  if (isKnown(happening.after_ms)) {
     const deed = past.happenings.findLast((one) => one.kind === "deed" && one.at_s <= happening.at_s);
     words.push(`${span(happening.after_ms / 1000)} after “${deed?.text ?? "it was done"}”`);
   }
@@ -80,10 +86,10 @@ export function showBrokers(place, { picture, selected, select, wanted, want }) 
 }
 
 export function showLinks(place, { picture, usualMs, selected, select, wanted, want }) {
-  const order = ["failed", "down", "suspect", "unknown", "up"];
+  const badness = (name) => WORST_FIRST.indexOf(picture.links[name].state);
   const names = Object.keys(picture.links)
     .filter((name) => name.includes(wanted))
-    .sort((one, other) => order.indexOf(picture.links[one].state) - order.indexOf(picture.links[other].state) || (one < other ? -1 : 1));
+    .sort((one, other) => badness(one) - badness(other) || (one < other ? -1 : 1));
   putRows(place, [filter("links", wanted, want)], names.slice(0, SHOWN_MAX).map(row), more(names.length));
 
   function row(name) {
@@ -129,5 +135,6 @@ function filter(what, wanted, want) {
 }
 
 function more(found) {
-  return found > SHOWN_MAX ? element("p", { className: "empty" }, `and ${found - SHOWN_MAX} more: find them by name`) : null;
+  if (found <= SHOWN_MAX) return null;
+  return element("p", { className: "empty" }, `and ${found - SHOWN_MAX} more: find them by name`);
 }

@@ -4,7 +4,7 @@
 // second: however fast changes come, the page does not fall behind.
 
 import { byId, element, put } from "./dom.js";
-import { moment, share, span } from "./format.js";
+import { isKnown, moment, share, span } from "./format.js";
 import { showInspector } from "./inspector.js";
 import { showLegend } from "./legend.js";
 import { showBrokers, showHappened, showLinks } from "./lists.js";
@@ -162,7 +162,9 @@ function showPanels(picture, nowMs) {
   track.draw(past, player);
 }
 
-const isBeingFilled = (place) => state.tab === "stream" && place.querySelector("form") && !state.said && place.contains(document.activeElement);
+// A form is not taken away from under the hands.
+const isBeingFilled = (place) =>
+  state.tab === "stream" && !state.said && place.querySelector("form")?.contains(document.activeElement);
 
 function showList(list, shared) {
   const want = (wanted) => {
@@ -200,11 +202,12 @@ function showMode(picture, nowMs) {
 function showBanner(picture, head, mode, when, nowMs) {
   const banner = byId("banner");
   const brokers = Object.values(picture.brokers);
-  const isSilent = head.is_live && brokers.length > 0 && brokers.every((one) => one.state === "lost" || one.state === "unknown");
+  const isSilent = head.is_live && brokers.every((one) => one.state === "lost" || one.state === "unknown");
   let said = [];
   if (mode === "lost") {
     const forS = Math.max(1, Math.round((nowMs - state.lostMs) / 1000));
-    said = [`Contact with the monitor is lost, for ${span(forS)} now. What you see is how it was at ${when}. Trying again…`];
+    const then = `What you see is how it was at ${when}. Trying again…`;
+    said = [`Contact with the monitor is lost, for ${span(forS)} now. ${then}`];
   } else if (mode === "past") {
     said = [`You look at ${when}.`, element("button", { on: { click: () => player.follow() } }, "Back to now")];
   } else if (isSilent) {
@@ -227,7 +230,7 @@ function showGlance(picture, target) {
   let inTime = 0;
   let due = 0;
   for (const topic of Object.values(picture.topics)) {
-    if (topic.deadline_ms === null || topic.deadline_ms === undefined) continue;
+    if (!isKnown(topic.deadline_ms)) continue;
     inTime += topic.lately?.in_time ?? 0;
     due += (topic.lately?.delivered ?? 0) + (topic.lately?.lost ?? 0);
   }
@@ -237,7 +240,7 @@ function showGlance(picture, target) {
     byId("glance"),
     part("brokers", `${serving}/${brokers.length}`, serving === brokers.length, "serving, of all"),
     part("links", `${up}/${links.length}`, up === links.length, "up, of all"),
-    part("in time", share(inTime, due), !due || inTime / due >= target, "of what has a deadline, in the last 10 seconds"),
+    part("in time", share(inTime, due), !due || inTime / due >= target, "of what has a deadline, lately"),
   );
 }
 
@@ -304,12 +307,14 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  const isTyping = event.target.matches("input:not([type=range]), select, textarea") || document.querySelector("dialog[open]");
+  const isField = event.target.matches("input:not([type=range]), select, textarea");
+  const isTyping = isField || document.querySelector("dialog[open]");
   if (!player.past || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === " " && event.target.matches("button, summary")) return;
   if (event.key.startsWith("Arrow") && event.target.id === "scrub") return;
   const number = Number(event.key);
-  const action = KEYS[event.key] ?? (number ? () => choose(Object.keys(player.past.latest.picture.topics)[number - 1] ?? null) : null);
+  const topic = Object.keys(player.past.latest.picture.topics)[number - 1];
+  const action = KEYS[event.key] ?? (topic && (() => choose(topic)));
   if (!action) return;
   event.preventDefault();
   action();

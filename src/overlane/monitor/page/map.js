@@ -1,7 +1,7 @@
 // The map: brokers and links as they are, and the ways of the chosen topic over them.
 //
-// What stands still is drawn when it changes; what moves, the messages on their ways, is drawn for each frame on a canvas
-// of its own above it. So a large overlay costs no more than a small one while nothing changes.
+// What stands still is drawn when it changes; what moves, the messages on their ways, is drawn again and again on a
+// canvas of its own above it. So a large overlay costs no more than a small one while nothing changes.
 
 import { drawGlobe } from "./globe.js";
 import { ms, percent } from "./format.js";
@@ -96,7 +96,10 @@ export class OverlayMap {
     this.taken = [];
     this.drawLinks(pen, picture, chosen !== null);
     this.drawHops(pen);
-    const ends = { sources: new Set(routes.map((route) => route.source)), destinations: new Set(routes.flatMap((route) => route.destinations)) };
+    const ends = {
+      sources: new Set(routes.map((route) => route.source)),
+      destinations: new Set(routes.flatMap((route) => route.destinations)),
+    };
     this.drawBrokers(pen, picture, ends);
     this.drawLinkLabels(pen, picture);
   }
@@ -180,7 +183,7 @@ export class OverlayMap {
     pen.font = `${weight} 12px ${FONT}`;
     const width = pen.measureText(text).width + 10;
     const box = [x - width / 2, y - 9, width, 18];
-    if (this.taken.some(([left, top, wide, high]) => box[0] < left + wide && left < box[0] + width && box[1] < top + high && top < box[1] + 18)) return;
+    if (this.taken.some((other) => overlaps(box, other))) return;
     this.taken.push(box);
     pen.fillStyle = colours["--sheet"];
     pen.globalAlpha = 0.86;
@@ -281,7 +284,7 @@ export class OverlayMap {
       const isTold = words && (isRoomy || role);
       this.label(pen, name, x, y + (above ? -size - (isTold ? 35 : 16) : size + 16), colours["--text"], 650);
       if (isTold) {
-        const ink = broker.state === "serving" ? colours["--soft"] : colours[look.colour === "--warning-ink" ? "--warning" : look.colour];
+        const ink = colours[{ serving: "--soft", draining: "--warning" }[broker.state] ?? look.colour];
         this.label(pen, words, x, y + (above ? -size - 16 : size + 35), ink);
       }
     }
@@ -364,9 +367,13 @@ function labelOf(link, usualMs) {
   if (usualMs !== undefined && takes > 1.5 * usualMs + 5) words[0] = `▲ ${words[0]}`;
   const loss = Math.max(...link.ways.map((way) => way.loss ?? 0));
   if (loss >= 0.001) words.push(`loss ${percent(loss)}`);
-  const full = Math.max(...link.ways.map((way) => (way.queue_bytes_max ? (way.queue_bytes ?? 0) / way.queue_bytes_max : 0)));
+  const full = Math.max(...link.ways.map((way) => (way.queue_bytes ?? 0) / (way.queue_bytes_max || Infinity)));
   if (full >= 0.05) words.push(`queue ${percent(full)}`);
   return words.join(" · ");
+}
+
+function overlaps([x1, y1, width1, height1], [x2, y2, width2, height2]) {
+  return x1 < x2 + width2 && x2 < x1 + width1 && y1 < y2 + height2 && y2 < y1 + height1;
 }
 
 function rates(broker) {

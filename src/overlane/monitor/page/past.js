@@ -1,7 +1,9 @@
 // The past, as the monitor tells it: the first picture, every change since, and what happened.
 //
-// A picture at any moment follows from a nearby one that was kept and the changes after it. Pictures that were given out
-// are never changed again: whoever holds one may compare it with another by identity of its parts.
+// A picture at any moment follows from a nearby one that was kept and the changes after it. Pictures that were given
+// out are never changed again: whoever holds one may compare it with another by identity of its parts.
+
+import { isKnown } from "./format.js";
 
 const KINDS = ["brokers", "links", "routes", "topics"];
 const KEPT_EVERY = 64;
@@ -150,6 +152,6 @@ function applied(picture, change) {
 
 // Of the slower direction; null where nothing is measured.
 export function latency(link) {
-  const measured = link.ways.map((way) => way.latency_ms).filter((value) => value !== null && value !== undefined);
+  const measured = link.ways.map((way) => way.latency_ms).filter(isKnown);
   return measured.length ? Math.max(...measured) : null;
 }

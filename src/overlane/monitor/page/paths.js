@@ -1,6 +1,8 @@
 // The ways of a topic now: each route of it, each destination, each path, the quickest first. The first path to a
 // destination is the primary one; the others are redundant: copies of each message take them at the same time.
 
+import { isKnown } from "./format.js";
+
 export const DASHES = [[], [11, 6], [3, 5], [14, 5, 3, 5]];
 export const RANKS_MAX = DASHES.length;
 
@@ -44,7 +46,7 @@ export function latencyOf(picture, path) {
     const [one, other] = [path[at], path[at + 1]].sort();
     const link = picture.links[`${one}|${other}`];
     const way = link?.ways[path[at] === link.ends[0] ? 0 : 1];
-    if (way?.latency_ms === null || way?.latency_ms === undefined) return null;
+    if (!isKnown(way?.latency_ms)) return null;
     total += way.latency_ms;
   }
   return total;

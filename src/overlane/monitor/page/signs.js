@@ -43,30 +43,31 @@ export function happeningSign(happening) {
 
 export function linkSign(state, width = 34) {
   const look = LINK_LOOKS[state];
+  const stroke = `var(${look.colour})`;
+  const cross = ["path", { d: `M${width / 2 - 4} 2l8 8m0-8-8 8`, stroke, "stroke-width": 2 }];
   return drawing(
     width,
     12,
-    ["line", { x1: 1, y1: 6, x2: width - 1, y2: 6, stroke: `var(${look.colour})`, "stroke-width": 2.5, "stroke-dasharray": look.dash.join(" ") }],
-    ...(look.mark === "×"
-      ? [["path", { d: `M${width / 2 - 4} 2l8 8m0-8-8 8`, stroke: `var(${look.colour})`, "stroke-width": 2 }]]
-      : []),
+    ["path", { d: `M1 6h${width - 2}`, stroke, "stroke-width": 2.5, "stroke-dasharray": look.dash.join(" ") }],
+    ...(look.mark === "×" ? [cross] : []),
   );
 }
 
 export function brokerSign(state) {
   const look = BROKER_LOOKS[state];
   const colour = `var(${look.colour})`;
+  const ring = { cx: 9, cy: 9, r: 6, fill: "none", stroke: colour, "stroke-width": 2 };
   const shapes = {
     disc: [["circle", { cx: 9, cy: 9, r: 6, fill: colour }]],
     half: [
-      ["circle", { cx: 9, cy: 9, r: 6, fill: "none", stroke: colour, "stroke-width": 2 }],
+      ["circle", ring],
       ["path", { d: "M9 3a6 6 0 0 0 0 12z", fill: colour }],
     ],
     cross: [
       ["rect", { x: 3, y: 3, width: 12, height: 12, fill: "none", stroke: colour, "stroke-width": 2 }],
       ["path", { d: "M6 6l6 6m0-6-6 6", stroke: colour, "stroke-width": 2 }],
     ],
-    ring: [["circle", { cx: 9, cy: 9, r: 6, fill: "none", stroke: colour, "stroke-width": 2, "stroke-dasharray": "2 3" }]],
+    ring: [["circle", { ...ring, "stroke-dasharray": "2 3" }]],
   };
   const svg = drawing(18, 18, ...shapes[look.shape]);
   svg.classList.add("sign");
@@ -88,8 +89,10 @@ export function icon(name) {
 }
 
 export function pathSign(rank, dash) {
+  const stroke = `var(--path-${rank})`;
+  const width = rank ? 3 : 4;
   return drawing(40, 10, [
-    "line",
-    { x1: 1, y1: 5, x2: 39, y2: 5, stroke: `var(--path-${rank})`, "stroke-width": rank ? 3 : 4, "stroke-dasharray": dash.join(" ") },
+    "path",
+    { d: "M1 5h38", stroke, "stroke-width": width, "stroke-dasharray": dash.join(" ") },
   ]);
 }

@@ -8,7 +8,8 @@ export function showStreamForm(place, { picture, act, said }) {
     return; // it is being filled in
   }
   const names = Object.keys(picture.brokers).sort();
-  const choice = (label, chosen) => element("select", { ariaLabel: label }, ...names.map((name) => element("option", { selected: name === chosen }, name)));
+  const options = (chosen) => names.map((name) => element("option", { selected: name === chosen }, name));
+  const choice = (label, chosen) => element("select", { ariaLabel: label }, ...options(chosen));
   const from = choice("from", names[0]);
   const to = choice("to", names.at(-1));
   const topic = element("input", { value: firstTopic(picture), ariaLabel: "topic" });

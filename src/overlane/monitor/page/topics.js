@@ -1,18 +1,19 @@
 // The topics: what each asks for, what it gets, and, of the chosen one, from where to where it goes and on which ways.
 
-import { count, hertz, ms, share } from "./format.js";
+import { count, hertz, isKnown, ms, share } from "./format.js";
 import { drawChart } from "./chart.js";
 import { element, put } from "./dom.js";
 import { DASHES, routesOf, waysOf } from "./paths.js";
 import { pathSign } from "./signs.js";
 
 const SPARK_S = 120;
+const LOST_TITLE = "should have come and have not; reliable ones are sent again until they have";
 const ROUTES_SHOWN = 20;
 
 export function showTopics(place, { past, picture, atS, chosen, choose }) {
   const names = Object.keys(picture.topics);
   if (!names.length) {
-    put(place, element("p", { className: "empty" }, "The network file names no topics, and nothing was published yet."));
+    put(place, element("p", { className: "empty" }, "The network file names no topics, and nothing was published."));
     return;
   }
   const sparks = [];
@@ -30,7 +31,11 @@ export function showTopics(place, { past, picture, atS, chosen, choose }) {
       { className: isChosen ? "topic chosen" : "topic", data: { topic: name } },
       element(
         "button",
-        { ariaPressed: String(isChosen), data: { key: `topic ${name}` }, on: { click: () => choose(isChosen ? null : name) } },
+        {
+          ariaPressed: String(isChosen),
+          data: { key: `topic ${name}` },
+          on: { click: () => choose(isChosen ? null : name) },
+        },
         element("span", { className: "name" }, name),
         shareOf(topic),
         element("span", { className: "asked" }, asked(topic)),
@@ -44,7 +49,7 @@ export function showTopics(place, { past, picture, atS, chosen, choose }) {
 }
 
 function asked(topic) {
-  const words = [topic.deadline_ms === null || topic.deadline_ms === undefined ? "no deadline" : `within ${ms(topic.deadline_ms)}`];
+  const words = [isKnown(topic.deadline_ms) ? `within ${ms(topic.deadline_ms)}` : "no deadline"];
   words.push(topic.reliable ? "reliable" : "best effort", topic.routing);
   return words.join(" · ");
 }
@@ -54,7 +59,8 @@ const total = (topic) => topic.total ?? {};
 
 function shareOf(topic) {
   const { in_time: inTime = 0, delivered = 0, lost = 0 } = lately(topic);
-  return element("span", { className: "share", title: "delivered in time, of the last 10 seconds" }, share(inTime, delivered + lost));
+  const title = "delivered in time, of the last 10 seconds";
+  return element("span", { className: "share", title }, share(inTime, delivered + lost));
 }
 
 // Against the target, in a word and a sign, not by colour alone.
@@ -63,7 +69,8 @@ function verdict(topic, target) {
   const wanted = `of ${(100 * target).toFixed(2)} %`;
   if (!(delivered + lost)) return element("span", { className: "target" }, "nothing came lately");
   const isMet = inTime / (delivered + lost) >= target;
-  return element("span", { className: isMet ? "target met" : "target missed" }, `${isMet ? "✓" : "✗"} in time, ${wanted}`);
+  const words = `${isMet ? "✓" : "✗"} in time, ${wanted}`;
+  return element("span", { className: isMet ? "target met" : "target missed" }, words);
 }
 
 function figures(topic) {
@@ -80,7 +87,7 @@ function figures(topic) {
     row("p99", ms(now.p99_ms), "99 of 100 messages were no older, in the last 10 seconds"),
     row("delivered", count(all.delivered ?? 0), "altogether; once for each broker that a message is delivered at"),
     row("late", count(late), "altogether", late ? "warning" : ""),
-    row("lost", count(all.lost ?? 0), "should have come and have not; reliable ones are sent again until they have", all.lost ? "bad" : ""),
+    row("lost", count(all.lost ?? 0), LOST_TITLE, all.lost ? "bad" : ""),
   );
 }
 
@@ -98,7 +105,8 @@ function drawSpark(canvas, past, name, atS) {
 function routes(picture, name) {
   const found = routesOf(picture, name);
   if (!found.length) {
-    return element("div", { className: "routes" }, element("p", { className: "empty" }, "No messages between brokers now: nobody elsewhere needs them, or nobody publishes."));
+    const words = "No messages between brokers now: nobody elsewhere needs them, or nobody publishes.";
+    return element("div", { className: "routes" }, element("p", { className: "empty" }, words));
   }
   const more = found.length - ROUTES_SHOWN;
   return element(
@@ -111,16 +119,19 @@ function routes(picture, name) {
 
 function describe(picture, route) {
   const ways = waysOf(picture, route);
+  const why = [route.topics?.slice(0, 4).join(", "), route.cause && `because: ${route.cause}`];
+  const lines = (way) => way.paths.map((path) => line(way, path, ways.length > 1));
   return element(
     "div",
     { className: "route", data: { source: route.source } },
     element("h3", {}, `${route.source} → ${route.destinations.join(", ")}`),
-    element("p", { className: "why" }, [route.topics?.slice(0, 4).join(", "), route.cause && `because: ${route.cause}`].filter(Boolean).join(" · ")),
-    ...ways.flatMap((way) => (way.paths.length ? way.paths.map((path) => line(way, path, ways.length > 1)) : [unreachable(way)])),
+    element("p", { className: "why" }, why.filter(Boolean).join(" · ")),
+    ...ways.flatMap((way) => (way.paths.length ? lines(way) : [unreachable(way)])),
   );
 }
 
 function line(way, { path, rank, takesMs }, isNamed) {
+  const kind = rank ? `redundant, copy ${rank + 1}` : "primary";
   return element(
     "div",
     { className: "way", data: { path: path.join("|"), rank } },
@@ -129,12 +140,13 @@ function line(way, { path, rank, takesMs }, isNamed) {
       "span",
       {},
       path.join(" → "),
-      element("span", { className: "kind" }, `${rank ? `redundant, copy ${rank + 1}` : "primary"}${isNamed ? ` to ${way.to}` : ""}`),
+      element("span", { className: "kind" }, isNamed ? `${kind} to ${way.to}` : kind),
     ),
     element("span", { className: "takes" }, ms(takesMs)),
   );
 }
 
 function unreachable(way) {
-  return element("div", { className: "way" }, element("span", { className: "bad" }, "✗"), element("span", { className: "bad" }, `no way to ${way.to}`), "");
+  const bad = (words) => element("span", { className: "bad" }, words);
+  return element("div", { className: "way" }, bad("✗"), bad(`no way to ${way.to}`));
 }

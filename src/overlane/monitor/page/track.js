@@ -50,7 +50,8 @@ export class Track {
     pen.fill();
     pen.fillStyle = colours["--accent-soft"];
     pen.beginPath();
-    pen.roundRect(x(Math.max(fromS, past.firstS)) - 4, 3, x(Math.min(past.lastS, untilS)) - x(Math.max(fromS, past.firstS)) + 8, 21, 6);
+    const left = x(Math.max(fromS, past.firstS)) - 4;
+    pen.roundRect(left, 3, x(Math.min(past.lastS, untilS)) + 4 - left, 21, 6);
     pen.fill();
     const wanted = ((untilS - fromS) * 85) / Math.max(width, 1);
     const step = STEPS_S.find((one) => one >= wanted) ?? 7200;
@@ -87,7 +88,7 @@ export class Track {
   }
 }
 
-// Each kind has a shape of its own: a deed a diamond, a broker a square, a link a bar, a route a dot, a deadline a ring.
+// Each kind has its shape: a deed is a diamond, a broker a square, a link a bar, a route a dot, a deadline a ring.
 function drawHappening(pen, happening, x, y) {
   pen.fillStyle = pen.strokeStyle = colours[WEIGHTS[happening.weight]];
   pen.beginPath();

@@ -1,4 +1,5 @@
-// The view of a map: which part of the plane is seen, how near. Moved by dragging, pinching, the wheel, buttons and keys.
+// The view of a map: which part of the plane is seen, and how near. Dragging, pinching, the wheel, buttons and keys
+// move it.
 
 const SCALE_MAX = 60;
 
@@ -46,11 +47,13 @@ export class View {
   ease(isAtOnce) {
     if (!this.wanted) return;
     const share = isAtOnce ? 1 : 0.25;
-    const isThere = ["scale", "x", "y"].every((axis) => Math.abs(this.wanted[axis] - this.fitted[axis]) < 0.5);
-    this.fitted = isThere
-      ? this.wanted
-      : Object.fromEntries(["scale", "x", "y"].map((axis) => [axis, this.fitted[axis] + share * (this.wanted[axis] - this.fitted[axis])]));
-    if (isThere) this.wanted = null;
+    const next = {};
+    for (const axis of ["scale", "x", "y"]) {
+      const left = this.wanted[axis] - this.fitted[axis];
+      next[axis] = Math.abs(left) < 0.5 ? this.wanted[axis] : this.fitted[axis] + share * left;
+    }
+    this.fitted = next;
+    if (Object.keys(next).every((axis) => next[axis] === this.wanted[axis])) this.wanted = null;
     this.changed();
   }
 
