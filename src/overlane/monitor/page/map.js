@@ -182,6 +182,7 @@ export class OverlayMap {
   label(pen, text, x, y, ink, weight = 500) {
     pen.font = `${weight} 12px ${FONT}`;
     const width = pen.measureText(text).width + 10;
+    if (x > 0 && x < this.view.width) x = Math.min(Math.max(x, width / 2 + 3), this.view.width - width / 2 - 3);
     const box = [x - width / 2, y - 9, width, 18];
     if (this.taken.some((other) => overlaps(box, other))) return;
     this.taken.push(box);
