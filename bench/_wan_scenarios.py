@@ -233,17 +233,21 @@ def congested(phase_s: float) -> Scenario:
 CASES = {number: tuple(BAD if (number - 1) & bit else GOOD for bit in (4, 2, 1)) for number in range(1, 9)}
 """What L1, L2 and L3 are in each of the eight cases."""
 L1, L2, L3 = ("edge-1", "router"), ("router", "edge-2"), ("edge-1", "edge-2")
-SETTLES_S = 4.0
+SETTLES_S, UNDER_WAY_S = 4.0, 0.5
 
 
 def cases(phase_s: float, *, extra: bool) -> Scenario:
-    """A new case settles before it is judged: the change from one to the next is not what is measured."""
-    period_s = phase_s + SETTLES_S
-    spans = [Span(_case_name(number), (number - 1) * period_s + SETTLES_S, number * period_s) for number in CASES]
+    """A new case settles before it is judged, and what is under way at the end of one is not judged by the next."""
+    period_s = SETTLES_S + phase_s + UNDER_WAY_S
+    starts_s = [(number - 1) * period_s for number in CASES]
+    spans = [
+        Span(_case_name(number), start_s + SETTLES_S, start_s + SETTLES_S + phase_s)
+        for number, start_s in zip(CASES, starts_s, strict=True)
+    ]
     ends = (L1, L2, L3) if extra else (L1, L2)
     events = [
-        Becomes(span.from_s - SETTLES_S, one, path)
-        for span, paths in zip(spans, CASES.values(), strict=True)
+        Becomes(start_s, one, path)
+        for start_s, paths in zip(starts_s, CASES.values(), strict=True)
         for one, path in zip(ends, paths, strict=False)
     ]
     single = Layout(

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path as File
 from select import select
 from typing import IO, assert_never
@@ -180,20 +179,20 @@ class Trial:
     def _play(self, area: WideArea) -> tuple[int, list[Phase], list[int], list[int]]:
         began_ns = time.monotonic_ns() + 100 * MS_NS
         spans = self.scenario.spans
-        due: list[tuple[float, Event | str]] = [(span.from_s, "count") for span in spans]
-        due += [(spans[-1].to_s, "count")]
+        moments = sorted({moment for span in spans for moment in (span.from_s, span.to_s)})
+        due: list[tuple[float, Event | str]] = [(moment, "count") for moment in moments]
         for event in self.scenario.events:
             due.append((event.at_s, event))
             if isinstance(event, Bulk):
                 due.append((event.until_s, "no more bulk"))
-        counts = list[tuple[int, int]]()
+        counts = dict[float, tuple[int, int]]()
         busy_before = {site: _busy_ns(broker.pid) for site, broker in self.brokers.items()}
         for at_s, what in sorted(due, key=lambda one: one[0]):
             time.sleep(max(0.0, began_ns / 1e9 + at_s - time.monotonic()))
             match what:
                 case "count":
                     carried = area.carried().values()
-                    counts.append((sum(one.bytes for one in carried), sum(one.lost for one in carried)))
+                    counts[at_s] = sum(one.bytes for one in carried), sum(one.lost for one in carried)
                 case "no more bulk":
                     for other in self.others:
                         other.end()
@@ -210,8 +209,9 @@ class Trial:
         phases = [
             Phase(span.name, began_ns + round(span.from_s * 1e9), began_ns + round(span.to_s * 1e9)) for span in spans
         ]
-        steps = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(counts)]
-        return began_ns, phases, [step[0] for step in steps], [step[1] for step in steps]
+        steps = [(counts[span.from_s], counts[span.to_s]) for span in spans]
+        wire_bytes, lost = ([after[what] - before[what] for before, after in steps] for what in (0, 1))
+        return began_ns, phases, wire_bytes, lost
 
     def _kill(self, among: Sequence[str], busy_before: Mapping[str, int]) -> None:
         names = [site for site in self.brokers if site in among]
