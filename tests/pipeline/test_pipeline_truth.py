@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sparks import GROUP, the_spark
+from sparks import BRIEF, GROUP, the_spark
 
 from overlane.pipeline.place import Place, Run
 from overlane.pipeline.running import Progress, run
@@ -78,8 +78,9 @@ class Story:
             "--out",
             str(self.out),
         ]
+        brief = [word for item in BRIEF.items() for word in ("--conf", "=".join(item))]
         with subprocess.Popen(
-            [*command, "--master", "local[2]"], stderr=subprocess.PIPE, text=True, start_new_session=True
+            [*command, "--master", "local[2]", *brief], stderr=subprocess.PIPE, text=True, start_new_session=True
         ) as process:
             assert process.stderr is not None
             told = process.stderr.readline()

@@ -33,6 +33,8 @@ LAPTOP: dict[str, str] = {
 }
 """Of the session: they hold on a server of somebody else too."""
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 _DRIVER: dict[str, str] = {
     "spark.app.name": "overlane-pipeline",
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
@@ -100,7 +102,13 @@ def _server(master: str, wanted: Mapping[str, str], log: Path | None) -> Iterato
     os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
     os.environ["SPARK_LOCAL_REMOTE"] = "1"
     with tempfile.TemporaryDirectory(prefix="overlane-spark-") as scratch:
-        every = {**_DRIVER, **_places(scratch), **wanted, "spark.master": master}
+        every = {
+            **_DRIVER,
+            "spark.local.dir": scratch,
+            **wanted,
+            **_places(scratch, wanted.get(_JAVA_OPTIONS, "")),
+            "spark.master": master,
+        }
         if master.startswith("local") or LOOPBACK in master:
             every |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -119,12 +127,11 @@ def _server(master: str, wanted: Mapping[str, str], log: Path | None) -> Iterato
                 _end(context, gateway, SparkContext, SparkSession)
 
 
-def _places(scratch: str) -> dict[str, str]:
+def _places(scratch: str, java_options: str) -> dict[str, str]:
     quiet = Path(__file__).with_name("log4j2.properties")
     return {
-        "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -Dderby.system.home={scratch}",
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{quiet} {java_options}".strip(),
     }
 
 
