@@ -64,6 +64,10 @@ subscriptions_per_client = 10
 retained_messages = 5
 retained = 0
 filter_levels = 8
+streams = 3
+stream_messages = 1000
+stream = "2MiB"
+stream_expiry = "1h"
 store = "1GiB"
 """
 
@@ -87,6 +91,10 @@ LIMITS = Limits(
     sessions=77,
     retained_bytes=0,
     filter_levels=8,
+    streams=3,
+    stream_messages=1_000,
+    stream_bytes=2 * 2**20,
+    stream_expiry_s=3_600,
     store_bytes=2**30,
 )
 
@@ -297,7 +305,8 @@ PATH = "the path of a file, absolute or relative to this one"
             "3: limits.conections: found an unknown field, allowed is connect_within, connections,"
             " connections_per_second, filter_levels, in_flight, keep_alive_max, messages_per_second, packet,"
             " packet_before_connect, queue, queue_messages, retained, retained_messages, session_expiry_max, sessions,"
-            " store, subscriptions_per_client, topic_aliases, tries, user_properties; did you mean connections?",
+            " store, stream, stream_expiry, stream_messages, streams, subscriptions_per_client, topic_aliases, tries,"
+            " user_properties; did you mean connections?",
         ),
         (
             "[limits]\nconnections = 0",

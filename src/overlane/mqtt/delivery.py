@@ -18,6 +18,7 @@ from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.message import Message
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
+from overlane.mqtt.streamlog import StreamLog
 from overlane.mqtt.subscriptions import Audience, Receiver, SharedGroup, Subscription
 from overlane.mqtt.window import Entry, Stage
 
@@ -92,6 +93,9 @@ class Delivery:
         now: Nanos,
         group: str = "",
     ) -> None:
+        if session.log is not None:
+            self._log(session.log, message, qos, retain, now)
+            return
         connection = session.connection
         if not qos:
             if connection is not None:
@@ -113,6 +117,13 @@ class Delivery:
             self._state.shelf.put(session.client_id, entry, self._state.turn)
         if connection is not None:
             self.pump(session, connection, now)
+
+    def _log(self, log: StreamLog, message: Message, qos: int, retain: bool, now: Nanos) -> None:
+        state = self._state
+        if state.is_store_failing and not qos:
+            state.counters.dropped[Drop.QUEUE_FULL] += 1  # nobody waits for it, and nothing would bound it
+        else:
+            state.counters.dropped[Drop.QUEUE_FULL] += log.append(message, qos, retain, state.turn, now)
 
     def _send_plain(
         self, connection: Connection, message: Message, retain: bool, identifiers: tuple[int, ...], now: Nanos

@@ -11,6 +11,7 @@ enters the lane after its first message was handled that way, so that every chec
 rights or the overlay's needs change, all topics start anew.
 """
 
+from collections.abc import Iterator
 from struct import Struct
 
 from overlane.core.events import Published
@@ -97,6 +98,8 @@ class FastLane:
             qos = directory.tighten(topic, state.settings.qos.of(topic))
             if qos.history:
                 return
+        if any(one.session.log is not None for one in audience.receivers):
+            return  # a log is written message by message
         if any(one.session is session and not one.is_own for one in audience.receivers):
             return
         if len(connection.entries) >= TOPICS_MAX:
@@ -287,6 +290,15 @@ def end_of_alike(data: bytes, position: int, payload: int, following: int) -> in
                 left -= len(column.lstrip(wanted))
                 far = following + left * size
     return far
+
+
+def payloads(run: bytes, is_v5: bool) -> Iterator[bytes]:
+    """Of each message of a run that is sound."""
+    position, end = 0, len(run)
+    while position < end:
+        body = position + 2 if run[position + 1] < 0x80 else position + 3
+        position = packet_end(run, position)
+        yield run[body + 2 + run[body + 1] + is_v5 : position]
 
 
 def _rewritten(run: bytes, is_v5: bool, properties: bytes | None) -> bytes:

@@ -73,5 +73,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     filter_levels: int = 64
     """Levels of a topic or filter."""
 
+    streams: int = 100
+    """Streams, and for each of them a hundred writers that are remembered."""
+
+    stream_messages: int = 1_000_000
+    """Messages in the log of one stream; the oldest make room for more."""
+
+    stream_bytes: int = 64 * 2**20
+    """Bytes of the log of one stream, which is in memory too."""
+
+    stream_expiry_s: int = 7 * 86_400
+    """A stream that nobody reads for so long is removed."""
+
     store_bytes: int = NONE
     """How large the durable store may grow. `NONE` is as large as the disk."""

@@ -21,7 +21,20 @@ from overlane import __version__
 from overlane.core.events import Deliver, Effect, Erase
 from overlane.core.events import Delivery as Delivered
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt import codec5, codec311, elsewhere, envelope, message, retained, shelf, systopics, wills, writing
+from overlane.mqtt import (
+    codec5,
+    codec311,
+    elsewhere,
+    envelope,
+    message,
+    retained,
+    shelf,
+    streamlog,
+    systopics,
+    wills,
+    writers,
+    writing,
+)
 from overlane.mqtt import session as stored
 from overlane.mqtt.connection import ERRORS, V5, Connection, Peer, Phase
 from overlane.mqtt.counters import Counters, Drop, Refusal
@@ -39,9 +52,11 @@ from overlane.mqtt.session import Session
 from overlane.mqtt.sessions import Sessions
 from overlane.mqtt.shelf import Shelf
 from overlane.mqtt.state import Settings, State
+from overlane.mqtt.streams import Streams
 from overlane.mqtt.subscribing import Subscribing
 from overlane.mqtt.uplink import Uplink
 from overlane.mqtt.wills import Will, Wills
+from overlane.mqtt.writers import Writers
 
 Record = tuple[str, bytes, bytes]
 
@@ -83,6 +98,8 @@ class Server:
         self._delivery = Delivery(state)
         self._subscribing = Subscribing(state, self._delivery)
         self._publishing = Publishing(state, self._delivery)
+        self.streams = Streams(state, self._delivery, self._subscribing)
+        self.writers = Writers(state, self._publishing)
         self._wills = Wills(state, self._say)
         self._sessions = Sessions(state, self._delivery, self._subscribing, self._wills)
         self._handshake = Handshake(state, self._sessions, self._wills)
@@ -117,7 +134,14 @@ class Server:
                         state.shelf.take(*found)
                 case wills.TABLE:
                     self._wills.restore(key, value)
+                case streamlog.STREAMS:
+                    self.streams.restore(key, value, now)
+                case streamlog.LOGS:
+                    self.streams.restore_message(key, value)
+                case writers.TABLE:
+                    self.writers.restore(key, value)
         state.shelf.recovered()
+        self.writers.recovered()
         self._subscribing.recovered(now)
         self._sessions.recovered(now)
         self._wills.recovered(now)
@@ -354,7 +378,9 @@ class Server:
                 elif one.topic.startswith(elsewhere.SHARE):
                     self._deliver_to_group(one, now - effect.age_ns, now)
                 elif one.flags & envelope.RUN:
-                    self._fastlane.arrive(one.topic, *envelope.unpack_run(one.flags, one.body), now)
+                    run, count, is_v5 = envelope.unpack_run(one.flags, one.body)
+                    self._fastlane.arrive(one.topic, run, count, is_v5, now)
+                    self.streams.arrive(one.topic, run, is_v5, now)
                 else:
                     self._deliver_one(one, now - effect.age_ns, now)
             except (ValueError, IndexError):
@@ -520,6 +546,9 @@ _TABLES = (
     stored.PASTS,
     shelf.QUEUES,
     wills.TABLE,
+    streamlog.STREAMS,
+    streamlog.LOGS,
+    writers.TABLE,
 )
 
 

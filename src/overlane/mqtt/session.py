@@ -11,6 +11,7 @@ from overlane.core.events import Effect, Erase, Save
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.agenda import Appointment
 from overlane.mqtt.connection import Connection
+from overlane.mqtt.streamlog import StreamLog
 from overlane.mqtt.subscriptions import Subscription
 from overlane.mqtt.window import Window
 
@@ -34,6 +35,8 @@ class Session:
         "expires_ns",
         "expiry_s",
         "is_known",
+        "is_operators",
+        "log",
         "past",
         "received",
         "subscriptions",
@@ -58,6 +61,10 @@ class Session:
         """Packet identifiers of QoS 2 messages that came and are not released yet."""
         self.is_known = False
         """Whether the store has a record of it."""
+        self.log: StreamLog | None = None
+        """Where its messages go, if it stands for a stream and not for a client."""
+        self.is_operators = False
+        """Whether it stands for an operator, whose rights no rule limits."""
 
     @property
     def is_durable(self) -> bool:

@@ -74,7 +74,12 @@ class State:
         self.elsewhere = Elsewhere(self.name, self.uplink)
 
     def may_receive(self, session: Session, topic: str) -> bool:
-        return self.settings.access.may_receive(session.user, session.client_id, topic)
+        return session.is_operators or self.settings.access.may_receive(session.user, session.client_id, topic)
+
+    def may_publish(self, session: Session, topic: str) -> bool:
+        if session.is_operators:
+            return not topic.startswith("$")
+        return self.settings.access.may_publish(session.user, session.client_id, topic)
 
     @property
     def changes(self) -> int:

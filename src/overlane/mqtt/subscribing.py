@@ -93,6 +93,23 @@ class Subscribing:
         """The client is back: it gets what it has not got yet of what is retained."""
         self._past.resume(session, connection, now)
 
+    def enter_log(self, subscription: Subscription, now: Nanos) -> None:
+        """A stream begins. It is known by the records of its log, and of what is retained it gets what it wants."""
+        state = self._state
+        is_first = state.subscriptions.add(subscription)
+        if subscription.is_local:
+            return
+        if state.settings.qos.keeps_history:
+            state.uplink.subscribe(subscription.session.client_id, subscription.filter, True, now)
+        elif is_first:
+            state.uplink.subscribe(EVERYBODY, subscription.filter, False, now)
+
+    def leave_log(self, subscription: Subscription, now: Nanos) -> None:
+        if subscription.is_local:
+            self._state.subscriptions.remove(subscription)
+        else:
+            self._leave(subscription, now)
+
     def restore(self, subscription: Subscription) -> None:
         subscription.session.subscriptions[subscription.name] = subscription
         self._state.subscriptions.add(subscription)

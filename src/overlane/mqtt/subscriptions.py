@@ -56,6 +56,8 @@ class Subscription:
     identifier: int = 0
     deadline_ns: Nanos = NEVER
     reliable: bool = False
+    is_local: bool = False
+    """Whether it wants nothing of other brokers, so that they need not hear of it."""
 
     @property
     def wishes(self) -> bool:
@@ -155,6 +157,8 @@ class SubscriptionTable:
         if subscription.group:
             group = self._groups.setdefault(key, SharedGroup(*key))
             group.members[subscription.session] = subscription
+        if subscription.is_local:
+            return False
         count = self._holders.get(key, 0)
         self._holders[key] = count + 1
         return count == 0
@@ -170,6 +174,8 @@ class SubscriptionTable:
                 del group.members[subscription.session]
             if not group.members:
                 del self._groups[key]
+        if subscription.is_local:
+            return False
         self._holders[key] -= 1
         if self._holders[key]:
             return False

@@ -76,6 +76,10 @@ ROWS = (
     _Row("retained_messages", "retained_messages", _count(0, 10**9)),
     _Row("retained_bytes", "retained", _size(0), _quoted_size),
     _Row("filter_levels", "filter_levels", _count(1, 65_535)),
+    _Row("streams", "streams", _count(0, 10_000)),
+    _Row("stream_messages", "stream_messages", _count(1, 10**9)),
+    _Row("stream_bytes", "stream", _size(PACKET_BYTES_MIN), _quoted_size),
+    _Row("stream_expiry_s", "stream_expiry", _seconds(60, 10 * 365 * 86_400), _quoted_seconds),
     _Row("store_bytes", "store", kinds.or_none(_size(STORE_BYTES_MIN), NONE), _quoted_size),
 )
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import assert_never
 
 import msgspec
 import uvicorn
@@ -24,8 +25,9 @@ from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
 from overlane.node import gate
 from overlane.node.binding import bound
+from overlane.node.logins import Login, Logins
 from overlane.node.openapi import document
-from overlane.node.operations import BODY, Answer, BadRequest, Operation, told
+from overlane.node.operations import BODY, USER, Answer, BadRequest, Operation, told
 from overlane.node.views import ErrorView
 
 CONNECTIONS_MAX = 100
@@ -41,8 +43,16 @@ log = logging.getLogger("overlane.admin")
 class Admin:
     """`token` may be replaced while it serves."""
 
-    def __init__(self, endpoint: Endpoint, operations: tuple[Operation, ...], token: Secret | None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        operations: tuple[Operation, ...],
+        token: Secret | None,
+        logins: Callable[[], Logins | None] = lambda: None,
+    ) -> None:
+        """`logins`: of the users of MQTT, as they are now."""
         self.token = token
+        self._logins = logins
         self._endpoint = endpoint
         self._openapi = msgspec.json.encode(document(operations))
         self._server: _Server | None = None
@@ -80,10 +90,13 @@ class Admin:
 
     def _answering(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            refusal = self._refusal(request, operation.is_open)
+            asked = {**request.query_params, **request.path_params}
+            given = gate.credentials(request) if operation.is_for_users else None
+            refusal = self._refusal(request, operation.is_open) if given is None else await self._unknown(*given)
             if refusal is not None:
                 return refusal
-            asked = {**request.query_params, **request.path_params}
+            if operation.is_for_users:
+                asked[USER] = "" if given is None else given[0]
             try:
                 if operation.takes is not None:
                     asked[BODY] = await _body(request)
@@ -96,6 +109,21 @@ class Admin:
                 return _wrong(500, "the broker could not answer; its log tells more")
 
         return answer
+
+    async def _unknown(self, user: str, password: Secret) -> Response | None:
+        """Why the user is not answered, if so."""
+        logins = self._logins()
+        login = Login.REFUSED if logins is None or not user else await logins.check(user, password)
+        match login:
+            case Login.ACCEPTED:
+                return None
+            case Login.BUSY:
+                return _wrong(503, "too many log in at once")
+            case Login.REFUSED:
+                log.warning("a request with a wrong user or password was refused")
+                return _wrong(401, "no such user, or another password", {"www-authenticate": "Basic"})
+            case _:
+                assert_never(login)
 
     async def _document(self, request: Request) -> Response:
         return self._refusal(request, False) or _response(Answer(200, self._openapi))

@@ -5,6 +5,7 @@ it through the browser of somebody on the machine, it then lets in only requests
 their host, and none that come from a page of another origin. With a token it lets in those who have it.
 """
 
+import base64
 import ipaddress
 from dataclasses import dataclass
 
@@ -33,6 +34,18 @@ def refusal(request: Request, token: Secret | None) -> Refusal | None:
     if scheme.lower() == "bearer" and Secret(given.strip().encode()) == token:
         return None
     return Refusal(401, "this needs the token: Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"})
+
+
+def credentials(request: Request) -> tuple[str, Secret] | None:
+    """The user and the password that the request gives, if it does."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        name, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return "", Secret(b"")
+    return name, Secret(password.encode())
 
 
 def is_address(host: str) -> bool:

@@ -10,6 +10,8 @@ from overlane import __version__
 from overlane.node.operations import Operation
 from overlane.node.views import ErrorView, View
 
+_SCHEMES = {"token": {"type": "http", "scheme": "bearer"}, "user": {"type": "http", "scheme": "basic"}}
+
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     types = _types(operations)
@@ -26,7 +28,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             "description": "What a broker tells operators. A token is asked for where the network file has one.",
         },
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
     }
 
 
@@ -61,8 +63,14 @@ def _described(operation: Operation, by_type: dict[type[msgspec.Struct], dict[st
             for parameter in operation.parameters
         ],
         "responses": {str(status): _response(status, answer, by_type) for status, answer in sorted(answers.items())},
-        "security": [] if operation.is_open else [{}, {"token": []}],
+        "security": _security(operation),
     }
+
+
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    if operation.is_open:
+        return []
+    return [{}, {"token": []}, {"user": []}] if operation.is_for_users else [{}, {"token": []}]
 
 
 def _response(

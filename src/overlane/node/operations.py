@@ -60,6 +60,8 @@ Asked = Mapping[str, str]
 """The parameters of a request."""
 BODY = "body"
 """The parameter that is the body of the request, where an operation takes one."""
+USER = "user"
+"""The parameter that is the user who asks, "" for an operator, where an operation is for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Operation:
     takes: type[msgspec.Struct] | None = None
     """What the body of the request is; it comes as the parameter `body`."""
     is_open: bool = False
+    is_for_users: bool = False
+    """Whether users of MQTT may ask too, by name and password. Who it is comes as the parameter `user`."""
 
 
 _PAGE = (

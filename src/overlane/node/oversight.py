@@ -17,6 +17,7 @@ from overlane.node.planbook import PlanBook
 from overlane.node.planoperations import PlanOperations
 from overlane.node.pulse import Pulse, Totals
 from overlane.node.secretfile import others_can_read, read_token
+from overlane.node.streamoperations import StreamOperations
 from overlane.node.survey import Survey
 from overlane.node.tally import Rows, Tally
 from overlane.node.timedstore import TimedStore
@@ -44,8 +45,9 @@ class Oversight:
         self.survey = Survey(name, network, endpoints, driver, store, self._pulse, tally, logbook, data is not None)
         self.links = LinkOperations(driver, overlay, is_chaotic=is_chaotic)
         self._plans = PlanOperations(driver, PlanBook(data))
-        operations = (*Operations(self.survey).all, *self.links.all, *self._plans.all)
-        self._admin = Admin(endpoints.admin, operations, token_of(network))
+        streams = StreamOperations(driver)
+        operations = (*Operations(self.survey).all, *self.links.all, *self._plans.all, *streams.all)
+        self._admin = Admin(endpoints.admin, operations, token_of(network), lambda: driver.logins)
 
     async def start(self) -> None:
         """Unavailable if the address cannot be had."""

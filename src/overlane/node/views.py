@@ -343,3 +343,71 @@ class PlanView(View, frozen=True, kw_only=True):
     """The newest version that there was; a plan must be newer."""
     plan: Plan | None
     kept: tuple[KeptPlanView, ...]
+
+
+class StreamView(View, frozen=True, kw_only=True):
+    """A durable log of a subscription. `first`: the oldest offset that is kept. `next`: the one that comes next."""
+
+    broker: str
+    name: str
+    filter: str
+    scope: Literal["here", "everywhere"]
+    user: str | None
+    """Whose rights it has; null: an operator's."""
+    since_ns: int
+    """When it was made; offsets of a stream that was made at another time mean nothing here."""
+    first: int
+    next: int
+    messages: int
+    bytes: int
+    lost: int
+    """Messages that made room for later ones before they were committed."""
+
+
+class StreamList(View, frozen=True, kw_only=True):
+    items: tuple[StreamView, ...]
+
+
+class LoggedView(View, frozen=True, kw_only=True, array_like=True):
+    offset: int
+    arrived_ns: int
+    """Since 1970, by the broker's clock."""
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    user_properties: tuple[tuple[str, str], ...]
+
+
+class LoggedPage(View, frozen=True, kw_only=True):
+    """`next`: the offset to go on from."""
+
+    since_ns: int
+    next: int
+    messages: tuple[LoggedView, ...]
+
+
+class NoteView(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A message to be published."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+
+
+class PartView(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages of a writer's batch, from the place `start` in it."""
+
+    batch: int
+    start: int
+    messages: tuple[NoteView, ...]
+
+
+class PlaceView(View, frozen=True, kw_only=True):
+    """How far a writer has come."""
+
+    count: int
+    """Messages of its batch that are published."""
+    refused: str
+    """Why no more of them were, if so; it may try again."""
