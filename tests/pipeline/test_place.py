@@ -1,6 +1,7 @@
 """Where runs lie, and which of them is read."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_two_runs_at_a_time_are_one_too_many(tmp_path: Path) -> None:
 
 
 def test_the_reliability_of_links_and_brokers_is_what_paths_are_planned_by() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"kind": "link", "broker": "a", "peer": "b", "failure": 0.01, "latency_ms": 5.0},
         {"kind": "link", "broker": "b", "peer": "c", "failure": 0.5, "latency_ms": None},
         {"kind": "broker", "broker": "a", "peer": None, "failure": 0.002, "latency_ms": None},

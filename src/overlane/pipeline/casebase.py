@@ -1,8 +1,8 @@
-"""The case base: a policy for every failure state, one task for each.
+"""The case base: a policy for every failure state, solved in parallel.
 
 Items and their covariance become a problem of allocation, with the brokers that were seen. One task plans the normal
-state; the states of failure need nothing but that plan, so each is solved on its own, wherever there is room. What the
-solver gives depends on the problem alone, so the same telemetry has the same case base on any cluster.
+state; the states of failure need nothing but that plan, so each goes to a task of its own, while there are tasks. What
+the solver gives depends on the problem alone, so the same telemetry has the same case base on any cluster.
 
 Telemetry does not tell what a broker could carry. Unless a capacity is given, each is taken to carry twice its share of
 the load of a peak, three standard deviations above the mean, and twice the largest item in any case.
@@ -25,7 +25,6 @@ from overlane.planning.allocation import Broker, Item, Problem
 from overlane.planning.casebase import Case, NormalPlan, failure_cases, normal_plan, solve_case
 from overlane.planning.problem import BadProblem, NoSolution
 
-TASKS = 256
 ITEMS_MAX = 400
 """More than so many items are not planned for by the pipeline: `overlane plan` can be given more time."""
 SPARE = 2.0
@@ -75,14 +74,14 @@ def normal(problem: DataFrame) -> DataFrame:
     return declare(problem, TABLES["planning_problem"]).mapInArrow(_normal, TABLES["normal_plan"])
 
 
-def case_base(problem: DataFrame, plan: DataFrame) -> DataFrame:
+def case_base(problem: DataFrame, plan: DataFrame, tasks: int) -> DataFrame:
     """The policy of every failure state, from the plan of the normal one."""
     places = plan.agg(
         sf.map_from_entries(sf.collect_list(sf.struct("item", "primary"))).alias("primary"),
         sf.map_from_entries(sf.collect_list(sf.struct("item", "mirror"))).alias("mirror"),
     ).where("size(primary) > 0")
     states = declare(problem.crossJoin(places), _PLANNED).mapInArrow(_states, _STATES)
-    spread = states.repartitionById(TASKS, sf.pmod(sf.col("state"), sf.lit(TASKS)).cast("int"))
+    spread = states.repartitionById(tasks, sf.pmod(sf.col("state"), sf.lit(tasks)).cast("int"))
     return declare(spread, _STATES).mapInArrow(_solved, TABLES["case_base"])
 
 

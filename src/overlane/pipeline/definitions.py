@@ -108,5 +108,5 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
             of("item_load"), of("item_covariance"), of("alive"), settings.capacity
         ),
         "normal_plan": lambda: casebase.normal(of("planning_problem")),
-        "case_base": lambda: casebase.case_base(of("planning_problem"), of("normal_plan")),
+        "case_base": lambda: casebase.case_base(of("planning_problem"), of("normal_plan"), settings.case_tasks),
     }

@@ -14,3 +14,5 @@ class Settings:
     channels: int = 8
     covariance_block: int = 4_096
     covariance_tasks: int = 4
+    case_tasks: int = 64
+    """Tasks that solve failure states; where there are more states, tasks take turns with them."""
