@@ -14,8 +14,8 @@ help: ## list the commands
 setup: ## make .venv and install what is missing, the system's packages included
 	@scripts/setup
 
-demo: setup ## run the five-city scenario in the simulator
-	@.venv/bin/overlane simulate examples/five-cities.toml
+demo: setup ## five cities as real brokers, troubles, what became of messages; STAY=1 leaves all running
+	@.venv/bin/overlane demo $(if $(STAY),--stay)
 
 check: setup ## format, lint, strict types and fast tests
 	@scripts/check-code $(SOURCES)

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from overlane import __version__
 
 COMMANDS = {
+    "demo": "overlane.cli.demo",
     "up": "overlane.cli.up",
     "broker": "overlane.cli.broker",
     "pub": "overlane.cli.pub",

@@ -16,7 +16,7 @@ from overlane.core.units import MS, Nanos
 from overlane.errors import Unavailable
 from overlane.network import Network
 from overlane.testbed.ground import Ground
-from overlane.testbed.players import Begin, End, Everything, HowMuch, News, Order, Reached, SoFar
+from overlane.testbed.players import Begin, End, Everything, HowMuch, News, Order, Reached, Recount, SoFar
 
 A = TypeVar("A", SoFar, Everything)
 
@@ -98,6 +98,12 @@ class Crew:
             received.update(so_far.received)
         subscribers = Counter(publisher for _, publisher in _pairs(self._ground.network))
         return {one for one, count in published.items() if received[one] < count * subscribers[one]}
+
+    async def recount(self) -> list[Everything]:
+        """What each of them has seen so far. They go on."""
+        for broker in self._players:
+            self._say(broker, Recount())
+        return [await self._answer(broker, Everything) for broker in self._players]
 
     async def everything(self) -> list[Everything]:
         """What each of them has seen. They end with that."""

@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 
 
 class Loopback:
-    broker_options = ("--emulate", "--chaos")
+    broker_options: tuple[str, ...] = ("--emulate", "--chaos")
 
     def __init__(self, network: Network) -> None:
         if any(isinstance(event, Plug | Unplug) for event in network.events):
@@ -84,7 +84,7 @@ class Loopback:
 
 
 def _relocated(broker: Broker) -> Broker:
-    mqtt, overlay, admin = (Endpoint(HOST, port) for port in _free_ports(3))
+    mqtt, overlay, admin = (Endpoint(HOST, port) for port in free_ports(3))
     return structs.replace(
         broker, mqtt=mqtt, overlay=overlay, admin=admin, mqtt_tls=None, websocket=None, websocket_tls=None, reach=None
     )
@@ -93,7 +93,7 @@ def _relocated(broker: Broker) -> Broker:
 _given: set[int] = set()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody has, and that were not given away before."""
     ports: list[int] = []
     while len(ports) < count:

@@ -44,6 +44,10 @@ class HowMuch(msgspec.Struct, frozen=True, tag="how-much"):
     """How much has come?"""
 
 
+class Recount(msgspec.Struct, frozen=True, tag="recount"):
+    """Tell everything so far, and go on."""
+
+
 class End(msgspec.Struct, frozen=True, tag="end"):
     """Tell everything, and end."""
 
@@ -84,7 +88,7 @@ class Everything(msgspec.Struct, frozen=True, tag="everything"):
     read: list[Read]
 
 
-Order: TypeAlias = Begin | HowMuch | End
+Order: TypeAlias = Begin | HowMuch | Recount | End
 News: TypeAlias = Reached | SoFar | Everything
 
 
@@ -128,10 +132,16 @@ async def _obey(begin: "asyncio.Future[Begin]", readers: "list[Reader]", writers
                 for reader in readers:
                     received.update({publisher: len(one.numbers) for publisher, one in reader.read.items()})
                 _tell(SoFar(published, received))
+            case Recount():
+                _tell(_everything(readers, writers))
             case End():
-                read = [one for reader in readers for one in reader.read.values()]
-                _tell(Everything([Written(writer.number, writer.times_ns) for writer in writers], read))
+                _tell(_everything(readers, writers))
                 return
+
+
+def _everything(readers: "list[Reader]", writers: "list[Writer]") -> Everything:
+    read = [one for reader in readers for one in reader.read.values()]
+    return Everything([Written(writer.number, writer.times_ns) for writer in writers], read)
 
 
 def _tell(news: News) -> None:

@@ -62,6 +62,12 @@ class Processes:
             process.kill()
             await process.wait()
 
+    async def stop(self, name: str) -> None:
+        """Orderly; nothing if it does not run."""
+        self._counted_before += await self._counters(name)
+        if (process := self._running.pop(name, None)) is not None:
+            await self._end(process)
+
     async def end(self) -> None:
         """All of them, orderly: what they have recorded of themselves is on disk then."""
         await asyncio.gather(*(self._end(process) for process in self._running.values()))

@@ -130,20 +130,9 @@ class _Trial:
             if event.at_ns >= self._stop_ns:
                 return
             await _until(start_ns + event.at_ns)
-            await self._happen(event)
+            await happen(event, self._ground, self._processes)
             self._deeds.append(Deed(event.at_ns, _told(event)))
             self._tell(event.at_ns / SECOND, _told(event))
-
-    async def _happen(self, event: Event) -> None:
-        match event:
-            case Crash(_, broker):
-                await self._processes.kill(broker)
-            case Restart(_, broker) | Join(_, broker):
-                await self._processes.start(broker)
-            case Leave():
-                raise AssertionError("refused before")
-            case _:
-                await asyncio.to_thread(_change, self._ground, event)
 
     async def _last_words(self) -> None:
         network = self._ground.network
@@ -155,6 +144,19 @@ class _Trial:
             if monotonic_ns() > began_ns + int(waits_s * SECOND):
                 return
             await asyncio.sleep(0.05)
+
+
+async def happen(event: Event, ground: Ground, processes: Processes) -> None:
+    """Make it so."""
+    match event:
+        case Crash(_, broker):
+            await processes.kill(broker)
+        case Restart(_, broker) | Join(_, broker):
+            await processes.start(broker)
+        case Leave():
+            raise AssertionError("refused before")
+        case _:
+            await asyncio.to_thread(_change, ground, event)
 
 
 def _change(ground: Ground, event: Slow | Lossy | Cut | Partition | Heal | Unplug | Plug) -> None:

@@ -1,0 +1,198 @@
+"""`overlane demo`: five cities on this machine, troubles one after the other, told as they happen.
+
+Exit status: 0 nothing acknowledged was lost or came twice, 1 something was or did.
+"""
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Coroutine, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from overlane.cli.faults import told
+from overlane.cli.plan.following import differences
+from overlane.cli.showing import table
+from overlane.demo.judging import Figures
+from overlane.demo.lessons import Lessons, learn, why_not
+from overlane.demo.moves import shown
+from overlane.demo.stage import Outcome, Stage
+from overlane.demo.steps import STEPS, Step
+from overlane.errors import Unavailable
+from overlane.network.plan import BrokerOutlook, LinkOutlook, Plan
+from overlane.network.reading import read_network
+from overlane.network.schema import Network
+
+LOST = 1
+LINKS_SHOWN = 4
+
+_NUMBERS = ("of", "in time", "late", "missing", "lost", "twice", "p50", "p99", "down", "latency", "file", "history")
+
+
+def demo(
+    stay: Annotated[bool, typer.Option("--stay", help="Leave all running at the end, until Ctrl-C.")] = False,
+    step_s: Annotated[float, typer.Option("--step", min=2, max=600, help="Seconds that each step takes.")] = 9.0,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline/--no-pipeline", help="Run the data pipeline on what was recorded.")
+    ] = True,
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Of the monitor's page.")] = 8080,
+) -> None:
+    """Run five cities as real brokers, slow and cut a link, kill a broker, and see what becomes of the messages."""
+    console = Console(highlight=False)
+    with told():
+        with as_file(files("overlane.demo") / "five-cities.toml") as file:
+            network = read_network(file)
+        with tempfile.TemporaryDirectory(prefix="overlane-demo-") as directory:
+            stage = Stage(network, Path(directory), step_s)
+            figures = asyncio.run(_ended_by_signals(_play(console, stage, stay, pipeline, port)))
+    if any(one.missing or one.duplicates for one in figures):
+        raise typer.Exit(LOST)
+
+
+async def _ended_by_signals(play: Coroutine[object, object, list[Figures]]) -> list[Figures]:
+    """SIGTERM and SIGHUP end it as Ctrl-C does: after everything has been taken down."""
+    task = asyncio.create_task(play)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _play(console: Console, stage: Stage, stay: bool, pipeline: bool, port: int) -> list[Figures]:
+    console.print("[bold]Overlane[/]: five cities, each a broker of its own on this machine, as far apart as they are.")
+    with console.status("starting brokers and clients"):
+        running = stage.running()
+        await running.__aenter__()
+    try:
+        async with stage.page(port) as address:
+            console.print(f"Watch it, and try it by hand: [bold cyan]{address}[/]\n")
+            outcomes: list[Outcome] = []
+
+            def tell(outcome: Outcome) -> None:
+                outcomes.append(outcome)
+                _report(console, outcome)
+
+            figures = await stage.play(lambda number, step: _announce(console, number, step), tell)
+            _summary(console, outcomes, figures)
+            if pipeline:
+                await _learn(console, stage)
+            if stay:
+                console.print(f"\nEverything goes on. Page: {address}   Network file: {stage.file}   End: Ctrl-C")
+                await asyncio.Event().wait()
+            return figures
+    finally:
+        await running.__aexit__(None, None, None)
+
+
+# The story
+
+
+def _announce(console: Console, number: int, step: Step) -> None:
+    console.print(f"[bold]{number + 1}/{len(STEPS)}  {escape(step.name)}[/]  {escape(step.told)}")
+
+
+def _report(console: Console, outcome: Outcome) -> None:
+    for move in outcome.moves:
+        after = f"{move.after_s * 1000:.0f} ms" if move.after_s < 10 else f"{move.after_s:.0f} s"
+        console.print(f"     {escape(move.topic)} moved after {after}: {escape(shown(move.paths))}", soft_wrap=True)
+        console.print(f"         because: {escape(move.cause)}", style="dim")
+    if outcome.step.events:
+        moved = {move.topic for move in outcome.moves}
+        for figures in outcome.figures:
+            if figures.topic not in moved:
+                console.print(f"     {escape(figures.topic)} stayed where it was")
+    for figures in outcome.figures:
+        colour = "green" if figures.in_time_rate >= 0.99 else "yellow"
+        console.print(
+            f"     {escape(figures.topic):14} [{colour}]{figures.in_time_rate:7.2%} in time[/] of {figures.expected}, "
+            f"within {figures.deadline_ms:.0f} ms; late {figures.late}, under way {figures.missing}, "
+            f"twice {figures.duplicates}; p99 {figures.p99_ms:.0f} ms"
+        )
+    console.print()
+
+
+def _summary(console: Console, outcomes: Sequence[Outcome], figures: Sequence[Figures]) -> None:
+    shown_table = table("step", "topic", "of", "in time", "late", "lost", "twice", "p50", "p99", numbers=_NUMBERS)
+    for outcome in outcomes:
+        for number, one in enumerate(outcome.figures):
+            name = outcome.step.name if number == 0 else ""
+            shown_table.add_row(name, *_cells(one, lost="" if one.missing == 0 else f"({one.missing})"))
+    for number, one in enumerate(figures):
+        shown_table.add_row("[bold]all[/]" if number == 0 else "", *_cells(one, lost=str(one.missing)))
+    console.print(shown_table)
+    lost, twice = sum(one.missing for one in figures), sum(one.duplicates for one in figures)
+    if lost or twice:
+        console.print(f"\n[bold red]{lost} acknowledged messages were lost, {twice} came twice.[/]")
+    else:
+        console.print("\n[bold green]Nothing acknowledged was lost, nothing came twice.[/]")
+
+
+def _cells(one: Figures, lost: str) -> tuple[str, ...]:
+    return (
+        escape(one.topic),
+        str(one.expected),
+        f"{one.in_time_rate:.2%}",
+        str(one.late),
+        lost,
+        str(one.duplicates),
+        f"{one.p50_ms:.0f} ms",
+        f"{one.p99_ms:.0f} ms",
+    )
+
+
+# What is learnt
+
+
+async def _learn(console: Console, stage: Stage) -> None:
+    console.print("\n[bold]The data pipeline[/] reads what the brokers have recorded of themselves.")
+    if (reason := why_not()) is not None:
+        console.print(f"It is left out: {escape(reason)}", style="yellow")
+        return
+    try:
+        with console.status("starting Spark") as status:
+            lessons = await learn(stage.lake, stage.file.parent / "tables", lambda line: status.update(escape(line)))
+    except Unavailable as error:
+        console.print(f"It did not come to an end: {escape(str(error))}", style="yellow")
+        return
+    _show_lessons(console, lessons)
+    _show_plan(console, stage.network, lessons.plan)
+
+
+def _show_lessons(console: Console, lessons: Lessons) -> None:
+    links = table("link", "down", "95 % interval", "failures", "latency", numbers=_NUMBERS)
+    for row in lessons.links[:LINKS_SHOWN]:
+        interval = f"{row['failure_low']:.1%} to {row['failure_high']:.1%}"
+        latency = "-" if row["latency_ms"] is None else f"{row['latency_ms']:.1f} ms"
+        links.add_row(
+            f"{row['broker']} - {row['peer']}", f"{row['failure']:.1%}", interval, str(row["failures"]), latency
+        )
+    console.print(links)
+
+
+def _show_plan(console: Console, network: Network, plan: Plan) -> None:
+    changes = [change for change in differences(_as_plan(network), plan) if "failure" in change[0]]
+    worst = sorted(changes, key=lambda change: -(change[2] or 0.0))[:LINKS_SHOWN]
+    console.print(
+        "\nThe plan that it would give the brokers with [bold]overlane plan apply[/], in its largest changes:"
+    )
+    shown_table = table("what", "file", "history", numbers=_NUMBERS)
+    for what, old, new in worst:
+        shown_table.add_row(escape(what), "-" if old is None else f"{old:.2%}", "-" if new is None else f"{new:.2%}")
+    console.print(shown_table)
+
+
+def _as_plan(network: Network) -> Plan:
+    """What the network file says, in the form of a plan."""
+    return Plan(
+        made_ns=1,
+        brokers={broker.name: BrokerOutlook(broker.failure) for broker in network.brokers},
+        links=tuple(LinkOutlook(link.ends, link.failure) for link in network.links),
+    )

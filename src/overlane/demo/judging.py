@@ -1,0 +1,72 @@
+"""What became of the messages of one step, by what the applications saw."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from overlane.core.topics import matches
+from overlane.core.units import MS, Nanos
+from overlane.sim.setup import Plan
+from overlane.testbed.players import Everything
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one topic, published within one span of time. `missing`: not there, or not there yet."""
+
+    topic: str
+    deadline_ms: float
+    expected: int
+    in_time: int
+    late: int
+    missing: int
+    duplicates: int
+    p50_ms: float
+    p99_ms: float
+
+    @property
+    def in_time_rate(self) -> float:
+        return self.in_time / self.expected if self.expected else 1.0
+
+
+def judge(plan: Plan, seen: Sequence[Everything], from_ns: Nanos, until_ns: Nanos) -> list[Figures]:
+    """For every publisher's topic: of all messages published within the span, how many came, and when.
+
+    Duplicates count from the beginning: when a message came for the second time is not known.
+    """
+    read = {(one.subscriber, one.publisher): one for everything in seen for one in everything.read}
+    written = sorted((one for everything in seen for one in everything.written), key=lambda one: one.publisher)
+    found = []
+    for one in written:
+        topic = plan.network.publishers[one.publisher].topic
+        deadline_ns = plan.qos_of(topic).deadline_ns
+        wanted = [number for number, at_ns in enumerate(one.times_ns) if from_ns <= at_ns < until_ns]
+        expected = duplicates = 0
+        latencies: list[Nanos] = []
+        for number, subscriber in enumerate(plan.network.subscribers):
+            if matches(subscriber.topic, topic):
+                expected += len(wanted)
+                got = read.get((number, one.publisher))
+                if got is not None:
+                    came = dict(zip(got.numbers, got.latencies_ns, strict=True))
+                    latencies += [came[message] for message in wanted if message in came]
+                    duplicates += got.duplicates
+        in_time = sum(latency_ns <= deadline_ns for latency_ns in latencies)
+        latencies.sort()
+        found.append(
+            Figures(
+                topic,
+                deadline_ns / MS,
+                expected,
+                in_time,
+                len(latencies) - in_time,
+                expected - len(latencies),
+                duplicates,
+                _percentile_ms(latencies, 0.5),
+                _percentile_ms(latencies, 0.99),
+            )
+        )
+    return found
+
+
+def _percentile_ms(ordered: list[Nanos], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] / MS if ordered else 0.0

@@ -1,0 +1,60 @@
+"""Which routes moved in a step, and how soon, by what the broker that decided it tells of itself."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from overlane.errors import Unavailable
+from overlane.node.views import EventList
+from overlane.testbed.ground import Ground
+
+CLOCKS_DIFFER_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A topic takes other paths from now on."""
+
+    topic: str
+    after_s: float
+    paths: tuple[tuple[str, ...], ...]
+    cause: str
+
+
+class Diary:
+    """The routes of one broker, since this was made or last asked."""
+
+    def __init__(self, ground: Ground, broker: str) -> None:
+        self._ground = ground
+        self._broker = broker
+        self._newest = self._ask(0).newest
+
+    def moves(self, since_s: float) -> list[Move]:
+        """Since a moment of the monotonic clock: per topic how soon it first moved and why, and where it is now."""
+        asked_s = time.monotonic()
+        news = self._ask(self._newest)
+        self._newest = news.newest
+        first: dict[str, Move] = {}
+        for event in news.items:
+            paths = tuple(path for ways in event.paths.values() for path in ways)
+            at_s = asked_s - event.ago_s - since_s
+            if event.kind != "route" or not paths or at_s < -CLOCKS_DIFFER_S:
+                continue
+            for topic in event.topics:
+                known = first.get(topic)
+                after_s = max(0.0, at_s) if known is None else known.after_s
+                first[topic] = Move(topic, after_s, paths, known.cause if known is not None else event.cause)
+        return [first[topic] for topic in sorted(first)]
+
+    def _ask(self, after: int) -> EventList:
+        try:
+            return msgspec.json.decode(self._ground.ask(self._broker, "GET", f"/events?after={after}"), type=EventList)
+        except Unavailable:
+            return EventList(items=(), newest=after)
+
+
+def shown(paths: Sequence[Sequence[str]]) -> str:
+    """Paths as people read them."""
+    return " and ".join(" > ".join(path) for path in paths)

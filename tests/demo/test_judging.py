@@ -1,0 +1,32 @@
+"""What became of the messages of one step."""
+
+from overlane.core.units import MS, SECOND
+from overlane.demo.judging import judge
+from overlane.network import Broker, Link, Network, Publisher, Subscriber, Topic
+from overlane.sim.setup import Plan
+from overlane.testbed.players import Everything, Read, Written
+
+NETWORK = Network(
+    brokers=(Broker(name="a"), Broker(name="b")),
+    links=(Link(ends=("a", "b"), latency_ns=MS),),
+    topics=(Topic(filter="alarms/#", deadline_ns=50 * MS),),
+    publishers=(Publisher(broker="a", topic="alarms/1", rate_hz=1),),
+    subscribers=(Subscriber(broker="b", topic="alarms/#"), Subscriber(broker="b", topic="other/#")),
+)
+SEEN = [
+    Everything([Written(0, [0, 1 * SECOND, 2 * SECOND, 3 * SECOND])], []),
+    Everything([], [Read(0, 0, [0, 2, 1], [10 * MS, 60 * MS, 50 * MS], 1)]),
+]
+
+
+def test_messages_are_judged_by_when_they_were_published_and_how_long_they_took() -> None:
+    (figures,) = judge(Plan(NETWORK, None, None), SEEN, 1 * SECOND, 4 * SECOND)
+    assert (figures.topic, figures.deadline_ms, figures.expected) == ("alarms/1", 50.0, 3)
+    assert (figures.in_time, figures.late, figures.missing, figures.duplicates) == (1, 1, 1, 1)
+    assert (figures.p50_ms, figures.p99_ms) == (60.0, 60.0)
+    assert figures.in_time_rate == 1 / 3
+
+
+def test_a_span_without_messages_misses_nothing() -> None:
+    (figures,) = judge(Plan(NETWORK, None, None), SEEN, 10 * SECOND, 20 * SECOND)
+    assert (figures.expected, figures.in_time_rate, figures.p99_ms) == (0, 1.0, 0.0)
