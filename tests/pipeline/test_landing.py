@@ -88,6 +88,7 @@ def test_a_file_of_another_table_is_refused() -> None:
         (rate(at_ns=NOW_NS + AHEAD_NS + 1), "in the future"),
         (rate(at_ns=NOW_NS + AHEAD_NS), None),
         (rate(at_ns=-5), "negative at_ns"),
+        (rate()._replace(interval_ns=0), "interval_ns is 0"),
     ],
 )
 def test_only_the_row_that_is_wrong_is_faulty(row: TopicRate, fault: str | None) -> None:

@@ -17,11 +17,11 @@ from overlane.pipeline.units import HOUR_S, SECOND_NS
 def bottlenecks(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
     """For each hour what links and brokers had to do with late deliveries."""
     late = (
-        deliveries.where("in_time = false and size(path) > 1")
+        deliveries.where("in_time = false and size(path) > 1 and weight > 0")
         .withColumn("hour_s", sf.expr(f"at_ns div {HOUR_S * SECOND_NS} * {HOUR_S}"))
         .withColumn("path", sf.array_join("path", ROUTE_SIGN))
         .groupBy("hour_s", "path")
-        .agg(sf.sum("weight").alias("late"), (sf.sum(sf.expr("age_ns * weight")) / sf.sum("weight")).alias("age_ns"))
+        .agg(sf.sum("weight").alias("late"), sf.expr("sum(age_ns * weight) / sum(weight)").alias("age_ns"))
     )
     hops = late.withColumn("brokers", sf.split("path", ROUTE_SIGN)).withColumn(
         "hop",

@@ -123,6 +123,8 @@ def _faults(table: str, arrays: dict[str, Any], rows: int, now_ns: int) -> Any:
             mark(pc.is_null(array), f"no {field.name}")
         if pa.types.is_integer(field.type):
             mark(pc.less(array, 0), f"negative {field.name}")
+        if field.name == "interval_ns":
+            mark(pc.equal(array, 0), "interval_ns is 0")
         if pa.types.is_floating(field.type):
             mark(pc.or_(pc.less(array, 0.0), pc.greater(array, 1.0)), f"{field.name} is not from 0 to 1")
     mark(pc.greater(arrays["at_ns"], now_ns + AHEAD_NS), "in the future")

@@ -99,7 +99,7 @@ def topic_load(series: DataFrame, chunks: DataFrame, windows: DataFrame, item_le
     """Every topic of the peaks with its number, its mean rate, and the item that it belongs to."""
     seconds = chunks.agg(sf.sum(sf.size("seconds")).alias("seconds"))
     sums = series.groupBy("topic").agg(sf.sum("total").alias("total"), sf.sum("squares").alias("squares"))
-    sizes = windows.groupBy("topic").agg((sf.sum("bytes_in") / sf.sum("messages_in")).alias("size_bytes"))
+    sizes = windows.groupBy("topic").agg(sf.expr("sum(bytes_in) / nullif(sum(messages_in), 0)").alias("size_bytes"))
     found = (
         sums.join(sizes, "topic", "left")
         .crossJoin(seconds)
