@@ -104,16 +104,36 @@ class Source:
         return status, body
 
 
-async def glances(sources: dict[str, Source], after: dict[str, int]) -> dict[str, GlanceView | str]:
-    """What all of them answer at the same time, or why they do not."""
+class Round:
+    """Asking all of them at once. One that takes its time holds up nobody: its answer comes with a later round."""
 
-    async def one(name: str) -> GlanceView | str:
+    def __init__(self, sources: dict[str, Source]) -> None:
+        self._sources = sources
+        self._asked: dict[str, asyncio.Task[GlanceView | str]] = {}
+
+    async def answers(self, after: dict[str, int], within_s: float) -> dict[str, GlanceView | str]:
+        """What has come within this time, from this round or an earlier one; or why nothing will."""
+        for name in self._sources:
+            if name not in self._asked:
+                self._asked[name] = asyncio.create_task(self._ask(name, after[name]))
+        await asyncio.wait(self._asked.values(), timeout=within_s)
+        come = {name: task.result() for name, task in self._asked.items() if task.done()}
+        for name in come:
+            del self._asked[name]
+        return come
+
+    async def end(self) -> None:
+        for task in self._asked.values():
+            task.cancel()
+        await asyncio.gather(*self._asked.values(), return_exceptions=True)
+        for source in self._sources.values():
+            source.close()
+
+    async def _ask(self, name: str, after: int) -> GlanceView | str:
         try:
-            return await sources[name].glance(after[name])
+            return await self._sources[name].glance(after)
         except NoAnswer as reason:
             return str(reason)
-
-    return dict(zip(sources, await asyncio.gather(*map(one, sources)), strict=True))
 
 
 def _reason(error: OSError) -> str:

@@ -33,7 +33,7 @@ OTHER_TOPICS = "(other topics)"
 """What topics are called that no filter of the network file matches."""
 PATHS_SHOWN = 8
 TOPICS_SHOWN = 20
-MISSES_MAX = 2
+MISSES_MAX = 1
 """So many times in a row a broker may keep silent before it is lost. One that refuses connections is lost at once."""
 
 _BADNESS: dict[LinkState, int] = {"unknown": 0, "up": 1, "suspect": 2, "down": 3, "failed": 4}

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from time import monotonic, time
 
-from overlane.monitor.asking import Source, glances
+from overlane.monitor.asking import Round, Source
 from overlane.monitor.observing import Observer
 from overlane.monitor.past import TARGET, Head, Past
 from overlane.mqtt.secret import Secret
@@ -19,6 +19,7 @@ from overlane.network.schema import Network
 EVERY_S = 0.5
 BROKERS_PER_S = 200
 """With very many brokers all of them are asked less often."""
+SHORTEST_S = 0.05
 UNREAD_MAX = 200
 """Changes that a page may be behind."""
 
@@ -53,9 +54,15 @@ class Watch:
                 picture=self.observer.picture,
             )
         )
+        self._round = Round(self.sources)
         self._every_s = max(EVERY_S, len(self.sources) / BROKERS_PER_S)
         self._pages: set[asyncio.Queue[bytes | None]] = set()
         self._is_wanted_now = asyncio.Event()
+
+    @property
+    def pages(self) -> int:
+        """How many are told."""
+        return len(self._pages)
 
     @property
     def now_s(self) -> float:
@@ -68,14 +75,13 @@ class Watch:
                 began_s = self._clock()
                 await self._look()
                 self._is_wanted_now.clear()
-                pause_s = max(0.05, self._every_s - (self._clock() - began_s))
+                pause_s = max(SHORTEST_S, self._every_s - (self._clock() - began_s))
                 try:
                     await asyncio.wait_for(self._is_wanted_now.wait(), pause_s)
                 except TimeoutError:
                     continue
         finally:
-            for source in self.sources.values():
-                source.close()
+            await self._round.end()
             for page in self._pages:
                 page.put_nowait(None)
 
@@ -96,7 +102,8 @@ class Watch:
             self._pages.discard(page)
 
     async def _look(self) -> None:
-        answers = await glances(self.sources, {name: self.observer.after(name) for name in self.sources})
+        after = {name: self.observer.after(name) for name in self.sources}
+        answers = await self._round.answers(after, self._every_s)
         try:
             line = self._past.add(self.observer.look(self.now_s, answers))
         except Exception:
