@@ -70,7 +70,8 @@ def test_a_broker_that_hangs_holds_up_nobody() -> None:
             watch = Watch(network, "test", None)
             running = asyncio.create_task(watch.run())
             gaps: list[float] = []
-            before, states = monotonic(), {}
+            before = monotonic()
+            states: dict[str, str] = {}
             async with asyncio.timeout(WITHIN_S):
                 async for piece in watch.lines():
                     gaps.append(monotonic() - before)
