@@ -2,7 +2,7 @@
 
 import typer
 
-from overlane.cli.pipeline import rtt, run, sample
+from overlane.cli.pipeline import report, rtt, run, sample
 
 app = typer.Typer(
     name="pipeline",
@@ -11,5 +11,6 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command("dry-run")(run.dry_run)
+app.command()(report.report)
 app.command()(sample.sample)
 app.command("import-rtt")(rtt.import_rtt)
