@@ -90,12 +90,15 @@ def test_a_recording_is_told_from_a_network_file(tmp_path: Path) -> None:
     "content",
     [
         b"\x1f\x8bnot really",
-        gzip.compress(b""),
-        gzip.compress(b"[1, 2]\n"),
-        gzip.compress(b'{"format":"other","version":1,"title":"","is_live":false,"target":1,"picture":{"at_s":0}}\n'),
-        gzip.compress(b'{"format":"overlane recording"}\n') + b"rubbish",
-        gzip.compress(b"x" * 10_000)[:50],
+        gzip.compress(b"", mtime=0),
+        gzip.compress(b"[1, 2]\n", mtime=0),
+        gzip.compress(
+            b'{"format":"other","version":1,"title":"","is_live":false,"target":1,"picture":{"at_s":0}}\n', mtime=0
+        ),
+        gzip.compress(b'{"format":"overlane recording"}\n', mtime=0) + b"rubbish",
+        gzip.compress(b"x" * 10_000, mtime=0)[:50],
     ],
+    ids=["no gzip", "empty", "no head", "another format", "rubbish behind", "cut off"],
 )
 def test_a_damaged_recording_is_refused_with_what_is_allowed(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "damaged"
