@@ -2,7 +2,7 @@
 
 import typer
 
-from overlane.cli.pipeline import report, rtt, run, sample
+from overlane.cli.pipeline import report, rtt, run, sample, watch
 
 app = typer.Typer(
     name="pipeline",
@@ -12,5 +12,6 @@ app = typer.Typer(
 app.command()(run.run)
 app.command("dry-run")(run.dry_run)
 app.command()(report.report)
+app.command()(watch.watch)
 app.command()(sample.sample)
 app.command("import-rtt")(rtt.import_rtt)

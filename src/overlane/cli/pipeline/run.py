@@ -52,8 +52,8 @@ def run(
 ) -> None:
     """Make all tables from what is in the lake; telemetry that an earlier run has read is not read again."""
     brokers = following.audience_of(apply) if apply is not None else None
-    settings = Settings(_address(lake), domain, item_levels, capacity, channels)
-    with _spark(master, remote, conf) as spark, _running() as running:
+    settings = Settings(address_of(lake), domain, item_levels, capacity, channels)
+    with session(master, remote, conf) as spark, _running() as running:
         done, summary = running.run(spark, settings, out, _teller(Console(stderr=True)))
     if as_json:
         typer.echo(msgspec.json.encode(summary))
@@ -75,25 +75,25 @@ def dry_run(
     lake: Lake, master: Master = None, remote: Remote = None, conf: Conf = None, as_json: AsJson = False
 ) -> None:
     """Check that all tables could be made, and name them; nothing is written."""
-    with _spark(master, remote, conf) as spark, _running() as running:
-        names = running.dry_run(spark, Settings(_address(lake)))
+    with session(master, remote, conf) as spark, _running() as running:
+        names = running.dry_run(spark, Settings(address_of(lake)))
     typer.echo(msgspec.json.encode(names) if as_json else f"{len(names)} tables: {', '.join(names)}")
 
 
 @contextmanager
-def _spark(master: str | None, remote: str | None, conf: list[str] | None) -> Iterator[Any]:
+def session(master: str | None, remote: str | None, conf: list[str] | None) -> Iterator[Any]:
     # Tables of a few rows are sorted in one place, which Spark finds remarkable.
     warnings.filterwarnings("ignore", message=".*No Partition Defined for Window.*")
     if master is not None and remote is not None:
-        _stop("--master and --remote: one of them is enough", BAD_OPTIONS)
+        stop("--master and --remote: one of them is enough", BAD_OPTIONS)
     given = dict(each.split("=", 1) for each in conf or [] if "=" in each)
     if len(given) < len(conf or []):
-        _stop("--conf: NAME=VALUE is wanted, each name once", BAD_OPTIONS)
+        stop("--conf: NAME=VALUE is wanted, each name once", BAD_OPTIONS)
     try:
         with open_session(master, remote, given) as spark:
             yield spark
     except Unavailable as missing:
-        _stop(str(missing), FAILED)
+        stop(str(missing), FAILED)
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def _running() -> Iterator[Any]:
     try:
         yield running
     except running.RunFailed as failed:
-        _stop(f"the run failed, the tables of the run before are untouched: {failed}", FAILED)
+        stop(f"the run failed, the tables of the run before are untouched: {failed}", FAILED)
 
 
 def _teller(console: Console) -> Callable[[Any], None]:
@@ -116,10 +116,10 @@ def _teller(console: Console) -> Callable[[Any], None]:
     return tell
 
 
-def _address(lake: str) -> str:
+def address_of(lake: str) -> str:
     return lake if "://" in lake else Path(lake).absolute().as_uri()
 
 
-def _stop(reason: str, status: int) -> NoReturn:
+def stop(reason: str, status: int) -> NoReturn:
     typer.echo(f"overlane: {reason}", err=True)
     raise typer.Exit(status)
