@@ -24,6 +24,7 @@ UNSETTLED_FOR: Nanos = 60 * SECOND
 """Loss anywhere makes loss elsewhere likelier for a while; classes that leave no time for repair are prepared."""
 FRESH_FOR: Nanos = 1 * SECOND
 """How long after a link got into trouble the other links of its brokers have not been asked."""
+RENEW_MIN: Nanos = 2 * MS
 SILENCE_MAX: Nanos = 1 * SECOND
 VERSION_MAX = 0xFFFF
 
@@ -71,6 +72,7 @@ class RoutePlanner:
         self._unsettled_until: Nanos = -NEVER
         self.wake_at: Nanos = NEVER
         """When a route is to be looked at although the map has not changed."""
+        self._renewed: list[Route] = []
 
     def route(self, qos: QosClass, destinations: tuple[str, ...]) -> Route:
         key = qos, destinations
@@ -103,8 +105,16 @@ class RoutePlanner:
                 cause = self._reason_to_move(route, risks, now)
                 if cause is not None and self.plan(route, cause, now):
                     moved.append(route)
+                elif self._is_outdated(route, now):
+                    self._next_version(route, route.plan.links, now)
+                    self._renewed.append(route)
         self.wake_at = min((route.review_at for route in self.routes.values()), default=NEVER)
         return moved
+
+    def take_renewed(self) -> list[Route]:
+        """The routes that stay where they are, but lead elsewhere so much sooner that those on the way must know."""
+        renewed, self._renewed = self._renewed, []
+        return renewed
 
     def plan(self, route: Route, cause: str, now: Nanos) -> bool:
         """Compute a route; False when it stays what it was."""
@@ -120,16 +130,30 @@ class RoutePlanner:
             route.failure = self._failures(before.links)
             route.plan = Plan(before.links, self._latency_over(route), before.resiliency)
             return False
-        route.plan, route.cause, route.established = found, cause, False
+        route.plan, route.cause = found, cause
         route.failure = self._failures(found.links)
-        route.version += 1
-        obsolete = before.links
-        if route.version > VERSION_MAX:  # a new identity instead of an overflow
-            route.id, route.version, obsolete = self._next_id, 1, frozenset()
-            self._next_id += 1
-        route.description = self._describe(route, obsolete)
-        route.described_ns = now
+        self._next_version(route, before.links, now)
         return True
+
+    def _next_version(self, route: Route, before: Links, now: Nanos) -> None:
+        route.established = False
+        route.version += 1
+        if route.version > VERSION_MAX:  # a new identity instead of an overflow
+            route.id, route.version, before = self._next_id, 1, frozenset()
+            self._next_id += 1
+        route.description = self._describe(route, before)
+        route.described_ns = now
+
+    def _is_outdated(self, route: Route, now: Nanos) -> bool:
+        """Whether brokers on the way believe in so much less slack than there is that they may drop what is in time."""
+        deadline_ns, description = route.qos.deadline_ns, route.description
+        if description is None or deadline_ns >= NEVER or not route.plan.latency_ns:
+            return False
+        said_ns, latency_ns = description.latency_us * US, route.latency_ns
+        if said_ns - latency_ns <= max(RENEW_MIN, (deadline_ns - latency_ns) // 5):
+            return False
+        is_urgent = said_ns > deadline_ns >= latency_ns
+        return is_urgent or self._unless_just_planned(route, "quicker", now, REVIEW_GAP) is not None
 
     # Reasons
 

@@ -277,6 +277,9 @@ class Source:
         for route in self.planner.review(now):
             self._moved(route, now)
             self._make_good(route, now)
+        for route in self.planner.take_renewed():
+            if route.description is not None:
+                self._describe(route, route.description, now)
 
     def _moved(self, route: Route, now: Nanos) -> None:
         description = route.description
