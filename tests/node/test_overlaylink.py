@@ -103,3 +103,20 @@ def test_a_neighbour_that_stays_crowded_holds_nobody_up_for_long() -> None:
         return receiver.received_bytes
 
     assert asyncio.run(story()) == SENT_BYTES
+
+
+def test_a_connection_that_was_given_up_takes_nothing_that_is_meant_for_the_next() -> None:
+    async def given_up() -> list[bytes]:
+        sender, receiver = Broker("sender"), Broker("receiver")
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
+        _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
+        await _until(lambda: sending.is_up and receiving.is_up)
+        sending.close("another connection stays")
+        sender.to_send = [b"the greeting of the next connection"]
+        sending.pump()
+        sending.resume_writing()
+        return sender.to_send
+
+    assert asyncio.run(given_up()) == [b"the greeting of the next connection"]

@@ -164,6 +164,7 @@ class OverlayLink(asyncio.BufferedProtocol):
 
     def close(self, why: str, last_words: bytes = b"") -> None:
         self._why = why
+        self.is_up = False  # or it would take what the core has for the connection that follows
         if self._transport is not None:
             if last_words and not self._is_full and self._emulation is None:
                 self._transport.write(last_words)
