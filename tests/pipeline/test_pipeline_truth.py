@@ -213,6 +213,7 @@ def test_the_slow_link_is_where_the_time_went(story: Story) -> None:
 def test_plans_can_be_made_of_the_tables(story: Story) -> None:
     assert {path.name for path in story.second.plans.iterdir()} == {
         "allocate.json",
+        "brokers.json",
         "casebase.json",
         "channels.json",
         "paths.json",
