@@ -41,7 +41,7 @@ def read_options(given: Mapping[str, str]) -> StreamOptions:
     wanted = {name.lower(): value for name, value in given.items()}
 
     def refuse(field: str, allowed: str) -> None:
-        faults.append(Fault(WHERE, 0, field, f"found {wanted.get(field)!r}", allowed))
+        faults.append(Fault(WHERE, 0, field, repr(wanted[field]) if field in wanted else "nothing", allowed))
 
     def one_of(field: str, allowed: tuple[str, ...], default: str) -> str:
         value = wanted.get(field, default).lower()
@@ -59,7 +59,8 @@ def read_options(given: Mapping[str, str]) -> StreamOptions:
         return int(text)
 
     for field in sorted(wanted.keys() - KNOWN):
-        refuse(field, ", ".join(sorted(KNOWN)))
+        # Without its value: it might be a misspelt password.
+        faults.append(Fault(WHERE, 0, field, "an unknown option", ", ".join(sorted(KNOWN))))
     brokers = tuple(
         dict.fromkeys(one.strip().rstrip("/") for one in wanted.get("brokers", "").split(",") if one.strip())
     )
