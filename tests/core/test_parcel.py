@@ -15,8 +15,10 @@ from overlane.core.parcel import (
     Predecessor,
     cut,
     pack_flow,
+    pack_lone,
     pack_messages,
     unpack_flow,
+    unpack_lone,
     unpack_messages,
 )
 
@@ -36,6 +38,26 @@ def test_the_place_in_a_flow_is_unpacked_as_packed(part: FlowPart, content: byte
 @given(MESSAGES, st.binary(max_size=8))
 def test_messages_are_unpacked_as_packed_wherever_they_begin(messages: list[Message], ahead: bytes) -> None:
     assert unpack_messages(ahead + packed(messages), len(ahead), len(messages)) == messages
+
+
+@given(U32, U32, U32, U32, st.tuples(TOPICS, st.integers(0, 255), st.binary(max_size=12)), st.binary(max_size=8))
+def test_a_message_alone_is_packed_as_it_is_among_others(
+    incarnation: int, flow: int, sequence: int, after: int, message: Message, ahead: bytes
+) -> None:
+    name = incarnation, flow
+    alone = pack_lone(name, sequence, after, message)
+    assert alone == pack_flow(FlowPart(*name, sequence, 0, after)) + packed([message])
+    assert unpack_lone(ahead + alone, len(ahead)) == (name, sequence, after, message)
+
+
+@given(PARTS, MESSAGES, st.data())
+def test_what_is_not_a_message_alone_is_left_to_others(
+    part: FlowPart, messages: list[Message], data: st.DataObject
+) -> None:
+    content = pack_flow(part) + packed(messages)
+    if part.predecessors or len({topic for topic, _, _ in messages}) > 1:
+        assert unpack_lone(content, 0) is None
+    assert unpack_lone(content[: data.draw(st.integers(0, len(content) - 1))], 0) is None
 
 
 def test_topics_are_written_once_for_all_their_messages() -> None:

@@ -41,8 +41,8 @@ class Broker:
     def is_crowded(self, besides: str) -> bool:
         return besides == "sender" and self.others_are_crowded
 
-    def pull(self, _peer: str, _bytes_max: int, _in_buffer: int) -> list[bytes]:
-        return [self.to_send.pop()] if self.to_send else []
+    def pull(self, _peer: str, _bytes_max: int) -> bytes:
+        return self.to_send.pop() if self.to_send else b""
 
     def sent(self) -> None:
         pass

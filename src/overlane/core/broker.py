@@ -73,6 +73,7 @@ from overlane.core.routes import RoutePlanner
 from overlane.core.signalling import RouteTable, links_of
 from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
 from overlane.core.source import PARCELS, Source
+from overlane.core.straight import Straight
 from overlane.core.units import NEVER, SECOND, US, Nanos
 from overlane.core.wire import FrameType, Header, ParcelFlag
 from overlane.errors import ProtocolViolation
@@ -121,6 +122,10 @@ class Broker:
         self._routes = RouteTable(self.name)
         self._planner = RoutePlanner(self.name, incarnation, self._table)
         self._forwarding = Forwarding(self.name, self._neighbours, self._table)
+        self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history, config.federation)
+        self._straight = Straight(
+            self.identity, self._names, self._neighbours, self._routes, self._forwarding, self._sink
+        )
         self._links = Links(
             self.name,
             incarnation,
@@ -144,12 +149,12 @@ class Broker:
             self._planner,
             self._routes,
             self._forwarding,
+            self._straight,
             self._history,
             config.retention_bytes_max,
             config.federation,
             self._forget_topics,
         )
-        self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history, config.federation)
         self._inflows = self._sink.inflows
         self._effects = self._remote.effects, self._source.effects, self._sink.effects, self._links.effects
         self._next_sweep: Nanos = now + SLOW_SWEEP
@@ -236,15 +241,15 @@ class Broker:
         if len(body) > MESSAGE_BYTES_MAX - 4 * len(topic):
             return Published.TOO_LARGE
         key = topic, qos
-        if key in self._carried:
-            flow = self._carried[key]
-        else:
-            if len(self._carried) >= TOPICS_REMEMBERED:
-                self._carried.clear()
-            flow = self._carried[key] = self._source.flow_of(topic, now, qos)
+        flow = self._carried.get(key)
         if flow is None:
-            self._source.keep_unsent(topic, body, flags, now)
-            return _ACCEPTED
+            if key not in self._carried:
+                if len(self._carried) >= TOPICS_REMEMBERED:
+                    self._carried.clear()
+                flow = self._carried[key] = self._source.flow_of(topic, now, qos)
+            if flow is None:
+                self._source.keep_unsent(topic, body, flags, now)
+                return _ACCEPTED
         if flow.reliable:
             self._source.room -= len(body)
             if self._source.room < 0:
@@ -265,11 +270,10 @@ class Broker:
 
     def is_crowded(self, besides: str = "") -> bool:
         """Whether the queue of a link, that to one neighbour left out, is more than half full: who can wait should."""
-        return any(
-            2 * one.queue.bytes > one.queue.bytes_max
-            for name, one in self._neighbours.items()
-            if one.connected and name != besides
-        )
+        for name, one in self._neighbours.items():
+            if 2 * one.queue.bytes > one.queue.bytes_max and one.connected and name != besides:
+                return True
+        return False
 
     def can_reach(self, broker: str) -> bool:
         return self._table.map.way(self.name, broker) is not None
@@ -296,6 +300,8 @@ class Broker:
         neighbour = self._neighbours.get(peer)
         if neighbour is None or not neighbour.connected:
             return []
+        if self._straight.passes(neighbour, data, now):
+            return self._collect()
         try:
             for kind, body in neighbour.frames(data, lane):
                 if neighbour.greeted or kind == FrameType.HELLO:
@@ -314,16 +320,17 @@ class Broker:
     def flush(self, now: Nanos) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
         if self._open:
-            self._stirred = True
-            self._source.flush(self._open, now)
+            if self._source.flush(self._open, now):
+                self._stirred = True
             self._open.clear()
         if self._published:
             messages, self._published = self._published, []
             found = {topic: self._sink.subscribers(topic) for topic in dict.fromkeys(one[0] for one in messages)}
             self._sink.effects.append(Deliver(messages, found, self.name, 0, NEVER))
-        if not self._stirred and now < self.next_deadline() and self._links.has_news():
-            self._stirred = self._links.advertise(now)
-        if self._stirred or now >= self.next_deadline():
+        is_due = self._stirred or now >= self.next_deadline()
+        if not is_due and self._links.has_news():
+            is_due = self._links.advertise(now)
+        if is_due:
             self._do_what_is_due(now)
             self._stirred = False
             self._find_slow_deadline()
@@ -331,14 +338,25 @@ class Broker:
         self._source.turn += 1
         return self._collect()
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether parcels have passed at most since the last turn was ended: time alone may want something of `flush`.
+
+        Then a driver may go on to `ready` and `pull` without ending a turn.
+        """
+        return not (self._stirred or self._open or self._published or self._links.has_news())
+
     def durable(self, turn: int, now: Nanos) -> list[Effect]:
         """The records of all turns up to this one are durable: parcels and receipts that promise so may leave.
 
         A driver that makes them durable while further turns go on tells so when it is done, in the order of turns.
         """
-        if self._source.is_unsaved():
+        source = self._source
+        if source.is_unsaved():
             self._stirred = True
-            self._source.saved(turn, now)
+            source.saved(turn, now)
+        elif not (self._receipts or source.letters):
+            return []
         while self._receipts and self._receipts[0][0] <= turn:
             self._post_receipt(self._receipts.popleft()[1])
         self._send_letters()
@@ -349,8 +367,10 @@ class Broker:
         if not (sink or source or links or remote):
             return []
         effects = [*remote, *source, *sink, *links]
-        for part in self._effects:
-            part.clear()
+        remote.clear()
+        source.clear()
+        sink.clear()
+        links.clear()
         return effects
 
     def ready(self) -> list[str]:
@@ -384,7 +404,7 @@ class Broker:
         return self.config.link_queue_bytes_max.get(peer, self.config.queue_bytes_max)
 
     def queue_bytes(self, peer: str) -> int:
-        return self._neighbours[peer].queue.bytes
+        return self._neighbours[peer].queue_bytes
 
     def link_views(self) -> list[LinkView]:
         return [view_of(self._neighbours[name]) for name in sorted(self._neighbours)]
@@ -628,7 +648,10 @@ class Broker:
         self._send_letters()
 
     def _send_letters(self) -> None:
-        for name, message in self._source.letters:
+        letters = self._source.letters
+        if not letters:
+            return
+        for name, message in letters:
             if (neighbour := self._neighbours.get(name)) is not None:
                 neighbour.send(message)
-        self._source.letters.clear()
+        letters.clear()

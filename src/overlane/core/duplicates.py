@@ -45,14 +45,19 @@ class Duplicates:
 
     def is_new(self, origin: int, incarnation: int, number: int) -> bool:
         lives = self._windows.get(origin)
-        if lives is None:
-            lives = self._windows[origin] = {}
+        window = lives.get(incarnation) if lives is not None else None
+        if window is None:
+            if lives is not None and len(lives) >= LIVES_KEPT and incarnation < min(lives):
+                return False
+            window = self.window(origin, incarnation)
+        return window.is_new(number)
+
+    def window(self, origin: int, incarnation: int) -> DuplicateWindow:
+        """Of one life of a broker, in place of an earlier one's if there are too many."""
+        lives = self._windows.setdefault(origin, {})
         window = lives.get(incarnation)
         if window is None:
             if len(lives) >= LIVES_KEPT:
-                oldest = min(lives)
-                if incarnation < oldest:
-                    return False
-                del lives[oldest]
+                del lives[min(lives)]
             window = lives[incarnation] = DuplicateWindow()
-        return window.is_new(number)
+        return window

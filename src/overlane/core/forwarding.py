@@ -50,7 +50,7 @@ class Forwarding:
         self._table = table
         self.duplicates = Duplicates()
         self.counters = ForwardingCounters()
-        self.budget: Callable[[tuple[int, int]], Nanos] = lambda _route: 0
+        self.budget: Callable[[tuple[int, int]], Nanos] | None = None
         self._ways: dict[tuple[str, str], tuple[str, ...] | None] = {}
         self._ways_of = -1
         self._hops: dict[str, str | None] = {}
@@ -75,19 +75,13 @@ class Forwarding:
             neighbour = self._neighbours.get(hop)
             description = route(encode(entry.message)) if hop in entry.unconfirmed else b""
             out = Outgoing(
-                header,
-                rest,
-                entered_ns,
-                due_ns,
-                entry.ahead_ns,
-                entry.hops,
-                description=description,
-                repairs=REPAIRS_MAX,
+                header, rest, entered_ns, due_ns, entry.ahead_ns, entry.hops, (), 0, description, REPAIRS_MAX
             )
-            sound = neighbour is not None and neighbour.connected and neighbour.health.state is _UP
-            if not sound and header.flags & _REPAIR:
+            if neighbour is not None and not neighbour.connected:
+                neighbour = None
+            if header.flags & _REPAIR and (neighbour is None or neighbour.health.state is not _UP):
                 self.go_around(out, hop, entry, now)
-            if neighbour is not None and neighbour.connected:
+            if neighbour is not None:
                 self._enqueue(neighbour, out, now)
 
     # Along a path the parcel carries
@@ -200,18 +194,13 @@ class Forwarding:
         return way
 
     def _enqueue(self, neighbour: Neighbour, out: Outgoing, now: Nanos) -> None:
-        header = out.header
-        item = Waiting(
-            out,
-            parcel_size(out.rest),
-            now,
-            out.due_ns,
-            not header.flags & _RELIABLE,
-            self.budget((header.origin, header.route)),
-            plan(out.due_ns, now, out.hop_count),
-        )
-        for _ in neighbour.enqueue(item, now):
-            self.counters.queue_full_dropped += 1
+        header, due_ns = out.header, out.due_ns
+        budget_ns = self.budget((header.origin, header.route)) if self.budget is not None else 0
+        plan_ns = plan(due_ns, now, out.hop_count) if due_ns < NEVER else due_ns
+        is_droppable = not header.flags & _RELIABLE
+        item = Waiting(out, parcel_size(out.rest), now, due_ns, is_droppable, budget_ns, plan_ns)
+        if gone := neighbour.enqueue(item, now):
+            self.counters.queue_full_dropped += len(gone)
 
 
 def _due(header: Header, ahead_ns: Nanos, entered_ns: Nanos) -> Nanos:

@@ -130,6 +130,9 @@ class Inflows:
             first = 1 if arrival.reliable else part.sequence
             flow = self._flows[name] = Inflow(arrival.reliable, first)
         flow.touch(arrival.age_ns, now)
+        if not arrival.reliable and self._is_in_line(flow, part):
+            flow.next += 1
+            return [arrival]
         released: list[Arrival] = []
         if arrival.reliable:
             self._owe_receipt(name, flow, now)
@@ -159,6 +162,22 @@ class Inflows:
         if flow.reliable and len(flow.done) > 0 and part.sequence > flow.next:
             self._hurry_receipt(name, flow, now)  # something is missing: the source should know soon
         return released + self._release_followers(name)
+
+    def is_next(self, name: InflowName, sequence: int, after: int) -> bool:
+        """Whether a best-effort parcel is just the next one of a flow of which nothing is missing, as nearly always."""
+        flow = self._flows.get(name)
+        return (
+            flow is not None
+            and sequence == flow.next
+            and after < sequence > flow.horizon
+            and not (flow.done or flow.held or flow.reliable or self._holding)
+        )
+
+    def advance(self, name: InflowName, age_ns: Nanos, now: Nanos) -> None:
+        """The next one came, and is handed on."""
+        flow = self._flows[name]
+        flow.touch(age_ns, now)
+        flow.next += 1
 
     def set_wake(self) -> None:
         """After everything due has been done: when is the next?"""
@@ -212,6 +231,15 @@ class Inflows:
         return gone
 
     # What may be handed on
+
+    def _is_in_line(self, flow: Inflow, part: FlowPart) -> bool:
+        """Whether it is just the next one, and nothing has been missing, as nearly always."""
+        return (
+            part.sequence == flow.next
+            and part.after < flow.next
+            and part.sequence > flow.horizon
+            and not (flow.done or flow.held or part.predecessors or self._holding)
+        )
 
     def _is_ready(self, flow: Inflow, origin: int, arrival: Arrival) -> bool:
         if arrival.part.after > flow.waits_beyond:

@@ -34,7 +34,7 @@ class LinkQueue:
     def __init__(self, policy: str, bytes_max: int) -> None:
         self.policy = Policy(policy)
         self.bytes_max = bytes_max
-        self._lone: Waiting | None = None
+        self.lone: Waiting | None = None
         """What waits alone needs no order; it is only given a place when another comes."""
         self._waiting: dict[int, Waiting] = {}
         self._wire = Wire()
@@ -53,11 +53,20 @@ class LinkQueue:
         self._next = 0
 
     def __len__(self) -> int:
-        return len(self._waiting) if self._lone is None else 1
+        return len(self._waiting) if self.lone is None else 1
 
     @property
     def bytes(self) -> int:
-        return self._bytes if self._lone is None else self._lone.size
+        return self._bytes if self.lone is None else self.lone.size
+
+    @property
+    def is_empty(self) -> bool:
+        return self.lone is None and not self._waiting
+
+    def passed_by(self, size: int, now: Nanos, in_buffer: int) -> None:
+        """So many bytes went to the wire without waiting here, since nothing else did."""
+        start = self._wire.free_at(now, in_buffer)
+        self.leaves_at = start + self._wire.pulled(size, some_wait=False)
 
     def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
         """A first guess: so many bytes take so long on the wire. The queue measures by itself whenever something waits.
@@ -69,11 +78,11 @@ class LinkQueue:
 
     def push(self, item: Waiting, now: Nanos) -> list[Waiting]:
         """Let the item wait. Returns what had to go for lack of room, itself included if it did not get in."""
-        if self._lone is not None:
-            lone, self._lone = self._lone, None
+        if self.lone is not None:
+            lone, self.lone = self.lone, None
             self._admit(lone)
         elif not self._waiting and item.size <= self.bytes_max:
-            self._lone = item
+            self.lone = item
             return []
         if not item.droppable and self._reliable_bytes and self._reliable_bytes + item.size > self.bytes_max * 3 // 4:
             return [item]
@@ -92,11 +101,11 @@ class LinkQueue:
 
         `in_buffer`: how many bytes, pulled before this moment, lie in the driver's send buffer and have still to leave.
         """
-        start = self._wire.free_at(now, in_buffer)
-        if self._lone is not None:
-            return self._pull_lone(now, start)
+        if self.lone is not None:
+            return self.pull_lone(now, in_buffer)
         if not self._waiting:
             return None, []
+        start = self._wire.free_at(now, in_buffer)
         for lane in (self._late, self._open):
             if lane.is_owed():
                 return self._leave(lane.pop(), lane, start), []
@@ -111,18 +120,19 @@ class LinkQueue:
                 return self._leave(lane.pop(), lane, start), dropped
         return None, dropped
 
-    def _pull_lone(self, now: Nanos, start: Nanos) -> tuple[Waiting | None, list[Waiting]]:
-        item, self._lone = self._lone, None
+    def pull_lone(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
+        """As `pull`, where only `lone` waits."""
+        item, self.lone = self.lone, None
+        start = self._wire.free_at(now, in_buffer)
         if item is None or (item.droppable and item.due_ns < now):
             return None, [] if item is None else [item]
-        self._wire.pulled(item.size, some_wait=False)
-        self.leaves_at = start + self._wire.takes(item.size)
+        self.leaves_at = start + self._wire.pulled(item.size, some_wait=False)
         return item, []
 
     def drain(self) -> list[Waiting]:
         """Everything that waits, in the order of arrival: the link is gone. The queue is as new but for its rate."""
-        if self._lone is not None:
-            lone, self._lone = self._lone, None
+        if self.lone is not None:
+            lone, self.lone = self.lone, None
             return [lone]
         items = list(self._waiting.values())
         for number in list(self._waiting):
@@ -154,8 +164,7 @@ class LinkQueue:
 
     def _leave(self, number: int, own: "_Lane | None", start: Nanos) -> Waiting:
         item = self._forget(number)
-        self._wire.pulled(item.size, some_wait=bool(self._waiting))
-        self.leaves_at = start + self._wire.takes(item.size)
+        self.leaves_at = start + self._wire.pulled(item.size, some_wait=bool(self._waiting))
         for lane in (self._late, self._open):
             if lane is not own:
                 lane.others_sent(item.size)

@@ -13,7 +13,7 @@ from overlane.core.gossip import Gossip
 from overlane.core.linkhealth import LinkState
 from overlane.core.linkstate import differs, processing_differs
 from overlane.core.messages import LinkClaim
-from overlane.core.neighbour import Chunk, Neighbour, Outgoing, Signals
+from overlane.core.neighbour import NOTICE_AHEAD, Chunk, Neighbour, Outgoing, Signals
 from overlane.core.networkmap import MILLION
 from overlane.core.signalling import RouteTable
 from overlane.core.units import NEVER, US, Nanos
@@ -128,44 +128,62 @@ class Links:
 
     def ready(self) -> list[str]:
         waiting = self._signals.ready
-        if not waiting:
-            return []
-        idle = [name for name in waiting if not self.neighbours[name].has_something_to_send()]
-        waiting.difference_update(idle)
-        return sorted(waiting)
+        return sorted(waiting) if len(waiting) > 1 else list(waiting)
 
     def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
         neighbour = self.neighbours[peer]
+        if not neighbour.connected:
+            return []
+        if neighbour.has_parked and not neighbour.has_words and bytes_max > 0:
+            return [(_DATA, self._pull_parked(neighbour, now, in_buffer))]
         chunks: list[Chunk] = []
         room = bytes_max
-        while room > 0 and neighbour.connected:
-            chunk = neighbour.pull_control()
-            if chunk is not None:
+        if neighbour.has_words:
+            while room > 0 and (chunk := neighbour.pull_control()) is not None:
+                chunks.append(chunk)
+                room -= len(chunk[1])
                 self.sent.control_bytes += len(chunk[1])
-            elif len(neighbour.queue) == 0:
-                break
-            else:
-                out, data, dropped = neighbour.pull_parcel(now, in_buffer)
-                if dropped:
-                    self.forwarding.counters.expired_dropped += len(dropped)
-                if out is None:
-                    break
+        if room > 0 and neighbour.has_parked:
+            chunks.append((_DATA, self._pull_parked(neighbour, now, in_buffer)))
+            return chunks
+        while room > 0:
+            is_last = neighbour.queue.lone is not None
+            out, data, dropped = neighbour.pull_parcel(now, in_buffer)
+            if dropped:
+                self.forwarding.counters.expired_dropped += len(dropped)
+            if out is not None:
                 self._count(out, data, now)
-                if notice := neighbour.pull_notice(now):
-                    self.sent.control_bytes += len(notice)
-                    data += notice
-                chunk = _DATA, data
-            chunks.append(chunk)
-            room -= len(chunk[1])
+                data = self._with_notice(neighbour, data, now)
+                chunks.append((_DATA, data))
+                room -= len(data)
+            if out is None or is_last:
+                self._signals.ready.discard(peer)
+                break
         return chunks
 
-    def _count(self, out: Outgoing, data: bytes, now: Nanos) -> None:
+    def _pull_parked(self, neighbour: Neighbour, now: Nanos, in_buffer: int) -> bytes:
+        """Nothing else waits."""
+        frame, messages = neighbour.pull_parked(now, in_buffer)
+        self._signals.ready.discard(neighbour.name)
         sent = self.sent
         sent.parcels += 1
+        sent.parcel_bytes += len(frame)
+        sent.messages += messages
+        return self._with_notice(neighbour, frame, now)
+
+    def _with_notice(self, neighbour: Neighbour, data: bytes, now: Nanos) -> bytes:
+        if neighbour.notice_due_ns - now > NOTICE_AHEAD:
+            return data
+        notice = neighbour.pull_notice(now)
+        self.sent.control_bytes += len(notice)
+        return data + notice
+
+    def _count(self, out: Outgoing, data: bytes, now: Nanos) -> None:
+        sent, header = self.sent, out.header
+        sent.parcels += 1
         sent.parcel_bytes += len(data)
-        sent.messages += out.header.messages
-        if out.header.deadline_us and not out.is_repair:
-            deadline_us = out.header.deadline_us
+        sent.messages += header.messages
+        if (deadline_us := header.deadline_us) and not out.is_repair:
             known = self._processing_us.get(deadline_us, 0)
             average = known + (((now - out.entered_ns) // US - known) >> 3)
             self._processing_us[deadline_us] = average

@@ -91,6 +91,7 @@ class Neighbour:
     def _reset(self) -> None:
         self._wake_at: Nanos | None = None
         self.touch()
+        self._signals.ready.discard(self.name)
         self.connected = False
         self.greeted = False
         self._greeting_due: Nanos = NEVER
@@ -101,6 +102,8 @@ class Neighbour:
         self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
         self._leftover: dict[Lane, bytes] = {}
         self.assembly = Assembly()
+        self._parked: tuple[bytes, int, int, Nanos] | None = None
+        """A parcel frame that waits alone, how old it was and when that was, and how many messages it has."""
         self._watch: Watch[Outgoing] = Watch()
         self._noticing = Noticing()
         self._looks_again = False
@@ -146,7 +149,41 @@ class Neighbour:
     def enqueue(self, item: Waiting, now: Nanos) -> list[Waiting]:
         """A parcel for this neighbour; returns what had to go for lack of room."""
         self._signals.ready.add(self.name)
+        if self._parked is not None:
+            frame, age_us, _, entered_ns = self._parked
+            self._parked = None
+            header, rest = wire.read_parcel(memoryview(frame)[wire.FRAME_OVERHEAD :])
+            out = Outgoing(header._replace(age_us=age_us), rest, entered_ns, NEVER, 0)
+            self.queue.push(Waiting(out, len(frame), entered_ns, NEVER, droppable=True), entered_ns)
         return self.queue.push(item, now)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a parcel can be parked: none waits."""
+        return self._parked is None and self.connected and self.queue.is_empty
+
+    @property
+    def has_parked(self) -> bool:
+        return self._parked is not None
+
+    def park(self, frame: bytes, age_us: int, messages: int, now: Nanos) -> None:
+        """Let a plain parcel leave as the frame that it is, unless another comes before; it has this age now."""
+        self._signals.ready.add(self.name)
+        self._parked = frame, age_us, messages, now
+
+    def pull_parked(self, now: Nanos, in_buffer: int) -> tuple[bytes, int]:
+        """The frame that was parked, with the age that it has now, and the number of its messages."""
+        if self._parked is None:
+            return b"", 0
+        frame, age_us, messages, entered_ns = self._parked
+        self._parked = None
+        self.queue.passed_by(len(frame), now, in_buffer)
+        age_us += (now - entered_ns) // US
+        return wire.aged(frame, age_us if age_us < AGE_US_MAX else AGE_US_MAX), messages
+
+    @property
+    def queue_bytes(self) -> int:
+        return self.queue.bytes + (len(self._parked[0]) if self._parked is not None else 0)
 
     def is_mute(self, now: Nanos) -> bool:
         """The connection stands, but no greeting came."""
@@ -157,8 +194,10 @@ class Neighbour:
         """Control frames pile up: the link claims to run while it is blocked."""
         return self._control_bytes > CONTROL_BYTES_MAX
 
-    def has_something_to_send(self) -> bool:
-        return self.connected and bool(self._control_out or self._urgent or len(self.queue))
+    @property
+    def has_words(self) -> bool:
+        """Whether there is something to send that is not a parcel."""
+        return bool(self._control_out or self._urgent)
 
     def pull_control(self) -> Chunk | None:
         """The next chunk that is not a parcel."""
@@ -170,10 +209,12 @@ class Neighbour:
             return _DATA, self._urgent.popleft()
         return None
 
+    @property
+    def notice_due_ns(self) -> Nanos:
+        return self._noticing.due_ns
+
     def pull_notice(self, now: Nanos) -> bytes:
         """The notice that is not due yet, but soon: it costs next to nothing behind a parcel that goes there anyway."""
-        if self._noticing.due_ns - now > NOTICE_AHEAD:
-            return b""
         self._wake()
         return wire.notice(*self._noticing.take(now))
 
@@ -182,14 +223,15 @@ class Neighbour:
         item, dropped = self.queue.pull(now, in_buffer)
         if item is None:
             return None, b"", dropped
-        out = cast(Outgoing, item.chunk)
-        data = self._transmit(out, now)
-        return out, data, dropped
+        out: Outgoing = item.chunk  # type: ignore[assignment]  # nothing else is ever queued here
+        return out, self._transmit(out, now), dropped
 
     def _transmit(self, out: Outgoing, now: Nanos) -> bytes:
         """The bytes of a parcel as it leaves: older by the time it spent here, and numbered if it is watched."""
         header = out.header
-        age_us = min(AGE_US_MAX, header.age_us + (now - out.entered_ns) // US)
+        age_us = header.age_us + (now - out.entered_ns) // US
+        if age_us > AGE_US_MAX:
+            age_us = AGE_US_MAX
         number = 0
         if header.flags & _WATCHED:
             prompt = bool(header.flags & _PROMPT)
@@ -206,12 +248,17 @@ class Neighbour:
     # In
 
     def frames(self, data: bytes, lane: Lane) -> list[tuple[int, memoryview]]:
-        leftover = self._leftover.get(lane)
-        if leftover:
+        if self._leftover and (leftover := self._leftover.pop(lane, b"")):
             data = leftover + data
         frames, used = wire.split(data)
-        self._leftover[lane] = data[used:] if used < len(data) else b""
+        if used < len(data):
+            self._leftover[lane] = data[used:]
         return frames
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether no frame has come in part."""
+        return not self._leftover
 
     def check_order(self, sequence: int) -> None:
         if sequence != self._control_seen:

@@ -28,6 +28,7 @@ from overlane.core.parcel import (
     unpack_messages,
 )
 from overlane.core.qos import QosClass, Routing
+from overlane.core.routes import Route
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import broker_id
 
@@ -149,6 +150,10 @@ class Outflow:
         self.retained_bytes = 0
         self.debts: dict[str, Debt] = {}
         self.last_used: Nanos = 0
+        self.is_plain = not (qos.reliable or qos.history)
+        """Whether its parcels are not needed any more once they have left."""
+        self.route: Route | None = None
+        """The one that its parcels take, once there is one."""
 
     @property
     def floor(self) -> int:
@@ -361,6 +366,14 @@ class TopicPlaces:
             else:
                 places[here] = place
         return after, _predecessors(flow, flows, elsewhere) if elsewhere else ()
+
+    def order_lone(self, flow: Outflow, topic: str, now: Nanos) -> int | None:
+        """As `order` for a parcel of one topic whose last messages went here alone; None, and nothing done, if not."""
+        places = self._places.get(topic)
+        if places is None or len(places) != 1 or (place := places.get(flow.name)) is None:
+            return None
+        places[flow.name] = flow.sequence + 1, now
+        return place[0]
 
     def of(self, topic: str) -> dict[FlowName, tuple[int, Nanos]]:
         return self._places.get(topic, {})

@@ -16,6 +16,7 @@ Columns instead of records: the lengths of all messages are unpacked by one call
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
@@ -26,9 +27,13 @@ PARCEL_BYTES_MAX = 64 * 1024
 MESSAGE_BYTES_MAX = (1 << 20) - 8192
 """Topic and body together."""
 TOPICS_MAX = 0xFFFF
+LONE_TOPICS_REMEMBERED = 10_000
 PREDECESSORS_MAX = 255
 
 _FLOW = struct.Struct("!IIIIIB")
+_LONE = struct.Struct("!IIIIIBHH")
+_LONE_TOPIC = struct.Struct("!HH")
+_LONE_BODY = struct.Struct("!IB")
 _PREDECESSOR = struct.Struct("!IIIH")
 _U16 = struct.Struct("!H")
 
@@ -55,8 +60,14 @@ class FlowPart(NamedTuple):
     predecessors: tuple[Predecessor, ...] = ()
 
 
+_new_tuple = tuple.__new__
+
 Message = tuple[str, int, bytes]
 """Topic, flags and body. A plain tuple: making an object of a class per message costs more than all the rest."""
+
+
+Lone = tuple[tuple[int, int], int, int, Message]
+"""The name of a flow, a place in it, what that comes after, and the message."""
 
 
 Columns = tuple[tuple[str, ...], tuple[int, ...], tuple[bytes, ...]]
@@ -98,6 +109,19 @@ def pack_messages(columns: Columns) -> bytes:
     return b"".join((*names, order, lengths, bytes(flags), *bodies))
 
 
+def pack_lone(name: tuple[int, int], sequence: int, after: int, message: Message) -> bytes:
+    """The whole end-to-end part of a best-effort parcel of one message, which comes after nothing of another flow."""
+    topic, flags, body = message
+    flow = _FLOW.pack(*name, sequence, 0, after, 0)
+    return b"".join((flow, _lone_topic(topic), _LONE_BODY.pack(len(body), flags), body))
+
+
+@lru_cache(maxsize=LONE_TOPICS_REMEMBERED)
+def _lone_topic(topic: str) -> bytes:
+    encoded = topic.encode()
+    return _LONE_TOPIC.pack(1, len(encoded)) + encoded
+
+
 def pack_flow(part: FlowPart) -> bytes:
     head = _FLOW.pack(*part[:5], len(part.predecessors))
     if not part.predecessors:
@@ -112,21 +136,41 @@ def pack_flow(part: FlowPart) -> bytes:
 def unpack_flow(rest: bytes | memoryview) -> tuple[FlowPart, int]:
     """Where the parcel stands in its flow, and where its messages begin."""
     try:
-        incarnation, flow, sequence, floor, after, count = _FLOW.unpack_from(rest)
+        read = _FLOW.unpack_from(rest)
         position = _FLOW.size
+        if not read[5]:
+            return _new_tuple(FlowPart, (*read[:5], ())), position
         predecessors = []
-        for _ in range(count):
+        for _ in range(read[5]):
             life, other, last, brokers = _PREDECESSOR.unpack_from(rest, position)
             position += _PREDECESSOR.size
             predecessors.append(Predecessor(life, other, last, struct.unpack_from(f"!{brokers}Q", rest, position)))
             position += 8 * brokers
     except struct.error as short:
         raise BadContent(f"a truncated flow part: {short}") from None
-    return FlowPart(incarnation, flow, sequence, floor, after, tuple(predecessors)), position
+    return _new_tuple(FlowPart, (*read[:5], tuple(predecessors))), position
+
+
+def unpack_lone(content: bytes, position: int) -> Lone | None:
+    """What `pack_lone` has made, from `position` on; None if it is something else, perhaps something wrong."""
+    try:
+        incarnation, flow, sequence, _, after, predecessors, topics, size = _LONE.unpack_from(content, position)
+        position += _LONE.size + size
+        length, flags = _LONE_BODY.unpack_from(content, position)
+        if predecessors or topics != 1 or position + _LONE_BODY.size + length != len(content):
+            return None
+        message = content[position - size : position].decode(), flags, content[position + _LONE_BODY.size :]
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return (incarnation, flow), sequence, after, message
 
 
 def unpack_messages(content: bytes, position: int, count: int) -> list[Message]:
     """The messages from `position` on. Everything is checked before the first is made."""
+    return _unpack_lone(content, position) if count == 1 else _unpack_many(content, position, count)
+
+
+def _unpack_many(content: bytes, position: int, count: int) -> list[Message]:
     try:
         (topic_count,) = _U16.unpack_from(content, position)
         position += 2
@@ -148,3 +192,20 @@ def unpack_messages(content: bytes, position: int, count: int) -> list[Message]:
         raise BadContent("messages that do not fill their parcel")
     named: Iterable[str] = map(topics.__getitem__, order) if order else repeat(topics[0], count)
     return list(zip(named, content[position:], [content[a:b] for a, b in pairwise(ends)], strict=False))
+
+
+def _unpack_lone(content: bytes, position: int) -> list[Message]:
+    """The same for one message, which is what most parcels have while there is little to do."""
+    try:
+        topics, size = _LONE_TOPIC.unpack_from(content, position)
+        if topics != 1:
+            return _unpack_many(content, position, 1)
+        position += _LONE_TOPIC.size + size
+        topic = content[position - size : position].decode()
+        length, flags = _LONE_BODY.unpack_from(content, position)
+    except (struct.error, UnicodeDecodeError) as wrong:
+        raise BadContent(f"messages that cannot be read: {wrong}") from None
+    position += _LONE_BODY.size
+    if position + length != len(content):
+        raise BadContent("messages that do not fill their parcel")
+    return [(topic, flags, content[position:])]

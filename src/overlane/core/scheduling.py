@@ -69,9 +69,6 @@ class Wire:
         """Bytes pulled that had not left at this moment."""
         self._some_wait = False
 
-    def takes(self, size: int) -> Nanos:
-        return size * self.ns_per_kib >> 10
-
     def observe(self, bytes_sent: int, duration_ns: Nanos) -> None:
         """Averages over the last sixteen or so observations, each by its bytes."""
         # In units of 1/16, so that the integer division does not eat small observations.
@@ -82,16 +79,18 @@ class Wire:
     def free_at(self, now: Nanos, in_buffer: int) -> Nanos:
         """When what is pulled now can begin to leave. The bytes in the buffer count once per moment."""
         if now != self._moment:
-            left = self._ahead - in_buffer
-            if left > 0 and (in_buffer or self._some_wait):
-                self.observe(left, now - self._moment)
+            if in_buffer or self._some_wait:
+                left = self._ahead - in_buffer
+                if left > 0:
+                    self.observe(left, now - self._moment)
             self._moment, self._ahead = now, in_buffer
-        return now + self.takes(self._ahead)
+        return now + (self._ahead * self.ns_per_kib >> 10)
 
-    def pulled(self, size: int, *, some_wait: bool) -> None:
-        """So many bytes go to the wire at this moment, and perhaps something is left waiting."""
+    def pulled(self, size: int, *, some_wait: bool) -> Nanos:
+        """So many bytes go to the wire at this moment, and perhaps something is left waiting; how long they take."""
         self._ahead += size
         self._some_wait = some_wait
+        return size * self.ns_per_kib >> 10
 
 
 @dataclass(slots=True)

@@ -50,6 +50,8 @@ class Entry:
     unconfirmed: set[str] = field(default_factory=set)
     """Next hops that may not know this version yet: parcels to them carry the description along."""
     superseded_at: Nanos = NEVER
+    onward: str = ""
+    """The neighbour that is all there is to it, where it only passes, or begins here."""
 
 
 @dataclass(slots=True)
@@ -178,6 +180,8 @@ class RouteTable:
             awaited=awaited,
             unconfirmed={*kept, *added},
         )
+        if len(entry.next_hops) == 1 and not entry.deliver:
+            entry.onward = entry.next_hops[0]
         if message.version > state.newest:
             if known is not None:
                 known.superseded_at = now

@@ -15,7 +15,7 @@ from overlane.core.history import AWAITED_FOR, NAME_BYTES, History, Kept, unwrap
 from overlane.core.inflow import Arrival, InflowName, Inflows, bits_to_bytes, decode_name, encode_name
 from overlane.core.interest import LocalInterest
 from overlane.core.messages import Receipt
-from overlane.core.parcel import BadContent, Message, unpack_flow, unpack_messages
+from overlane.core.parcel import BadContent, Lone, Message, unpack_flow, unpack_messages
 from overlane.core.qos import TOPICS_REMEMBERED, QosTable
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
@@ -92,19 +92,31 @@ class Sink:
         is_history = bool(header.flags & _HISTORY)
         if is_history and any(len(body) < NAME_BYTES for _, _, body in messages):
             raise BadContent("replayed messages without names")
-        arrival = Arrival(
-            part,
-            messages,
-            reliable=bool(header.flags & _RELIABLE),
-            history=is_history,
-            deadline_ns=header.deadline_us * US if header.deadline_us else NEVER,
-            age_ns=header.age_us * US,
-            arrived_ns=now,
-        )
+        deadline_ns = header.deadline_us * US if header.deadline_us else NEVER
+        is_reliable = bool(header.flags & _RELIABLE)
+        arrival = Arrival(part, messages, is_reliable, is_history, deadline_ns, header.age_us * US, now)
         if not arrival.reliable and messages:
             self.gaps.came((header.origin, part.incarnation, part.flow), part.sequence, messages[0][0])
         for ready in self.inflows.accept(header.origin, arrival, now):
             self._hand_on(header.origin, origin_name, ready, now)
+
+    def takes_straight(self, origin: int, lone: Lone) -> bool:
+        """Whether there is nothing about a lone best-effort message but who gets it."""
+        flow, sequence, after, message = lone
+        return (
+            self.federation.enter is None
+            and not self.qos.of(message[0]).history
+            and self.inflows.is_next((origin, *flow), sequence, after)
+        )
+
+    def arrive_straight(self, origin: int, lone: Lone, age_ns: Nanos, origin_name: str, now: Nanos) -> None:
+        """As `arrive`, for what is taken straight."""
+        flow, sequence, _, message = lone
+        name, topic = (origin, *flow), message[0]
+        self.inflows.advance(name, age_ns, now)
+        self.gaps.came(name, sequence, topic)
+        if names := self.subscribers(topic):
+            self.effects.append(Deliver([message], {topic: names}, origin_name, age_ns, NEVER))
 
     def due_receipts(self, name_of: dict[int, str], now: Nanos) -> list[Receipt]:
         """What the sources are to be told of what has come."""
@@ -125,12 +137,19 @@ class Sink:
         if arrival.history:
             messages, found = self._replayed(origin, arrival, now)
         else:
-            topics = dict.fromkeys([topic for topic, _, _ in messages])
-            found = {topic: names for topic in topics if (names := self.subscribers(topic))}
+            found = self._receivers(messages)
             self._remember(origin, arrival, now)
         if found:
             age_ns = arrival.age_ns + now - arrival.arrived_ns
             self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns))
+
+    def _receivers(self, messages: list[Message]) -> dict[str, tuple[str, ...]]:
+        if len(messages) == 1:
+            topic = messages[0][0]
+            names = self.subscribers(topic)
+            return {topic: names} if names else {}
+        topics = dict.fromkeys([topic for topic, _, _ in messages])
+        return {topic: names for topic in topics if (names := self.subscribers(topic))}
 
     def _let_in(self, origin_name: str, arrival: Arrival) -> list[Message]:
         """What of an arrival may enter this domain; the rest is as if it had never come."""

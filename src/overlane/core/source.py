@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import structs
 
+from overlane.core.duplicates import DuplicateWindow
 from overlane.core.events import DeadlineUnmeetable, Effect, Erase, RouteChanged, Save
 from overlane.core.federation import Federation
 from overlane.core.forwarding import Forwarding
@@ -20,13 +21,15 @@ from overlane.core.interest import RemoteInterest
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish, Receipt, Teardown
 from overlane.core.outflow import UNSENT, Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
-from overlane.core.parcel import Columns, FlowPart, cut, pack_flow
+from overlane.core.parcel import Columns, FlowPart, Message, cut, pack_flow, pack_lone
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.risks import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
+from overlane.core.straight import Straight
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id
+from overlane.core.wire import parcel as parcel_frame
 
 PARCELS = "parcel"
 SWEEP_EVERY: Nanos = 5 * SECOND
@@ -53,6 +56,7 @@ class Source:
     planner: RoutePlanner
     routes: RouteTable
     forwarding: Forwarding
+    straight: Straight
     history: History
     retention_bytes_max: int
     federation: Federation
@@ -77,8 +81,11 @@ class Source:
     _next_sweep: Nanos = -NEVER
     _reviewed_ns: Nanos = -NEVER
 
+    _own: DuplicateWindow = field(init=False)
+
     def __post_init__(self) -> None:
         self.room = self.retention_bytes_max
+        self._own = self.forwarding.duplicates.window(self.identity, self.incarnation)
 
     # Publishing
 
@@ -92,13 +99,39 @@ class Source:
         may_leave = self.federation.may_leave
         return tuple(name for name in self.remote.needing(topic) if name != self.me and may_leave(topic, name))
 
-    def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> None:
-        """End of a turn: every draft becomes a parcel, or several."""
+    def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> bool:
+        """End of a turn: every draft becomes a parcel, or several. Whether anything is to be done about it later."""
+        is_more_to_do = False
         for flow in open_flows:
             messages, flow.draft = flow.draft, []
+            if flow.is_plain and flow.route is not None:
+                if len(messages) > 1 or not self._send_lone(flow, flow.route, messages[0], now):
+                    for piece in cut(messages):
+                        self._seal(flow, piece, now)
+                continue
+            is_more_to_do = True
             for piece in cut(messages):
                 self._seal(flow, piece, now)
         self.room = self.retention_bytes_max - self.retained_bytes
+        return is_more_to_do
+
+    def _send_lone(self, flow: Outflow, route: Route, message: Message, now: Nanos) -> bool:
+        """The short way of one best-effort message that nothing but its own flow concerns; False if it has to take the
+        long one."""
+        entry = self.routes.entry(self.identity, route.id, route.version)
+        if entry is None or (after := self._places.order_lone(flow, message[0], now)) is None:
+            return False
+        flow.sequence += 1
+        flow.last_used = now
+        header = self._header_on(flow, route, 0, 1, False)
+        self._own.is_new(header.sequence)
+        rest = pack_lone(flow.name, flow.sequence, after, message)
+        onward = self.straight.onward(entry) if not header.deadline_us else None
+        if onward is not None:
+            onward.park(parcel_frame(header, rest), 0, 1, now)
+        else:
+            self.forwarding.forward(entry, header, rest, now, None, now)
+        return True
 
     def _flow_to(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
         flow = self._by_place.get((qos, destinations))
@@ -141,36 +174,52 @@ class Source:
                 self._send(flow, parcel, now)
 
     def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> None:
-        route = self.planner.route(flow.qos, flow.destinations)
+        route = flow.route = self.planner.route(flow.qos, flow.destinations)
         if not route.version:
             self.planner.plan(route, "first use", now)
             self._moved(route, now)
         entry = self.routes.entry(self.identity, route.id, route.version)
         if entry is None or not entry.next_hops:
             return
-        header = self._header(flow, parcel, now)._replace(version=route.version, route=route.id)
-        # A deadline the route cannot meet would have every hop give the message up: it is carried as well as can be.
-        if header.deadline_us and route.slack_ns < 0:
-            header = header._replace(deadline_us=2 * route.latency_ns // US)
-        if header.flags & _REPAIR and route.slack_ns < PROMPT_SLACK:
-            header = header._replace(flags=header.flags | _PROMPT)
-        self.forwarding.duplicates.is_new(self.identity, self.incarnation, header.sequence)
+        header = self._header_on(flow, route, _age_us(parcel, now), parcel.messages, parcel.history)
+        self._own.is_new(header.sequence)
         rest = pack_flow(flow.part(parcel)) + parcel.content
         self.forwarding.forward(entry, header, rest, now, None, now)
 
-    def _header(self, flow: Outflow, parcel: Retained, now: Nanos) -> Header:
-        qos = flow.qos
-        flags = (_RELIABLE if qos.reliable else 0) | (_HISTORY if parcel.history else 0)
-        deadline_us = 0
-        if qos.deadline_ns < NEVER:
-            deadline_us = qos.deadline_ns // US
-            flags |= _WATCHED
-            if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
-                flags |= _REPAIR
-        age_us = max(0, min(AGE_US_MAX, (now - parcel.published_ns) // US))  # a clock may have gone back over a restart
+    def _header_on(self, flow: Outflow, route: Route, age_us: int, messages: int, history: bool) -> Header:
+        """On a route that may have to be hurried along, or may not be able to meet the deadline."""
+        flags, deadline_us = _flags(flow.qos, history), 0
+        if flow.qos.deadline_ns < NEVER:
+            deadline_us, slack_ns = flow.qos.deadline_ns // US, route.slack_ns
+            # A deadline the route cannot meet would have every hop give the message up: it is carried as well as it
+            # can be.
+            if slack_ns < 0:
+                deadline_us = 2 * route.latency_ns // US
+            if flags & _REPAIR and slack_ns < PROMPT_SLACK:
+                flags |= _PROMPT
         self._sequence += 1
         return Header(
-            int(flags), 0, self.identity, self.incarnation, self._sequence, 0, age_us, deadline_us, parcel.messages, 0
+            flags,
+            route.version,
+            self.identity,
+            self.incarnation,
+            self._sequence,
+            route.id,
+            age_us,
+            deadline_us,
+            messages,
+            0,
+        )
+
+    def _header(self, flow: Outflow, parcel: Retained, now: Nanos) -> Header:
+        """Of a parcel that carries its own path."""
+        deadline_ns = flow.qos.deadline_ns
+        deadline_us = deadline_ns // US if deadline_ns < NEVER else 0
+        flags = (_flags(flow.qos, parcel.history) | _DIRECT) & ~_REPAIR
+        age_us = _age_us(parcel, now)
+        self._sequence += 1
+        return Header(
+            flags, 0, self.identity, self.incarnation, self._sequence, 0, age_us, deadline_us, parcel.messages, 0
         )
 
     def keep_unsent(self, topic: str, body: bytes, flags: int, now: Nanos) -> None:
@@ -234,7 +283,6 @@ class Source:
         way, latency_ns = found
         for parcel in flow.due_for_resend(destination, 2 * latency_ns, now, at_once):
             header = self._header(flow, parcel, now)
-            header = header._replace(flags=(header.flags | _DIRECT) & ~_REPAIR)
             due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
             rest = pack_flow(self._part_owed(flow, parcel)) + parcel.content
             self.forwarding.send_on_path(way, header, rest, now, due_ns, now)
@@ -385,3 +433,16 @@ class Source:
         self._places.recover(parcel, name)
         for debt in flow.debts.values():
             self._wake_for(debt, now)
+
+
+def _flags(qos: QosClass, history: bool) -> int:
+    flags = (_RELIABLE if qos.reliable else 0) | (_HISTORY if history else 0)
+    if qos.deadline_ns < NEVER:
+        flags |= _WATCHED
+        if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
+            flags |= _REPAIR
+    return flags
+
+
+def _age_us(parcel: Retained, now: Nanos) -> int:
+    return max(0, min(AGE_US_MAX, (now - parcel.published_ns) // US))  # a clock may have gone back over a restart

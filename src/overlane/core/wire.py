@@ -80,6 +80,12 @@ _DETOUR = struct.Struct("!BB")
 _IDENTITY = struct.Struct("!Q")
 
 FRAME_OVERHEAD = _FRAME.size
+PARCEL_BYTES = _PARCEL.size
+"""What a parcel frame has ahead of the end-to-end part."""
+unpack_parcel = _PARCEL.unpack_from
+"""Length, type, and the fields of Header."""
+_AGE_AT = 32
+_U32 = struct.Struct("!I")
 _HEADER_BYTES = _HEADER.size
 _unpack_header = _HEADER.unpack_from
 _PARCEL_TYPE = int(FrameType.PARCEL)
@@ -104,6 +110,11 @@ class Header(NamedTuple):
     deadline_us: int
     messages: int
     hop_sequence: int
+
+
+_AGE = Header._fields.index("age_us")
+_MESSAGES = Header._fields.index("messages")
+_new_tuple = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +192,11 @@ def parcel(
     )
 
 
+def aged(frame: bytes, age_us: int) -> bytes:
+    """A parcel frame with another age."""
+    return b"".join((frame[:_AGE_AT], _U32.pack(age_us), frame[_AGE_AT + 4 :]))
+
+
 def detour(hops: tuple[int, ...], position: int, header: Header, rest: bytes | memoryview) -> bytes:
     path = b"".join(map(_IDENTITY.pack, hops))
     size = 1 + _DETOUR.size + len(path) + _HEADER.size + len(rest)
@@ -202,6 +218,10 @@ def split(buffer: bytearray | bytes | memoryview) -> tuple[list[tuple[int, memor
     view = memoryview(buffer)
     position = 0
     end = len(view)
+    if 5 <= end <= FRAME_BYTES_MAX:  # very often it is one frame and no more
+        length, kind = _FRAME.unpack_from(view)
+        if length == end - 4:
+            return [(kind, view[5:])], end
     while end - position >= 5:
         length, kind = _FRAME.unpack_from(view, position)
         if not 0 < length <= FRAME_BYTES_MAX:
@@ -254,13 +274,14 @@ def read_parcel(body: memoryview, latency_us: int = 0) -> tuple[Header, memoryvi
     """The header, older by the latency of the link that the parcel came over, and the rest."""
     if len(body) < _HEADER_BYTES:
         raise ProtocolViolation("a truncated parcel")
-    flags, version, origin, incarnation, sequence, route, age_us, deadline_us, messages, hop = _unpack_header(body)
-    if messages == 0:
+    read = _unpack_header(body)
+    if not read[_MESSAGES]:
         raise ProtocolViolation("a parcel without messages")
-    age_us += latency_us
+    age_us = read[_AGE] + latency_us
     if age_us > AGE_US_MAX:
         age_us = AGE_US_MAX
-    header = Header(flags, version, origin, incarnation, sequence, route, age_us, deadline_us, messages, hop)
+    # As Header(...) does, without taking all apart and naming it again: every hop does this for every parcel.
+    header = _new_tuple(Header, (*read[:_AGE], age_us, *read[_AGE + 1 :]))
     return header, body[_HEADER_BYTES:]
 
 

@@ -26,6 +26,7 @@ from overlane.mqtt.message import Message
 from overlane.mqtt.tightening import tightened
 from overlane.mqtt.uplink import Uplink
 
+RESERVED = "$"
 RETAINED = "$retained/"
 SHARE = "$share/"
 WANT = "$want/"

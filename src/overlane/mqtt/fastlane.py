@@ -12,6 +12,7 @@ rights or the overlay's needs change, all topics start anew.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from struct import Struct
 
 from overlane.core.events import Published
@@ -119,6 +120,8 @@ class FastLane:
         find = connection.entries.get
         behind_topic = 3 if connection.version == V5 else 2
         end = len(data)
+        if not position and 4 < end < 0x82 and data[1] == end - 2:
+            return self._pass_lone(connection, data, behind_topic, now)
         last: TopicEntry | None = None
         lane: TopicEntry | None = None  # the first entry of the run
         run = topic_from = position  # where the run began, and in it the last topic
@@ -180,6 +183,17 @@ class FastLane:
             self._spread(connection, lane, whole, run_count, now)
         return position
 
+    def _pass_lone(self, connection: Connection, data: bytes, behind_topic: int, now: Nanos) -> int:
+        """As `pass_on` for what is one short packet and no more: of a client that has little to say every read is."""
+        first, _, topic_bytes = _short(data)
+        entry = connection.entries.get(data[2 : 2 + behind_topic + topic_bytes])
+        if first != PLAIN or entry is None or entry.stats.is_forgotten:
+            return 0
+        entry.stats.messages += 1
+        entry.stats.bytes += len(data) - entry.head_bytes
+        self._spread(connection, entry, data, 1, now)
+        return len(data)
+
     def _is_stale(self, connection: Connection) -> bool:
         """Whether every topic must prove anew that its messages may take the lane."""
         if connection.entries_of == self._state.changes:
@@ -206,16 +220,15 @@ class FastLane:
 
     def arrive(self, topic: str, run: bytes, count: int, is_v5: bool, now: Nanos) -> None:
         """A run that came from another broker; ValueError if it is none of this topic, or has not so many messages."""
-        if self._counted(topic, run, is_v5) != count:
+        prefix = _checked_prefix(topic, is_v5)
+        is_lone = run[0] == PLAIN and run[1] == len(run) - 2 < 0x80 and run.startswith(prefix, 2)
+        if (1 if is_lone else self._counted(run, prefix)) != count:
             raise ValueError("not as many messages as it says")
         self._hand_out(self._state.subscriptions.audience(topic), run, count, is_v5, now)
 
-    def _counted(self, topic: str, run: bytes, is_v5: bool) -> int:
+    @staticmethod
+    def _counted(run: bytes, prefix: bytes) -> int:
         """How many messages it has. No client gets bytes of which not every packet is what it should be."""
-        check_topic(topic)
-        if len(topic.encode()) > TOPIC_BYTES_MAX:
-            raise ValueError("a topic too long for the lane")
-        prefix = _prefix(topic.encode(), is_v5)
         position, end = 0, len(run)
         count = 0
         while position < end:
@@ -299,6 +312,16 @@ def payloads(run: bytes, is_v5: bool) -> Iterator[bytes]:
         body = position + 2 if run[position + 1] < 0x80 else position + 3
         position = packet_end(run, position)
         yield run[body + 2 + run[body + 1] + is_v5 : position]
+
+
+@lru_cache(maxsize=TOPICS_MAX)
+def _checked_prefix(topic: str, is_v5: bool) -> bytes:
+    """The prefix of a topic that another broker named; ValueError if no plain message can be of it."""
+    check_topic(topic)
+    topic_utf8 = topic.encode()
+    if len(topic_utf8) > TOPIC_BYTES_MAX:
+        raise ValueError("a topic too long for the lane")
+    return _prefix(topic_utf8, is_v5)
 
 
 def _rewritten(run: bytes, is_v5: bool, properties: bytes | None) -> bytes:

@@ -87,6 +87,11 @@ class Framer:
         """The beginning of a packet whose end has not come, from chunks that are gone."""
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether there are bytes that were fed and have not been given as packets."""
+        return bool(self._chunks or self._part)
+
+    @property
     def waiting_bytes(self) -> int:
         """What was fed and has not been given as packets."""
         return len(self._part) - self._position + sum(map(len, self._chunks))

@@ -56,6 +56,10 @@ class Notices:
     def has_room(self) -> bool:
         return len(self._kept) < NOTICES_MAX
 
+    @property
+    def are_there(self) -> bool:
+        return bool(self._kept)
+
     def add(self, notice: Notice) -> None:
         if self.has_room:
             self._kept.append(notice)

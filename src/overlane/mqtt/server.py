@@ -200,7 +200,7 @@ class Server:
 
     def _read(self, connection: Connection, data: bytes, now: Nanos, packets_max: int) -> None:
         framer, position = connection.framer, 0
-        if framer.waiting_bytes:
+        if framer.is_waiting:
             packets = framer.feed(data)
             if connection.phase is Phase.CHECKING:
                 if framer.waiting_bytes > self.state.limits.packet_bytes:
@@ -220,6 +220,8 @@ class Server:
         while position < end:
             if connection.phase is Phase.OPEN:
                 position = self._fastlane.pass_on(connection, data, position, now)
+                if position == end:
+                    return
             elif connection.phase is Phase.CLOSED:
                 return
             elif connection.phase is Phase.CHECKING:
@@ -368,25 +370,28 @@ class Server:
 
     def deliver(self, effect: Deliver, now: Nanos) -> None:
         """What the overlay brought for local subscribers."""
-        state = self.state
-        for one in effect.deliveries:
+        for topic, flags, body in effect.messages:
+            subscribers = effect.subscribers.get(topic)
+            if not subscribers:
+                continue
             try:
-                if one.topic.startswith(elsewhere.RETAINED):
-                    state.effects += state.retained.keep_if_later(
-                        state.elsewhere.read_retained(one.topic, one.flags, one.body)
-                    )
-                elif one.topic.startswith(elsewhere.SHARE):
-                    self._deliver_to_group(one, now - effect.age_ns, now)
-                elif one.flags & envelope.RUN:
-                    run, count, is_v5 = envelope.unpack_run(one.flags, one.body)
-                    self._fastlane.arrive(one.topic, run, count, is_v5, now)
-                    self.streams.arrive(one.topic, run, is_v5, now)
+                if flags & envelope.RUN and not topic.startswith(elsewhere.RESERVED):
+                    run, count, is_v5 = envelope.unpack_run(flags, body)
+                    self._fastlane.arrive(topic, run, count, is_v5, now)
+                    self.streams.arrive(topic, run, is_v5, now)
                 else:
-                    self._deliver_one(one, now - effect.age_ns, now)
+                    self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, now)
             except (ValueError, IndexError):
-                state.refuse(Refusal.MALFORMED, f"a message of {effect.origin} that cannot be read")
+                self.state.refuse(Refusal.MALFORMED, f"a message of {effect.origin} that cannot be read")
 
     def _deliver_one(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
+        state = self.state
+        if one.topic.startswith(elsewhere.RETAINED):
+            state.effects += state.retained.keep_if_later(state.elsewhere.read_retained(one.topic, one.flags, one.body))
+            return
+        if one.topic.startswith(elsewhere.SHARE):
+            self._deliver_to_group(one, published_ns, now)
+            return
         arrived = envelope.unpack(one.topic, one.flags, one.body, published_ns)
         if arrived.expires_ns > now:
             only = () if one.subscribers == (elsewhere.EVERYBODY,) else one.subscribers
@@ -466,9 +471,12 @@ class Server:
 
     def take_effects(self) -> list[Effect]:
         """The records of the turn, which ends with this."""
-        effects = list(self.state.effects)
-        self.state.effects.clear()
-        self.state.turn += 1
+        state = self.state
+        state.turn += 1
+        if not state.effects:
+            return []
+        effects = list(state.effects)
+        state.effects.clear()
         return effects
 
     @property
@@ -484,6 +492,11 @@ class Server:
             self.state.hear_postponed(now)
         return bool(self.state.touched)
 
+    @property
+    def has_words(self) -> bool:
+        """Whether there are questions or notices."""
+        return bool(self._questions) or self.state.notices.are_there
+
     def take_notices(self) -> tuple[list[Notice], int]:
         """What operators want to read of, and of how many more there was no room to tell."""
         return self.state.notices.take()
@@ -493,9 +506,11 @@ class Server:
         return questions
 
     def take_touched(self) -> list[Connection]:
+        if not self.state.touched:
+            return []
         touched = list(self.state.touched)
         self.state.touched.clear()
-        self.state.counters.bytes_out += sum(connection.out_bytes for connection in touched)
+        self.state.counters.bytes_out += sum([connection.out_bytes for connection in touched])
         return touched
 
     @property

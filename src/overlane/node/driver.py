@@ -2,7 +2,7 @@
 
 A turn is everything that came in one iteration of the loop. At its end the records of the turn go to the store as one
 batch, what does not depend on them is sent, and the rest when they are on disk. One timer is set to what server and
-core want to be woken for next.
+core want to be woken for next. What a neighbour sent for others alone needs no turn: it leaves at once.
 """
 
 import asyncio
@@ -39,6 +39,10 @@ from overlane.node.uplink import CoreUplink
 
 log = logging.getLogger("overlane.node")
 
+SHOWN_WITHIN_S = 0.02
+SHOWN_TOGETHER = 64
+"""How long, and how many, deliveries wait to be shown to observers: none of them is in a hurry."""
+
 _VERDICTS = {Login.ACCEPTED: Verdict.IS_USER, Login.REFUSED: Verdict.IS_NOT, Login.BUSY: Verdict.BUSY}
 
 
@@ -68,6 +72,8 @@ class Driver:
         self._core_due: Nanos = 0
         self._checks: set[asyncio.Task[None]] = set()
         self._commits_pending = 0
+        self._delivered: list[Deliver] = []
+        """What the observers have not been shown yet."""
         self._held: list[ClientLink] = []
         """Who waits for the batch of records submitted last."""
         self.overlay: Overlay | None = None
@@ -81,6 +87,7 @@ class Driver:
     def stop(self) -> None:
         """No more turns: whatever comes now would find the store closed."""
         self._is_stopped = True
+        self._show()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -109,6 +116,34 @@ class Driver:
         self._uplink.is_touched = True
         self.end_turn_soon()
 
+    def heard(self) -> None:
+        """A neighbour has told the core something. What only passes leaves at once: a turn would do nothing for it.
+
+        One message for clients here does not wait for others to share a turn with either, where nothing is stored.
+        """
+        effects = self._uplink.effects
+        if self._is_turn_open or self._is_stopped or not self.core.is_calm:
+            self.end_core_turn_soon()
+            return
+        if effects:
+            self._uplink.is_touched = True
+            if len(effects) == 1 and type(effects[0]) is Deliver:
+                self._is_turn_open = True
+                self._end_turn()
+            else:
+                self.end_turn_soon()
+            return
+        if self.overlay is not None:
+            self.overlay.pump()
+        due = self.core.next_deadline()
+        if due < self._core_due:
+            now = self.clock.now()
+            if due <= now:
+                self.end_core_turn_soon()
+            else:
+                self._core_due = due
+                self._arm(now)
+
     def end_turn_soon(self) -> None:
         if not self._is_turn_open and not self._is_stopped:
             self._is_turn_open = True
@@ -121,16 +156,18 @@ class Driver:
         self._is_turn_open = False
         changes: dict[Name, bytes | None] = {}
         is_core_turn = self._uplink.is_touched or now >= self._core_due
+        server = self.server
         if is_core_turn:
             self._end_core_turn(changes, now)
-        for effect in self.server.take_effects():
+        for effect in server.take_effects():
             self._carry_out(effect, changes, now)
         self._send(changes, is_core_turn, now)
-        for question in self.server.take_questions():
-            self._check(question)
-        notices, left_out = self.server.take_notices()
-        if notices:
-            self.journal.write(notices, left_out, now)
+        if server.has_words:
+            for question in server.take_questions():
+                self._check(question)
+            notices, left_out = server.take_notices()
+            if notices:
+                self.journal.write(notices, left_out, now)
         self._arm(now)
 
     def _end_core_turn(self, changes: dict[Name, bytes | None], now: Nanos) -> None:
@@ -144,14 +181,13 @@ class Driver:
 
     def _carry_out(self, effect: Effect, changes: dict[Name, bytes | None], now: Nanos) -> None:
         match effect:
+            case Deliver():
+                self.server.deliver(effect, now)
+                self._show_later(effect)
             case Save(table, key, value):
                 changes[table, key] = value
             case Erase(table, key):
                 changes[table, key] = None
-            case Deliver():
-                self.server.deliver(effect, now)
-                for observer in self.observers:
-                    observer.delivered(effect)
             case LinkChanged() | RouteChanged() | DeadlineUnmeetable():
                 self._tell(effect)
             case Close():
@@ -161,6 +197,20 @@ class Driver:
                 pass
             case _:
                 assert_never(effect)
+
+    def _show_later(self, effect: Deliver) -> None:
+        """Whoever observes can wait; clients and neighbours that wait for the end of the turn should not."""
+        if not self._delivered:
+            self._loop.call_later(SHOWN_WITHIN_S, self._show)
+        self._delivered.append(effect)
+        if len(self._delivered) == SHOWN_TOGETHER:
+            self._loop.call_soon(self._show)
+
+    def _show(self) -> None:
+        delivered, self._delivered = self._delivered, []
+        for observer in self.observers:
+            for effect in delivered:
+                observer.delivered(effect)
 
     def _tell(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None:
         match effect:

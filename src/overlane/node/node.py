@@ -254,6 +254,7 @@ class Node:
             self.clock.now,
             uplink.effects,
             self.driver.end_core_turn_soon,
+            self.driver.heard,
             lambda: self._meet_others(uplink),
             secret=read_token(security.overlay_secret) if security.overlay_secret is not None else None,
             is_open=security.overlay_open,

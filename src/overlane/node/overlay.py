@@ -36,8 +36,11 @@ log = logging.getLogger("overlane.link")
 
 
 class Overlay:
-    """Drives the core's links. `effects` collects what the core wants done; `end_turn_soon` sees to it. `in_company` is
-    told whenever a neighbour is named."""
+    """Drives the core's links. `effects` collects what the core wants done; `end_turn_soon` sees to it.
+
+    `heard` is called when a neighbour has said something, which may be nothing but parcels for others; `in_company`
+    whenever a neighbour is named.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Overlay:
         now: Callable[[], Nanos],
         effects: list[Effect],
         end_turn_soon: Callable[[], None],
+        heard: Callable[[], None],
         in_company: Callable[[], None] = lambda: None,
         *,
         secret: Secret | None = None,
@@ -57,6 +61,7 @@ class Overlay:
         self.now = now
         self._effects = effects
         self._end_turn_soon = end_turn_soon
+        self._heard = heard
         self._in_company = in_company
         self._secret = secret
         self._is_open = is_open
@@ -250,11 +255,14 @@ class Overlay:
 
     def received(self, link: OverlayLink, data: bytes) -> None:
         if self.links.get(link.peer) is link:
-            self._effects += self._core.receive(link.peer, data, self.now())
-            self._end_turn_soon()
+            effects = self._core.receive(link.peer, data, self.now())
+            if effects:
+                self._effects += effects
+            self._heard()
 
-    def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]:
-        return [data for _, data in self._core.pull(peer, bytes_max, self.now(), in_buffer)]
+    def pull(self, peer: str, bytes_max: int) -> bytes:
+        chunks = self._core.pull(peer, bytes_max, self.now())
+        return chunks[0][1] if len(chunks) == 1 else b"".join([data for _, data in chunks])
 
     def is_crowded(self, besides: str) -> bool:
         return self._core.is_crowded(besides)

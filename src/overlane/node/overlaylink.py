@@ -51,7 +51,9 @@ class Host(Protocol):
     def is_crowded(self, besides: str) -> bool:
         """Whether much waits for some other neighbour than this one."""
 
-    def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[bytes]: ...
+    def pull(self, peer: str, bytes_max: int) -> bytes:
+        """What to send next, up to about so many bytes; if there is less than that, it is all there is."""
+
     def sent(self) -> None:
         """Something may have left between turns."""
 
@@ -210,22 +212,30 @@ class OverlayLink(asyncio.BufferedProtocol):
 
     def pump(self) -> None:
         """Send what the core has, as long as it leaves."""
-        transport, emulation = self._transport, self._emulation
+        if self._emulation is not None:
+            self._pump_emulated(self._emulation)
+            return
+        transport = self._transport
         while self.is_up and transport is not None and not self._is_full:
+            data = self._host.pull(self.peer, PULL_BYTES)
+            if data:
+                self.bytes_out += len(data)
+                transport.write(data)
+            if len(data) < PULL_BYTES:
+                return
+
+    def _pump_emulated(self, emulation: Emulation) -> None:
+        while self.is_up and self._transport is not None and not self._is_full:
             now = self._host.now()
-            if emulation is not None and emulation.backlog_ns(now) > EMULATED_AHEAD_NS:
+            if emulation.backlog_ns(now) > EMULATED_AHEAD_NS:
                 self._wake_at(now + emulation.backlog_ns(now) - EMULATED_AHEAD_NS // 2)
                 return
-            chunks = self._host.pull(self.peer, PULL_BYTES if emulation is None else NOTSENT_BYTES, 0)
-            if not chunks:
+            data = self._host.pull(self.peer, NOTSENT_BYTES)
+            if not data:
                 return
-            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self.bytes_out += len(data)
-            if emulation is None:
-                transport.write(data)
-            else:
-                self._under_way.append((emulation.arrival(len(data), now), data))
-                self._wake_at(self._under_way[0][0])
+            self._under_way.append((emulation.arrival(len(data), now), data))
+            self._wake_at(self._under_way[0][0])
 
     def _wake_at(self, when: Nanos) -> None:
         if self._under_way:
