@@ -3,6 +3,8 @@
 Without a token, whoever can reach it, which on a loopback address is who is on the machine. So that no web page reaches
 it through the browser of somebody on the machine, it then lets in only requests that name an address or localhost as
 their host, and none that come from a page of another origin. With a token it lets in those who have it.
+
+Some of what it serves is for users of MQTT too, who give their name and password: `credentials` reads them.
 """
 
 import base64
