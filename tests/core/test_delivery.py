@@ -308,6 +308,7 @@ def test_what_was_delivered_before_the_destination_crashed_is_not_delivered_agai
 def test_durable_subscriptions_survive_a_crash_and_others_do_not() -> None:
     net = overlay()
     net.handle("c", Subscribe("kept", "t", durable=True))
+    net.handle("c", Subscribe("\0kept", "t", durable=True))
     net.handle("c", Subscribe("gone", "t", durable=False))
     net.handle("c", Subscribe("ended", "t", durable=True))
     net.unsubscribe("c", "t", "ended")
@@ -318,7 +319,7 @@ def test_durable_subscriptions_survive_a_crash_and_others_do_not() -> None:
     net.run(3_000)
     net.publish("a", "t", b"x")
     net.run(500)
-    assert net.got("c") == [("t", b"x", ("kept",))]
+    assert net.got("c") == [("t", b"x", ("\0kept", "kept"))]
 
 
 def test_after_a_crash_a_source_keeps_for_those_it_has_not_met_again() -> None:

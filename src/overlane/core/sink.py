@@ -187,7 +187,7 @@ class Sink:
 
     def restore(self, table: str, key: bytes, value: bytes, now: Nanos) -> None:
         if table == SUBSCRIPTIONS:
-            subscriber, _, topic_filter = key.decode().partition("\0")
+            subscriber, _, topic_filter = key.decode().rpartition("\0")  # no filter has a null character
             self.local.add(subscriber, topic_filter)
         elif table == INFLOWS:
             self.inflows.restore(decode_name(key), value, now)
