@@ -72,7 +72,7 @@ def _only(network: Network, file: Path) -> str:
 async def _run(options: Options, network: Network, supervised: bool) -> None:
     node = Node(options, network)
     await node.start()
-    # What was loaded lives as long as the broker: a search for garbage in it takes tens of milliseconds, and finds none.
+    # What was loaded lives as long as the broker: a search for garbage in it takes tens of milliseconds and finds none.
     gc.collect()
     gc.freeze()
     if supervised:
