@@ -20,7 +20,7 @@ class OverlaneDataSource(DataSource):
     def name(cls) -> str:
         return "overlane"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -26,17 +26,36 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from overlane.errors import Unavailable
 from overlane.node.views import LoggedPage, StreamView
 from overlane.pipeline.streambroker import GONE, Access, Refused, StreamBroker
 from overlane.pipeline.streamoptions import StreamOptions
 
-SCHEMA = (
-    "topic string, payload binary, qos int, retain boolean, "
-    "user_properties array<struct<name: string, value: string>>, "
-    "time timestamp, arrived_ns bigint, broker string, offset bigint"
+_PROPERTY = StructType([StructField("name", StringType()), StructField("value", StringType())])
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("payload", BinaryType()),
+        StructField("qos", IntegerType()),
+        StructField("retain", BooleanType()),
+        StructField("user_properties", ArrayType(_PROPERTY)),
+        StructField("time", TimestampType()),
+        StructField("arrived_ns", LongType()),
+        StructField("broker", StringType()),
+        StructField("offset", LongType()),
+    ]
 )
 PAGE_MESSAGES = 5_000
 NOT_FOUND = 404
