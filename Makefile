@@ -19,11 +19,11 @@ demo: setup ## five cities as real brokers, troubles, what became of messages; S
 
 check: setup ## format, lint, strict types and fast tests
 	@scripts/check-code $(SOURCES)
-	$(PYTHON_ENV) -m pytest -q -n auto -m "not slow"
+	$(PYTHON_ENV) -m pytest -q -n auto --dist loadgroup -m "not slow"
 
 test: setup ## everything a release needs: all of check, and the slow tests
 	@scripts/check-code $(SOURCES)
-	$(PYTHON_ENV) -m pytest -q -n auto
+	$(PYTHON_ENV) -m pytest -q -n auto --dist loadgroup
 
 format: setup ## put the code into its format, and mend what the linter can mend
 	.venv/bin/ruff check --fix $(SOURCES)
