@@ -1,6 +1,10 @@
 """The source of Spark against a real broker, without Spark: which offsets it gives, and what it reads between them."""
 
+import asyncio
+import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ from overlane.errors import Unavailable
 from overlane.pipeline.source import SCHEMA, DataLoss, Range, Reader, StreamReader
 from overlane.pipeline.streambroker import Access, Refused, StreamBroker
 from overlane.pipeline.streamoptions import read_options
+from overlane.testbed.certificates import Authority, Identity
 from watched import WatchedBroker, let_in
 
 
@@ -118,12 +123,58 @@ def test_a_broker_that_a_query_has_read_from_must_not_be_left_out(broker: Watche
 
 def test_a_broker_that_is_new_enters_without_messages(broker: WatchedBroker) -> None:
     source = reader(broker)
-    publish(broker)
     source.initialOffset()
     publish(broker, b"0")
     entered = source.latestOffset({}, ReadAllAvailable())
     assert read(source, {}, entered) == []
     assert read(source, entered, source.latestOffset(entered, ReadAllAvailable())) == [b"0"]
+
+
+@contextmanager
+def tls_in_front(of: str, identity: Identity) -> Iterator[str]:
+    """What an operator puts before an admin listener; the address it has."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.certificate, identity.key)
+    host, _, port = of.rpartition(":")
+
+    async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65_536):
+            sink.write(data)
+        sink.close()
+
+    async def relay(inside: asyncio.StreamReader, outside: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(carry(inside, requests), carry(answers, outside), return_exceptions=True)
+
+    async def end() -> None:
+        server.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(relay, "127.0.0.1", 0, ssl=context))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        asyncio.run_coroutine_threadsafe(end(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_a_broker_behind_tls_is_believed_by_its_certificate(broker: WatchedBroker, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with tls_in_front(broker.admin, authority.server()) as address:
+        known = reader(broker, brokers=address, ca=str(authority.ca))
+        start = known.initialOffset()
+        publish(broker, b"0")
+        assert read(known, start, known.latestOffset(start, ReadAllAvailable())) == [b"0"]
+        with pytest.raises(Unavailable, match="certificate"):
+            reader(broker, brokers=address).initialOffset()
 
 
 def test_a_table_is_what_is_kept(broker: WatchedBroker) -> None:
@@ -133,7 +184,7 @@ def test_a_table_is_what_is_kept(broker: WatchedBroker) -> None:
     (only,) = table.partitions()
     assert isinstance(only, Range)
     assert (only.broker, only.start, only.end) == ("here", 0, 2)
-    ((batch),) = table.read(only)
+    (batch,) = table.read(only)
     assert batch.column("payload").to_pylist() == [b"0", b"1"]
     with pytest.raises(Refused, match="no stream"):
         Reader(read_options({"brokers": broker.admin, "stream": "other"}), SCHEMA).partitions()

@@ -112,6 +112,8 @@ class StreamBroker:
         while True:
             try:
                 status, content_type, content = self._once(method, target, body)
+            except ssl.SSLCertVerificationError as unknown:
+                raise Unavailable(self.address, unknown.verify_message) from None
             except (OSError, http.client.HTTPException) as broken:
                 self.close()
                 reason = str(broken) or type(broken).__name__
