@@ -6,8 +6,8 @@ nothing is counted twice, no minute is left out, and none is published twice.
 
     overlane up examples/five-cities.toml &
     python examples/sensor_average.py --brokers 127.0.0.1:8001 --checkpoint averages
-    overlane sub -t 'averages/#' &
-    overlane pub -t sensors/boiler -m 21.5
+    overlane sub 127.0.0.1 'averages/#' &
+    overlane pub 127.0.0.1 sensors/boiler --qos 1 --message 21.5
 
 Several brokers of an overlay are given as --brokers 127.0.0.1:8001,127.0.0.1:8002. Then what was published at each is
 read from it, all in parallel, and all brokers at which sensors publish must be named.
