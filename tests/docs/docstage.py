@@ -13,6 +13,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from docpages import PROJECT, Page
 from brokers import free_port
 from overlane.network import Endpoint, Network, format_network, parse_network, read_network
 
-WITHIN_S = 240
+WITHIN_S = 120
 HOST = "127.0.0.1"
 FIRST_MQTT, FIRST_ADMIN, MONITOR = 1883, 8001, 8080
 
@@ -137,6 +138,8 @@ class Stage:
             self._start(command, text)
         else:
             self._finish(command, text)
+        if command.text.startswith("overlane leave"):
+            self._has_left()
 
     def _here(self, text: str) -> str:
         for pattern, short in SHORTENED:
@@ -173,13 +176,15 @@ class Stage:
         if child == 0:
             os.chdir(self.directory)
             os.execvpe("bash", ["bash", "-o", "pipefail", "-c", text], self._environment)
-        said = answered = ""
+        said, until = "", time.monotonic() + WITHIN_S
         with os.fdopen(terminal, "r+b", buffering=0) as both, contextlib.suppress(OSError):  # EIO: nobody is there
-            while chunk := both.read(4096):
+            while select.select([both], [], [], max(0.0, until - time.monotonic()))[0] and (chunk := both.read(4096)):
                 said += chunk.decode()
-                if said.rstrip(" ").endswith(":") and said != answered:
+                if said.endswith(": "):
                     both.write(f"{command.types}\n".encode())
-                    answered = said
+        with contextlib.suppress(ProcessLookupError):
+            if time.monotonic() > until:
+                os.killpg(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
 
     def _start(self, command: Command, text: str) -> None:
@@ -246,6 +251,12 @@ class Stage:
     def end_at_once(self) -> None:
         while self._running:
             self._kill(self._running.pop().process)
+
+    def _has_left(self) -> None:
+        """A broker that was told to leave ends by itself."""
+        left = next(one for one in self._running if one.command.text.startswith("overlane join"))
+        assert left.process.wait(WITHIN_S) == 0, left.said()
+        self._running.remove(left)
 
     def _kill(self, process: "subprocess.Popen[bytes]") -> None:
         with contextlib.suppress(ProcessLookupError):
