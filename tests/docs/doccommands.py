@@ -8,7 +8,7 @@ scripts and their options against the files. The same holds for commands in the 
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
@@ -57,6 +57,7 @@ class Command:
     line: int
     text: str
     types: str = ""
+    shows: str = ""
     why_not: str = ""
     """Why only its names are checked; empty if it is run."""
 
@@ -77,7 +78,9 @@ def _commands_in(page: Page, block: Block) -> list[Command]:
         if (text := _command(block.language, line)) is not None:
             text = re.sub(r"\.venv/bin/(overlane|python)", r"\1", text)
             why = names_only or next((why for start, why in NAMES_ONLY.items() if _begins(text, start)), "")
-            found.append(Command(page.name, number, text, types, why))
+            found.append(Command(page.name, number, text, types, why_not=why))
+    if note.startswith("shows ") and found:
+        found[-1] = replace(found[-1], shows=note.removeprefix("shows "))
     return found
 
 

@@ -158,17 +158,22 @@ class Stage:
         return self._ports[self._order[written - first]][kind]
 
     def _finish(self, command: Command, text: str) -> None:
-        if command.types:
-            status, said = self._typed(command, text)
-        else:
-            process = self._process(text, subprocess.PIPE)
-            try:
-                output, _ = process.communicate(timeout=WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self._kill(process)
-                raise AssertionError(f"{command}\ndid not come to an end: {text}") from None
-            status, said = process.returncode, output.decode()
-        assert status == 0, f"{command}\nended with {status}: {text}\n{said}"
+        until = time.monotonic() + WITHIN_S
+        while True:
+            status, said = self._typed(command, text) if command.types else self._untyped(command, text)
+            assert status == 0, f"{command}\nended with {status}: {text}\n{said}"
+            if command.shows in said:
+                return
+            assert time.monotonic() < until, f"{command}\ndoes not show {command.shows}:\n{said}"
+
+    def _untyped(self, command: Command, text: str) -> tuple[int, str]:
+        process = self._process(text, subprocess.PIPE)
+        try:
+            output, _ = process.communicate(timeout=WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._kill(process)
+            raise AssertionError(f"{command}\ndid not come to an end: {text}") from None
+        return process.returncode, output.decode()
 
     def _typed(self, command: Command, text: str) -> tuple[int, str]:
         """On a terminal, with the answer typed at every question; its status and what it said."""
