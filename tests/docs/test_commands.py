@@ -1,11 +1,13 @@
 """Every command in the documents: it is run where that is possible, and what it names exists."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from doccommands import Command, commands_in_sentences, commands_of, what_is_wrong
-from docpages import PAGES, read_page
+from docpages import PAGES, PROJECT, read_page
 from docstage import Stage
 
 PAGES_WITH_COMMANDS = [name for name in PAGES if any(command.why_not == "" for command in commands_of(read_page(name)))]
@@ -39,6 +41,16 @@ def test_the_commands_of_a_page_do_what_it_says(name: str, tmp_path: Path) -> No
         stage.end()
     finally:
         stage.end_at_once()
+
+
+@pytest.mark.slow
+def test_the_story_in_the_readme_is_what_the_simulator_tells() -> None:
+    blocks = read_page("README.md").blocks
+    shown = next(block.lines for block in blocks if "What happened" in block.lines)
+    command = [sys.executable, "-m", "overlane", "simulate", "examples/five-cities.toml"]
+    told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout.splitlines()
+    missing = [line for line in shown if line.strip() != "..." and not any(one.startswith(line) for one in told)]
+    assert missing == []
 
 
 def _missing(command: Command) -> list[str]:
