@@ -5,7 +5,6 @@ the sources it depends on; what has been run with the same code is read back.
 """
 
 import hashlib
-from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -13,16 +12,15 @@ from typing import Any
 
 import msgspec
 
-from _adaptive_scenarios import Burst, scenario
+from _adaptive_misses import profile
+from _adaptive_scenarios import scenario
 from overlane.core import risks
 from overlane.core.qos import Routing
-from overlane.core.units import MS, SECOND
-from overlane.sim.judge import Judge
+from overlane.core.units import SECOND
 from overlane.sim.world import World
 
 KEPT = Path(__file__).parent / "out" / "adaptive"
 SOURCES = "core", "planning", "sim", "network"
-SINCE_MS = (0, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ WAYS = {
     "thrifty": Way("thrifty", {}),
     "adaptive unprepared": Way("adaptive", {"foresees": False}),
     "adaptive": Way("adaptive", {}),
-    "adaptive lavish": Way("adaptive", {"target": 0.9999, "target_foreseen": 0.9999, "gain_min": 0.0001}),
+    "adaptive lavish": Way("adaptive", {"target_foreseen": 0.9999, "gain_foreseen": 0.0001}),
     "flood": Way("flood", {}),
 }
 
@@ -67,7 +65,7 @@ class Outcome:
     control_bytes_per_broker_s: float
     route_changes: int
     misses: dict[str, int]
-    """Lost messages by where the burst was for their flow, and how long it had lasted."""
+    """Messages that were lost or late, by reason (bench/_adaptive_misses.py)."""
 
 
 def run(task: Task) -> Outcome:
@@ -85,9 +83,8 @@ def run(task: Task) -> Outcome:
 @cache
 def digest() -> str:
     """Of all that a run depends on but its task."""
-    package = Path(risks.__file__).parents[1]
+    package, here = Path(risks.__file__).parents[1], Path(__file__)
     sources = [path for part in SOURCES for path in sorted((package / part).rglob("*.py"))]
-    here = Path(__file__)
     whole = hashlib.sha256()
     for path in [*sources, here.with_name("_adaptive_scenarios.py")]:
         whole.update(path.read_bytes())
@@ -107,10 +104,6 @@ def simulate(task: Task) -> Outcome:
     finally:
         risks.CAUTION.update(usual)
     topics = report.topics.values()
-    ends = {
-        publisher.topic: (publisher.broker, subscriber.broker)
-        for publisher, subscriber in zip(setting.calm.publishers, setting.calm.subscribers, strict=True)
-    }
     return Outcome(
         task=task,
         expected=sum(topic.expected for topic in topics),
@@ -120,20 +113,5 @@ def simulate(task: Task) -> Outcome:
         published=sum(topic.published for topic in topics),
         control_bytes_per_broker_s=report.control_bytes_per_broker_s,
         route_changes=len(report.route_changes),
-        misses=misses(world.judge, setting.bursts, ends) if not task.calm else {},
+        misses=profile(world.judge, setting, report.route_changes) if not task.calm else {},
     )
-
-
-def misses(judge: Judge, bursts: list[Burst], ends: dict[str, tuple[str, str]]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for message in judge.lost():
-        at = message.published_at
-        burst = next((one for one in bursts if one.start_ns - 100 * MS <= at < one.stop_ns + SECOND), None)
-        if burst is None:
-            found["no burst"] += 1
-            continue
-        source, destination = ends[message.topic]
-        where = {source: "source", destination: "destination"}.get(burst.broker, "between")
-        since = max((ms for ms in SINCE_MS if ms * MS <= at - burst.start_ns), default=0)
-        found[f"{where} {'after' if at >= burst.stop_ns else f'{since} ms'}"] += 1
-    return dict(found)

@@ -2,10 +2,11 @@
 
     abilene, geant   at times all links of one random broker lose 30 % for 1 to 5 s, then all is well for 2 to 12 s
     seattle          12 brokers, each joined to its nearest four; link latencies follow measured round-trip times, a
-                     time slice every 2 s, a window of slices drawn from the seed
+                     time slice every 2 s, a window of slices drawn from the seed; they begin as the first slice has
+                     them
 
-Flows go between random brokers that are far apart. A flow's deadline is 1.6 x the latency of its shortest path, or
-20 ms more than that if it is near.
+Flows go between random brokers that are far apart. A flow's deadline is 1.6 x the usual latency of its shortest path,
+or 20 ms more than that if it is near.
 """
 
 from collections.abc import Iterable
@@ -76,13 +77,15 @@ class Scenario:
 def scenario(name: str, seed: int, flows: int, rate_hz: float, duration_ns: Nanos) -> Scenario:
     luck = Random(f"{name} {seed}")
     if name == "seattle":
-        network, events = _seattle(luck, duration_ns)
+        network, first, events = _seattle(luck, duration_ns)
         bursts: list[Burst] = []
     else:
         network = read_network(EXAMPLES / "networks" / f"{name}.toml")
         bursts = list(_bursts(network, luck, duration_ns))
         events = _losses(network, bursts)
     calm = _with_flows(network, luck, flows, rate_hz, duration_ns, seed)
+    if name == "seattle":
+        calm = msgspec.structs.replace(calm, links=first)
     return Scenario(name, seed, msgspec.structs.replace(calm, events=tuple(events)), calm, bursts)
 
 
@@ -145,7 +148,8 @@ def _distances(network: Network) -> Latencies:
 # The measured latencies
 
 
-def _seattle(luck: Random, duration_ns: Nanos) -> tuple[Network, list[Event]]:
+def _seattle(luck: Random, duration_ns: Nanos) -> tuple[Network, tuple[Link, ...], list[Event]]:
+    """With the usual latencies, the links as they are in the first slice, and how they change from then on."""
     with np.load(EXAMPLES / "data" / "seattle-rtt-12.npz") as data:
         rtt = data["rtt"].astype(np.float64)
     one_way_ns = (rtt + rtt.transpose(0, 2, 1)) / 4 * SECOND
@@ -161,15 +165,17 @@ def _seattle(luck: Random, duration_ns: Nanos) -> tuple[Network, list[Event]]:
     slices = min(len(one_way_ns), duration_ns // SLICE_NS)
     first = luck.randrange(len(one_way_ns) - slices + 1)
     events: list[Event] = []
-    current = {place: usual[place] for place in _nearest(usual)}
-    for number in range(slices):
+    current = {place: one_way_ns[first][place] for place in _nearest(usual)}
+    begun = tuple(
+        Link(ends=pair, latency_ns=int(current[place])) for pair, place in zip(ends, _nearest(usual), strict=True)
+    )
+    for number in range(1, slices):
         for pair, place in zip(ends, _nearest(usual), strict=True):
             now = one_way_ns[first + number][place]
             if abs(now - current[place]) > CHANGE_MIN * current[place]:
                 current[place] = now
-                # A moment after time zero, so that the brokers know the usual latencies first.
-                events.append(Slow(max(number * SLICE_NS, SECOND), pair, int(now)))
-    return network, events
+                events.append(Slow(number * SLICE_NS, pair, int(now)))
+    return network, begun, events
 
 
 def _nearest(usual: Latencies) -> list[tuple[int, int]]:

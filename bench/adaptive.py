@@ -4,7 +4,7 @@
 
 Runs every way of routing through the same trouble (bench/_adaptive_scenarios.py): for each seed the same flows and the
 same bursts. Messages are judged by the simulator in true time. Besides the modes as they are, adaptive runs without
-foresight (unprepared) and with a higher target of arrival (lavish), so that cover against cost is a curve.
+foresight (unprepared) and with more of it (lavish), so that cover against cost is a curve.
 
     cover   the part of what flooding brings in time and a single path does not: (way - single) / (flood - single).
             Ways that repair losses hop by hop can do better than flooding, which does not.
@@ -16,8 +16,8 @@ seed gives alone.
 
 The aim: adaptive covers 99 % at no more than 1.02 x the cost of two paths, and costs far less while all is well;
 thrifty costs less than 1.3 x a single path and brings no less. Prints tables, writes bench/out/adaptive.json and .svg;
-outcomes are kept (bench/_adaptive_runs.py), so a second run with the same code only shows them. `--misses` shows when
-messages were lost, counted from the beginning of the burst.
+outcomes are kept (bench/_adaptive_runs.py), so a second run with the same code only shows them. `--misses` shows why
+messages were missed (bench/_adaptive_misses.py).
 """
 
 import argparse
@@ -203,25 +203,18 @@ def _said(value: float | None, form: str) -> str:
 
 
 def show_misses(outcomes: list[Outcome], console: Console) -> None:
+    table = Table(title="Missed, by reason", box=None, padding=(0, 0, 0, 1))
+    for heading in ("", "way", "no way", "onset", "later", "of"):
+        table.add_column(heading, justify="left" if heading in ("", "way") else "right", no_wrap=True)
     for place in dict.fromkeys(one.task.place for one in outcomes):
-        by_way = Runs(outcomes, place, calm=False).by_way
-        counts: dict[str, Counter[str]] = {way: Counter() for way in by_way}
-        for way, of in by_way.items():
-            for one in of:
-                counts[way].update(one.misses)
-                counts[way]["(late)"] += one.late
-        table = Table(title=f"{place}: missed, by where the burst was and when it had begun", box=None)
-        table.add_column("")
-        for way in by_way:
-            table.add_column(way, justify="right")
-        for row in sorted({row for counter in counts.values() for row in counter}, key=_by_time):
-            table.add_row(row, *(str(counts[way][row]) for way in by_way))
-        console.print(table)
-
-
-def _by_time(row: str) -> tuple[str, int]:
-    where, _, when = row.partition(" ")
-    return where, int(when.removesuffix(" ms")) if when.endswith("ms") else 1_000_000
+        name = place
+        for way, of in Runs(outcomes, place, calm=False).by_way.items():
+            counts = sum((Counter(one.misses) for one in of), Counter[str]())
+            reasons = (str(counts[reason]) for reason in ("no way", "onset", "later"))
+            table.add_row(name, way, *reasons, str(sum(one.expected for one in of)))
+            name = ""
+        table.add_section()
+    console.print(table)
 
 
 def draw(found: list[Figure], path: Path) -> None:
@@ -289,7 +282,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--flows", type=int)
     parser.add_argument("--rate", type=float, default=100.0, help="messages a second and flow")
     parser.add_argument("--seconds", type=float, help="of virtual time")
-    parser.add_argument("--misses", action="store_true", help="show when messages were missed")
+    parser.add_argument("--misses", action="store_true", help="show why messages were missed")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     options.seeds = options.seeds or (1 if options.quick else 5)

@@ -1,6 +1,7 @@
 """Routes: which links each way of routing takes, and what makes a route move, or stay."""
 
 import pytest
+from msgspec import structs
 
 from overlane.core.linkhealth import LinkState
 from overlane.core.linkstate import LinkStateTable
@@ -48,6 +49,13 @@ class Map:
     def lossy(self, *links: str, loss: float) -> None:
         for ends in links:
             self._set(ends, loss=int(loss * 1_000_000))
+        self.tell()
+
+    def rose(self, *links: str, by_ms: int) -> None:
+        """They were slower for a while, lately."""
+        for ends in links:
+            for link in ((ends[0], ends[1]), (ends[1], ends[0])):
+                self._claims[link] = structs.replace(self._claims[link], swing_us=by_ms * 1000)
         self.tell()
 
     def silent(self, ends: str) -> None:
@@ -233,6 +241,16 @@ def test_a_link_that_is_silent_amid_loss_may_only_have_lost_a_few_and_is_used_be
     net._set("ac")
     net.tell()
     assert net.links(qos("adaptive", 30), "d") == "ac cd"
+
+
+def test_where_latencies_rose_lately_a_route_whose_own_links_did_not_is_prepared_too() -> None:
+    net = Map(**FAN)
+    net.rose("cd", by_ms=5)
+    assert net.links(qos("adaptive", 30), "d") == "ab bd"
+    net.rose("cd", "ed", by_ms=5)
+    assert net.links(qos("adaptive", 30), "d") == "ab ac bd cd"
+    assert net.links(qos("adaptive", 60), "d") == "ab bd"
+    assert net.links(qos("thrifty", 30), "d") == "ab bd"
 
 
 def test_the_way_around_that_the_quickest_paths_do_not_show_is_found() -> None:

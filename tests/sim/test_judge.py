@@ -53,6 +53,7 @@ def test_every_expected_delivery_is_in_time_late_or_lost() -> None:
         latency_ms=Latency(p50=60.0, p99=61.0, max=61.0),
     )
     assert [(message.number, message.subscriber) for message in court.judge.lost()] == [(2, "bob")]
+    assert [(message.number, message.subscriber) for message in court.judge.late()] == [(1, "bob")]
 
 
 def test_a_second_copy_is_a_duplicate_and_no_delivery() -> None:

@@ -1,12 +1,13 @@
 """Risks: how likely a message fails to come through a link in time, by what the map tells of it.
 
 Hops repair what they have time for, so the same loss is trouble for a class with little slack and none for one with
-much. What a claim tells of a link is the past; three things are read between the lines:
+much. What a claim tells of a link is the past; the rest is read between the lines:
 
   a burst        loss is noticed while it grows: a link that is in trouble is taken for no better than a bad burst
   a stricken     where a link of a broker begins to lose or falls silent, its others often do too: until they have been
   broker         asked they are doubtful, unless the trouble is rather the other end's
-  unsettled      where there was trouble lately, more may begin anywhere; it counts where there is no time for repair
+  unsettled      where there was trouble lately, more may begin anywhere; it counts where there is no time for repair.
+                 Where the latency of one link in ten rose lately, that of any other may rise as much
   history        a link that is known to be down often is not relied on alone, however well it is now
 """
 
@@ -27,7 +28,7 @@ LOSS_MIN = 0.01
 """Less loss than this is left to hop-by-hop repair."""
 TROUBLE_MIN = 0.0005
 BURST_LOSS = 0.25
-SUSPECT_RISK = 0.999
+SUSPECT_RISK = 0.9999
 """A link is called suspect when it is nearly certain that it passes nothing, or nothing in time."""
 SUSPECT_AMID_LOSS_RISK = 0.5
 """The same where it or another link of its brokers loses: it may have lost a few probes in a row."""
@@ -38,7 +39,9 @@ lately rose by a good part of the slack, and on one too slow to be sent over aga
 OFTEN_DOWN = 0.01
 """A link that is down more than this part of the time is at risk at any time."""
 SWING_RATIO = 3
-"""By how much more than before the latency of a link that rose lately may rise."""
+"""By how much more than lately, there or on other links, the latency of a link may rise."""
+UNSETTLED_SHARE = 10
+"""Of so many links one must have risen in latency lately, and never one alone, for the others to be expected to."""
 RETRIES_MAX = 6
 PROMPT_SLACK: Nanos = 150 * MS
 """With less slack than this, notices of parcels are asked for at once, so that there is time for a repair."""
@@ -49,11 +52,13 @@ class Caution:
     """How much a way of routing does against risks."""
 
     target: float
-    """Redundancy is added until messages arrive in time with this probability."""
+    """Where a link of the quickest path loses, redundancy is added until messages arrive in time so likely."""
     target_foreseen: float
-    """The same where no link of the quickest path is in trouble, but one may get into it."""
+    """The same where none does, but one is silent or may get into trouble."""
     gain_min: float
     """A way around must add this much to the probability of arrival, one more so much for each of its links."""
+    gain_foreseen: float
+    """The same where no link of the quickest path loses."""
     foresees: bool
     """Whether trouble counts that has not begun."""
     shared: float = 0.0
@@ -61,8 +66,8 @@ class Caution:
 
 
 CAUTION = {
-    Routing.ADAPTIVE: Caution(0.9995, 0.99, 0.001, True, 0.01),
-    Routing.THRIFTY: Caution(0.85, 0.0, 0.05, False),
+    Routing.ADAPTIVE: Caution(0.9999, 0.99, 0.0001, 0.001, True, 0.01),
+    Routing.THRIFTY: Caution(0.85, 0.85, 0.05, 0.05, False),
 }
 
 
@@ -77,17 +82,24 @@ class Risks:
             if claim.loss_millionths >= TROUBLE_LOSS
             for broker in link
         }
+        self._swing_us = _usual_swing_us(network_map)
         bad = in_trouble(network_map)
         self._stricken = _stricken(bad if fresh is None else [link for link in bad if link in fresh])
 
     def knows(self, link: Link) -> bool:
         return link in self._map.claims
 
+    def loses(self, link: Link, slack_ns: Nanos) -> bool:
+        """Whether a link, or one of its brokers, loses or lately lost what there is no time to repair."""
+        claim = self._map.claims.get(link)
+        lossy = claim is not None and claim.loss_millionths >= LOSS_MIN * MILLION and link not in self._map.suspects
+        return (lossy or not self._losing.isdisjoint(link)) and self.failing_now(link, slack_ns) > 0
+
     def failing(self, link: Link, slack_ns: Nanos, caution: Caution) -> float:
         """How likely a message fails on a link, where the way over it leaves so much slack; 0 if hardly ever."""
         failing = self.failing_now(link, slack_ns)
         claim = self._map.claims.get(link)
-        if caution.foresees and claim is not None and _may_begin(claim, slack_ns, self._unsettled):
+        if caution.foresees and claim is not None and self._may_begin(claim, slack_ns):
             failing = max(failing, UNREPAIRED_RISK)
         if caution.foresees and self.is_often_down(link):
             failing = max(failing, self._map.failure(link))
@@ -108,6 +120,11 @@ class Risks:
         if not self._stricken.isdisjoint(link):
             loss = max(loss, STRICKEN_LOSS)
         return _unrepaired(claim, loss, slack_ns)
+
+    def _may_begin(self, claim: LinkClaim, slack_ns: Nanos) -> bool:
+        if SWING_RATIO * max(claim.swing_us, self._swing_us) * US > max(0, slack_ns):
+            return True
+        return self._unsettled and slack_ns < _retry_ns(claim, slack_ns)
 
     def missing(self, link: Link, slack_ns: Nanos) -> float:
         """How likely the way over a link takes longer than the map says, and too long."""
@@ -133,8 +150,14 @@ def _stricken(bad: list[Link]) -> set[str]:
     return {broker for link in bad for broker in link if count[broker] == max(count[end] for end in link)}
 
 
-def _may_begin(claim: LinkClaim, slack_ns: Nanos, unsettled: bool) -> bool:
-    return SWING_RATIO * claim.swing_us * US > max(0, slack_ns) or (unsettled and slack_ns < _retry_ns(claim, slack_ns))
+def _usual_swing_us(network_map: NetworkMap) -> int:
+    """The rise in latency that one link in ten has lately seen."""
+    swings: dict[Link, int] = {}
+    for (one, other), claim in network_map.claims.items():
+        link = (one, other) if one < other else (other, one)
+        swings[link] = max(claim.swing_us, swings.get(link, 0))
+    rank = max(1, len(swings) // UNSETTLED_SHARE)
+    return sorted(swings.values(), reverse=True)[rank] if rank < len(swings) else 0
 
 
 def _unrepaired(claim: LinkClaim, loss: float, slack_ns: Nanos) -> float:

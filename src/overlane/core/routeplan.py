@@ -158,14 +158,15 @@ def _targeted(
                     failing = max(failing, risks.missing(link, left_ns))
                 if failing:
                     trouble[one, other] = failing
-            foreseen = not any(risks.failing_now((names[one], names[other]), slack_ns) for one, other in own)
-            target = caution.target_foreseen if foreseen else caution.target
+            loses = any(risks.loses((names[one], names[other]), slack_ns) for one, other in own)
+            target = caution.target if loses else caution.target_foreseen
+            gain_min = caution.gain_min if loses else caution.gain_foreseen
             shared = {end: caution.shared for link in trouble for end in link} if caution.shared else {}
-            found = targeted.spread(network, source, [destination], deadline, trouble, target, caution.gain_min, shared)
+            found = targeted.spread(network, source, [destination], deadline, trouble, target, gain_min, shared)
             own, latency[destination] = found.links, found.latency_ns[destination]
             if keep:
                 arrival = targeted.probability(network, source, destination, kept, trouble, shared)
-                keep = arrival > 0 and arrival >= found.arrival[destination] - caution.gain_min
+                keep = arrival > 0 and arrival >= found.arrival[destination] - gain_min
         else:
             keep = keep and own <= kept
         links |= own

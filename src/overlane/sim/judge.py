@@ -148,6 +148,7 @@ class Judge:
         self.outstanding = 0
         self.disorders: list[Disorder] = []
         self.doubles: list[Message] = []
+        self._late: list[tuple[int, int, int]] = []
 
     # Who is there
 
@@ -220,6 +221,8 @@ class Judge:
             row.latencies_ns.append(latency_ns)
             if latency_ns <= row.deadline_ns:
                 row.in_time += 1
+            else:
+                self._late.append((publisher, number, subscriber))
         else:
             row.replayed += 1
         if number > inbox.newest:
@@ -247,6 +250,10 @@ class Judge:
             if row is None or flow.row is self.rows[row]
             for number, subscriber in self._missing(flow)
         ]
+
+    def late(self) -> list[Message]:
+        """The messages that arrived after their deadline."""
+        return [self._message(*one) for one in self._late]
 
     def _missing(self, flow: _Flow, in_grace: bool = False) -> list[tuple[int, int]]:
         """The numbers and subscriptions of what has not arrived, without those that are no loss, or only those."""
