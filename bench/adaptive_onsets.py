@@ -1,0 +1,192 @@
+"""What each way of routing has standing when link latencies change, by measured latencies, without simulating.
+
+    python bench/adaptive_onsets.py [--seeds 20]
+
+What leaves before a change is known comes in time only if a path that stands already is in time afterwards. So the
+planner is shown every slice of the Seattle replay (bench/_adaptive_scenarios.py) and what rose in the slices before it,
+and its routes are judged by the slice that follows.
+
+    in time   changes after which the route that stood was still in time
+    cover     of those that flooding survives and one path does not
+    links     of the route, against one path and against two
+
+`adaptive, always` is adaptive as if every link had risen far lately, which is what it does once it has seen enough.
+Also shown is how often a link's latency rises by half, by whether it did in the minute before: what history foretells.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from _adaptive_misses import Change, changes
+from _adaptive_runs import WAYS
+from _adaptive_scenarios import SLICE_NS, Latencies, scenario
+from overlane.core import risks
+from overlane.core.linkhealth import SWING_REMEMBERED
+from overlane.core.linkstate import LinkStateTable
+from overlane.core.messages import Advert, LinkClaim
+from overlane.core.qos import QosClass, Routing
+from overlane.core.routeplan import plan
+from overlane.core.units import SECOND, US, Nanos
+
+OUT = Path(__file__).parent / "out"
+FLOWS, RATE_HZ, SECONDS = 5, 100.0, 40
+FIRST_SEED = 4
+ALWAYS = ", always"
+FAR_US = 10_000_000
+RISK_MILLIONTHS = 1_000
+"""How likely links fail, the same for all."""
+RISE = 1.5
+
+Swings = npt.NDArray[np.int64]
+
+
+@dataclass
+class Tally:
+    """Over all flows and changes."""
+
+    changes: int = 0
+    in_time: int = 0
+    links: int = 0
+
+
+@dataclass(frozen=True)
+class Figure:
+    way: str
+    in_time: float
+    cover: float
+    to_one: float
+    to_two: float
+
+
+def told(latencies: Latencies, swings_us: Swings, names: list[str]) -> LinkStateTable:
+    """The map that these latencies, and what rose lately, make."""
+    table = LinkStateTable(names[0])
+    for at, name in enumerate(names):
+        claims = [
+            LinkClaim(names[to], int(latency_ns) // US, 500, 0, RISK_MILLIONTHS, 0, int(swings_us[at, to]))
+            for to, latency_ns in enumerate(latencies[at])
+            if latency_ns
+        ]
+        table.accept(Advert(name, 1, 1, claims, {}, 0), 0)
+    return table
+
+
+def maps(found: list[Change], names: list[str]) -> Iterator[tuple[Change, LinkStateTable, LinkStateTable]]:
+    """Each change, the map before it, and the same if every link had risen far."""
+    swings_us: Swings = np.zeros((len(names), len(names)), dtype=np.int64)
+    for change in found[1:]:
+        yield change, told(change.before, swings_us, names), told(change.before, np.full_like(swings_us, FAR_US), names)
+        swings_us = np.maximum(swings_us, ((change.after - change.before) // US).astype(np.int64))
+
+
+def route(table: LinkStateTable, ends: tuple[str, str], way: str, deadline_ns: Nanos) -> set[tuple[str, str]]:
+    """The links that a source would use."""
+    kind = WAYS[way]
+    routing = Routing(kind.routing)
+    usual = dict(risks.CAUTION)
+    if kind.caution:
+        risks.CAUTION[routing] = replace(usual[routing], **kind.caution)
+    try:
+        return set(plan(table, ends[0], QosClass(deadline_ns, routing=routing), [ends[1]]).links)
+    finally:
+        risks.CAUTION.update(usual)
+
+
+def is_in_time(
+    links: set[tuple[str, str]], ends: tuple[int, int], after: Latencies, names: list[str], limit: Nanos
+) -> bool:
+    own = np.zeros_like(after)
+    place = {name: at for at, name in enumerate(names)}
+    for one, other in links:
+        own[place[one], place[other]] = after[place[one], place[other]]
+    distances: Latencies = dijkstra(csr_array(own), directed=True)
+    return bool(distances[ends] <= limit)
+
+
+def measure(seeds: range) -> dict[str, Tally]:
+    ways = [*WAYS, "adaptive" + ALWAYS]
+    tallies = {way: Tally() for way in ways}
+    for seed in seeds:
+        setting = scenario("seattle", seed, FLOWS, RATE_HZ, SECONDS * SECOND)
+        names = [broker.name for broker in setting.calm.brokers]
+        place = {name: at for at, name in enumerate(names)}
+        for change, known, feared in maps(changes(setting, place), names):
+            for topic, publisher, subscriber in zip(
+                setting.calm.topics, setting.calm.publishers, setting.calm.subscribers, strict=True
+            ):
+                ends, limit = (publisher.broker, subscriber.broker), topic.deadline_ns or 0
+                for way, tally in tallies.items():
+                    links = route(feared if way.endswith(ALWAYS) else known, ends, way.removesuffix(ALWAYS), limit)
+                    tally.changes += 1
+                    tally.links += len(links)
+                    tally.in_time += is_in_time(links, (place[ends[0]], place[ends[1]]), change.after, names, limit)
+    return tallies
+
+
+def figures(tallies: dict[str, Tally]) -> list[Figure]:
+    one, two, flood = tallies["single"], tallies["multipath"], tallies["flood"]
+    return [
+        Figure(
+            way,
+            of.in_time / of.changes,
+            (of.in_time - one.in_time) / (flood.in_time - one.in_time),
+            of.links / one.links,
+            of.links / two.links,
+        )
+        for way, of in tallies.items()
+    ]
+
+
+def foretold(seeds: range) -> tuple[float, float]:
+    """How often a link rises by half from one slice to the next: if it did in the minute before, and if not."""
+    rises, chances = np.zeros(2), np.zeros(2)
+    for seed in seeds:
+        setting = scenario("seattle", seed, FLOWS, RATE_HZ, 10 * SWING_REMEMBERED)
+        place = {broker.name: at for at, broker in enumerate(setting.calm.brokers)}
+        found = changes(setting, place)
+        last = np.full_like(found[0].before, -np.inf)
+        for number, change in enumerate(found[1:], 1):
+            is_link = np.triu(change.before > 0)
+            rose = change.after > RISE * change.before
+            lately = number * SLICE_NS - last <= SWING_REMEMBERED
+            for index, group in enumerate((lately, ~lately)):
+                chances[index] += np.count_nonzero(is_link & group)
+                rises[index] += np.count_nonzero(is_link & group & rose)
+            last[rose] = number * SLICE_NS
+    return float(rises[0] / chances[0]), float(rises[1] / chances[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    seeds = range(FIRST_SEED, FIRST_SEED + parser.parse_args().seeds)
+    found = figures(measure(seeds))
+    lately, else_ = foretold(range(FIRST_SEED, FIRST_SEED + 1))
+    console = Console(width=100)
+    table = Table(title="Routes that stand when latencies change", box=None)
+    for heading in ("way", "in time", "cover", "links/one", "links/two"):
+        table.add_column(heading, justify="left" if heading == "way" else "right")
+    for one in found:
+        table.add_row(one.way, f"{one.in_time:.2%}", f"{one.cover:.1%}", f"{one.to_one:.2f}", f"{one.to_two:.2f}")
+    console.print(table)
+    console.print(
+        f"a link rises by half in {lately:.1%} of slices if it did in the minute before, in {else_:.1%} if it did not"
+    )
+    OUT.mkdir(exist_ok=True)
+    said = {"figures": [asdict(one) for one in found], "rises": {"lately": lately, "else": else_}}
+    (OUT / "adaptive_onsets.json").write_text(json.dumps(said, indent=1))
+    console.print("wrote bench/out/adaptive_onsets.json")
+
+
+if __name__ == "__main__":
+    main()
