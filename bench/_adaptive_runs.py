@@ -36,9 +36,9 @@ WAYS = {
     "single": Way("single", {}),
     "multipath": Way("multipath", {}),
     "thrifty": Way("thrifty", {}),
-    "adaptive unprepared": Way("adaptive", {"foresees": False}),
+    "adaptive unprepared": Way("adaptive", {"standing": 1}),
     "adaptive": Way("adaptive", {}),
-    "adaptive lavish": Way("adaptive", {"target_foreseen": 0.9999, "gain_foreseen": 0.0001}),
+    "adaptive lavish": Way("adaptive", {"standing": 3}),
     "flood": Way("flood", {}),
 }
 

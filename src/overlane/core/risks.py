@@ -53,21 +53,21 @@ class Caution:
 
     target: float
     """Where a link of the quickest path loses, redundancy is added until messages arrive in time so likely."""
-    target_foreseen: float
-    """The same where none does, but one is silent or may get into trouble."""
+    target_silent: float
+    """The same where none does, but one is silent."""
     gain_min: float
     """A way around must add this much to the probability of arrival, one more so much for each of its links."""
-    gain_foreseen: float
+    gain_silent: float
     """The same where no link of the quickest path loses."""
-    foresees: bool
-    """Whether trouble counts that has not begun."""
+    standing: int
+    """How many paths stand where trouble has not begun, but may; 1 if that does not count."""
     shared: float = 0.0
     """How likely all that passes a broker fails at once, where one of its links is in trouble or may get into it."""
 
 
 CAUTION = {
-    Routing.ADAPTIVE: Caution(0.9999, 0.99, 0.0001, 0.001, True, 0.01),
-    Routing.THRIFTY: Caution(0.85, 0.85, 0.05, 0.05, False),
+    Routing.ADAPTIVE: Caution(0.9999, 0.99, 0.0001, 0.001, 2, 0.01),
+    Routing.THRIFTY: Caution(0.85, 0.85, 0.05, 0.05, 1),
 }
 
 
@@ -99,9 +99,9 @@ class Risks:
         """How likely a message fails on a link, where the way over it leaves so much slack; 0 if hardly ever."""
         failing = self.failing_now(link, slack_ns)
         claim = self._map.claims.get(link)
-        if caution.foresees and claim is not None and self._may_begin(claim, slack_ns):
+        if caution.standing > 1 and claim is not None and self._may_begin(claim, slack_ns):
             failing = max(failing, UNREPAIRED_RISK)
-        if caution.foresees and self.is_often_down(link):
+        if caution.standing > 1 and self.is_often_down(link):
             failing = max(failing, self._map.failure(link))
         return failing
 

@@ -159,14 +159,22 @@ def _targeted(
                 if failing:
                     trouble[one, other] = failing
             loses = any(risks.loses((names[one], names[other]), slack_ns) for one, other in own)
-            target = caution.target if loses else caution.target_foreseen
-            gain_min = caution.gain_min if loses else caution.gain_foreseen
+            target = caution.target if loses else caution.target_silent
+            gain_min = caution.gain_min if loses else caution.gain_silent
             shared = {end: caution.shared for link in trouble for end in link} if caution.shared else {}
             found = targeted.spread(network, source, [destination], deadline, trouble, target, gain_min, shared)
             own, latency[destination] = found.links, found.latency_ns[destination]
+            if caution.standing > 1 and not loses:
+                # Nothing tells one link from another, so the paths that have least in common are the best guess.
+                standing, latency_ns, _ = _multipath(network, source, [destination], deadline, caution.standing)
+                if not any(risks.failing_now((names[one], names[other]), slack_ns) for one, other in standing):
+                    own, latency[destination] = standing, latency_ns[destination]
             if keep:
-                arrival = targeted.probability(network, source, destination, kept, trouble, shared)
-                keep = arrival > 0 and arrival >= found.arrival[destination] - gain_min
+                wanted_arrival, arrival = (
+                    targeted.probability(network, source, destination, set(used), trouble, shared)
+                    for used in (own, kept)
+                )
+                keep = arrival > 0 and arrival >= wanted_arrival - gain_min
         else:
             keep = keep and own <= kept
         links |= own
