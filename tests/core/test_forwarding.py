@@ -186,7 +186,7 @@ def test_what_has_far_to_go_leaves_before_what_is_due_earlier_but_next_door() ->
 
 
 def test_a_blocked_link_holds_no_more_than_its_bound() -> None:
-    net = Overlay({"a-b": 10}, {}, {"queue_bytes_max": 20_000})
+    net = Overlay({"a-b": 10}, {"t": QosClass(deadline_ns=SECOND)}, {"queue_bytes_max": 20_000})
     net.run(3_000)
     net.subscribe("b", "t")
     net.run(500)

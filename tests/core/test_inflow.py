@@ -6,16 +6,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overlane.core.arrival import HELD_MAX, LATE_WAIT, REORDER_WAIT_MAX, REORDER_WAIT_MIN, Arrival
 from overlane.core.inflow import (
-    HELD_MAX,
     IDLE_MAX,
     IDLE_RELIABLE_MAX,
-    LATE_WAIT,
     RECEIPT_AFTER,
     RECEIPT_DELAY,
-    REORDER_WAIT_MAX,
-    REORDER_WAIT_MIN,
-    Arrival,
     InflowName,
     Inflows,
     bits_to_bytes,
@@ -59,7 +55,7 @@ class Sink:
         return released
 
     def receipts(self, now: Nanos) -> list[tuple[int, int]]:
-        receipts = [(following, beyond) for _, following, beyond in self.inflows.due_receipts(now)]
+        receipts = [(one.next, one.beyond) for one in self.inflows.due_receipts(now)]
         self.inflows.set_wake()
         return receipts
 
@@ -268,6 +264,17 @@ def test_the_missing_parcel_is_taken_however_many_are_held_for_it() -> None:
     assert following >= HELD_MAX
 
 
+def test_best_effort_parcels_wait_for_a_lost_one_only_as_long_as_there_is_room_and_none_of_them_is_lost() -> None:
+    sink = Sink()
+    assert sink.takes(parcel(1, reliable=False)) == [1]
+    later = [parcel(sequence, reliable=False) for sequence in range(3, 3 + HELD_MAX)]
+    assert sink.takes(*later) == []
+    following = 3 + HELD_MAX
+    assert sink.takes(parcel(following, reliable=False)) == list(range(3, following + 1))
+    assert sink.takes(parcel(following + 1, reliable=False)) == [following + 1]
+    assert sink.takes(parcel(2, reliable=False)) == []
+
+
 def test_a_flow_that_nobody_uses_is_forgotten_and_a_reliable_one_much_later() -> None:
     sink = Sink()
     sink.takes(parcel(1), parcel(1, flow=2, reliable=False, after=0))
@@ -314,7 +321,7 @@ def test_every_reliable_message_is_handed_on_exactly_once_and_in_order(
         for name in sent:
             arrival = Arrival(*(getattr(parcels[name][1], slot) for slot in Arrival.__slots__))
             handed += [(one.part.flow, one.part.sequence) for one in sink.inflows.accept(ORIGIN, arrival, NOW)]
-        for (_, _, flow), following, beyond in sink.inflows.due_receipts(NOW + SECOND):
+        for (_, _, flow), following, beyond, _, _ in sink.inflows.due_receipts(NOW + SECOND):
             if luck.random() < 0.7:
                 missing -= {(flow, at) for at in range(1, following)}
                 missing -= {(flow, following + 1 + bit) for bit in range(64) if beyond >> bit & 1}

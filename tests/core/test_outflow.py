@@ -2,19 +2,10 @@
 
 import msgspec
 
-from overlane.core.outflow import (
-    RECENT,
-    RESEND_MARGIN,
-    RESEND_MAX,
-    UNSENT,
-    WINDOW_MAX,
-    WINDOW_MIN,
-    Outflow,
-    Retained,
-    StoredParcel,
-    TopicPlaces,
-)
+from overlane.core.debt import RESEND_MARGIN, RESEND_MAX, UNSENT, WINDOW_MAX, WINDOW_MIN
+from overlane.core.outflow import Outflow, Retained, StoredParcel
 from overlane.core.parcel import FlowPart, Predecessor
+from overlane.core.places import RECENT, TopicPlaces
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import broker_id

@@ -5,10 +5,10 @@ import socket
 import time
 from collections.abc import Callable
 
-from overlane.core.units import Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.node.emulation import Emulation
 from overlane.node.greeting import Credentials
-from overlane.node.overlaylink import PATIENCE_NS, READ_BYTES, OverlayLink
+from overlane.node.overlaylink import CALM_PATIENCE_NS, PATIENCE_NS, READ_BYTES, OverlayLink
 
 SENT_BYTES = 8 * READ_BYTES
 
@@ -20,6 +20,7 @@ class Broker:
         self._name = name
         self.clock: Nanos = 0
         self.others_are_crowded = False
+        self.patience: Nanos = SECOND
         self.received_bytes = 0
         self.to_send: list[bytes] = []
 
@@ -40,6 +41,9 @@ class Broker:
 
     def is_crowded(self, besides: str) -> bool:
         return besides == "sender" and self.others_are_crowded
+
+    def patience_ns(self, _peer: str) -> Nanos:
+        return self.patience
 
     def pull(self, _peer: str, _bytes_max: int) -> bytes:
         return self.to_send.pop() if self.to_send else b""
@@ -120,3 +124,30 @@ def test_a_connection_that_was_given_up_takes_nothing_that_is_meant_for_the_next
         return sender.to_send
 
     assert asyncio.run(given_up()) == [b"the greeting of the next connection"]
+
+
+def test_where_nothing_is_urgent_there_is_more_patience_though_not_without_end() -> None:
+    async def story() -> int:
+        receiver = Broker("receiver")
+        receiver.others_are_crowded, receiver.patience = True, NEVER
+        await _flooded(receiver)
+        receiver.clock = CALM_PATIENCE_NS - 1
+        assert await _as_much_as_comes(receiver) <= READ_BYTES
+        receiver.clock = CALM_PATIENCE_NS
+        await _until(lambda: receiver.received_bytes == SENT_BYTES)
+        return receiver.received_bytes
+
+    assert asyncio.run(story()) == SENT_BYTES
+
+
+def test_what_is_urgent_waits_no_longer_than_it_has_time_to_spare() -> None:
+    async def story() -> int:
+        receiver = Broker("receiver")
+        receiver.others_are_crowded, receiver.patience = True, 5 * MS
+        await _flooded(receiver)
+        assert await _as_much_as_comes(receiver) <= READ_BYTES
+        receiver.clock = 5 * MS
+        await _until(lambda: receiver.received_bytes == SENT_BYTES)
+        return receiver.received_bytes
+
+    assert asyncio.run(story()) == SENT_BYTES

@@ -35,6 +35,7 @@ from overlane.core.events import (
     LinkDown,
     LinkUp,
     Published,
+    RoomAgain,
     RouteEstablished,
     Subscribe,
     Tick,
@@ -44,6 +45,7 @@ from overlane.core.forwarding import Forwarding
 from overlane.core.gossip import Gossip, News
 from overlane.core.history import TABLE as HISTORY
 from overlane.core.history import History
+from overlane.core.inflow import Readers
 from overlane.core.interest import TABLE as INTEREST
 from overlane.core.interest import LocalInterest, RemoteInterest
 from overlane.core.linkqueue import Policy
@@ -79,6 +81,8 @@ from overlane.core.wire import FrameType, Header, ParcelFlag
 from overlane.errors import ProtocolViolation
 
 SLOW_SWEEP: Nanos = 5 * SECOND
+SLACK_PART = 4
+"""What is urgent may lose this part of the time it has to spare before a broker that does not read."""
 
 TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
 """Of a topic: the flow that its messages join, its local subscribers, and the longest body."""
@@ -111,6 +115,8 @@ class Broker:
         self.interest_changes = 0
         """Grows whenever a topic may be needed elsewhere than before."""
         self._open: list[Outflow] = []
+        """Flows with a draft."""
+        self._flushed_ns: Nanos = now
         self._published: list[Message] = []
         self._neighbours: dict[str, Neighbour] = {}
         self._names: dict[int, str] = {self.identity: self.name}
@@ -167,6 +173,8 @@ class Broker:
             self._forwarding.budget = self._budget
         self._budgets: BudgetTable[tuple[int, int]] = BudgetTable()
         self._budgets_of = -1
+        self._patience: dict[str, Nanos] = {}
+        self._patience_of = -1
         self._violations = 0
         self.turn = 0
         """The turn that was ended last."""
@@ -207,6 +215,8 @@ class Broker:
                 self._links.leave(now)
             case Foresee(failure, links):
                 self._links.foresee(failure, links)
+            case RoomAgain():
+                self._sink.room_again(self._names, now)
             case _:
                 assert_never(event)
         return self._collect()
@@ -232,6 +242,7 @@ class Broker:
             if not draft:
                 self._open.append(flow)
             draft.append((topic, flags, body))
+            flow.draft_bytes += len(body)
         if subscribers:
             self._published.append((topic, flags, body))
         return _ACCEPTED
@@ -251,6 +262,8 @@ class Broker:
                 self._source.keep_unsent(topic, body, flags, now)
                 return _ACCEPTED
         if flow.reliable:
+            if flow.behind:
+                flow = self._source.aside(flow, topic, now)
             self._source.room -= len(body)
             if self._source.room < 0:
                 self._source.room += len(body)
@@ -258,6 +271,7 @@ class Broker:
         if not flow.draft:
             self._open.append(flow)
         flow.draft.append((topic, flags, body))
+        flow.draft_bytes += len(body)
         return _ACCEPTED
 
     def carries(self, topic: str) -> bool:
@@ -274,6 +288,45 @@ class Broker:
             if 2 * one.queue.bytes > one.queue.bytes_max and one.connected and name != besides:
                 return True
         return False
+
+    def way_share(self, topic: str, qos: QosClass) -> float:
+        """How full the queues are that messages of the topic join, with what waits to join them: from 0, 1 is full."""
+        much = self.config.queue_bytes_max // 4
+        for flow in self._open:
+            if flow.draft_bytes > much:
+                break
+        else:
+            for one in self._neighbours.values():
+                if 4 * one.queue.bytes > one.queue.bytes_max:
+                    break
+            else:
+                return 0.0  # as nearly always, and found out quickly
+        found = self._carried.get((topic, qos))
+        if found is None:
+            return 0.0
+        return self._source.way_share(found) + found.draft_bytes / self.config.queue_bytes_max
+
+    def patience_ns(self, peer: str) -> Nanos:
+        """How long what comes from a neighbour can be left unread, for the sake of the most urgent of it."""
+        if self._patience_of != self._routes.changes:
+            self._patience_of = self._routes.changes
+            self._patience = {}
+            for _, entry in self._routes.newest():
+                described = entry.message
+                if described.deadline_us:
+                    slack_ns = max(0, described.deadline_us - described.latency_us) * US
+                    for upstream in entry.upstream:
+                        self._patience[upstream] = min(self._patience.get(upstream, NEVER), slack_ns // SLACK_PART)
+        return self._patience.get(peer, NEVER)
+
+    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:
+        """How far readers elsewhere, or the way to them, are behind what is published here: from 0, not at all."""
+        flow = self._carried.get((topic, qos))
+        return 0.0 if flow is None else flow.crowding(topic, now)
+
+    def heed_readers(self, readers: Readers) -> None:
+        """Hand reliable messages from elsewhere on only if local readers take them."""
+        self._inflows.readers = readers
 
     def can_reach(self, broker: str) -> bool:
         return self._table.map.way(self.name, broker) is not None
@@ -320,9 +373,9 @@ class Broker:
     def flush(self, now: Nanos) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
         if self._open:
-            if self._source.flush(self._open, now):
-                self._stirred = True
-            self._open.clear()
+            self._flushed_ns = now
+            self._open, is_stirred = self._source.flush(self._open, now)
+            self._stirred |= is_stirred
         if self._published:
             messages, self._published = self._published, []
             found = {topic: self._sink.subscribers(topic) for topic in dict.fromkeys(one[0] for one in messages)}
@@ -386,7 +439,10 @@ class Broker:
     def next_deadline(self) -> Nanos:
         if self._stirred:
             self._find_slow_deadline()
-        return min(self._links.next_deadline(), self._slow_at, self._inflows.wake_at)
+        when = min(self._links.next_deadline(), self._slow_at, self._inflows.wake_at)
+        if self._open and any(self._source.has_room(flow) for flow in self._open):
+            when = min(when, self._flushed_ns + 1)
+        return when
 
     def _find_slow_deadline(self) -> None:
         self._slow_at = min(self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep)

@@ -74,7 +74,12 @@ class Foresee:
     """By neighbour."""
 
 
-Event = LinkUp | LinkDown | Subscribe | Unsubscribe | Tick | Leave | Foresee
+@dataclass(frozen=True, slots=True)
+class RoomAgain:
+    """Local readers that had no room for more have some again."""
+
+
+Event = LinkUp | LinkDown | Subscribe | Unsubscribe | Tick | Leave | Foresee | RoomAgain
 
 
 # Effects
@@ -108,7 +113,8 @@ class Delivery(NamedTuple):
 class Deliver:
     """Messages (topic, flags, body) that came together, with the age the broker believes they have.
 
-    `subscribers` tells per topic who gets them; a topic that is not in it has no subscriber here.
+    `subscribers` tells per topic who gets them; a topic that is not in it has no subscriber here. What is reliable was
+    only brought because its readers said that they take it (`Broker.heed_readers`).
     """
 
     messages: list[tuple[str, int, bytes]]
@@ -116,6 +122,7 @@ class Deliver:
     origin: str
     age_ns: Nanos
     deadline_ns: Nanos
+    reliable: bool = False
 
     @property
     def deliveries(self) -> Iterator[Delivery]:

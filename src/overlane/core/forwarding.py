@@ -9,7 +9,7 @@ time: the link and a way around it. Where a link is silent or gone, its parcels 
 has moved the route.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from overlane.core.budgets import plan
@@ -158,6 +158,13 @@ class Forwarding:
         self.counters.detours += 1
         header = out.header._replace(flags=flags)
         self.send_on_path(way, header, out.rest, out.entered_ns, out.due_ns + out.ahead_ns - latency_ns, now)
+
+    def queue_share(self, hops: Iterable[str]) -> float:
+        """How full the fullest queue to one of these neighbours is, of those that can be sent to: from 0 to 1."""
+        found = (self._neighbours.get(hop) for hop in hops)
+        return max(
+            (one.queue.bytes / one.queue.bytes_max for one in found if one is not None and one.connected), default=0.0
+        )
 
     def next_hop(self, target: str) -> str | None:
         """The neighbour on the quickest path to a broker, for control messages."""

@@ -1,108 +1,59 @@
 """Inflows: what this broker, as a destination, has of each flow, and in which order it hands it on.
 
-  next       everything below it has been handed on or given up
-  done       what has been handed on beyond `next`
-  horizon    nothing up to it is waited for any more (but what is reliable is still taken when it comes)
-  held       parcels that came before something they must come after
-
 A parcel is handed on when all up to its `after` is done or beyond waiting for, and its predecessors in other flows
 too. It is held for a missing one no longer than its deadline allows; without a deadline, a reliable one waits as
 long as it takes, a best-effort one only a moment. A best-effort parcel that comes after the horizon has passed it
 is dropped: it would break the order. The moment follows from how long the flow's parcels have lately been on their
 way: what is missing for twice that has been lost, and waiting longer would only make the others late. Of a reliable
 flow the progress is made durable before anything of it is handed on or acknowledged.
+
+A reliable parcel is only handed on if its readers take it. While they have no room it is held, and so is what must
+come after it; parcels of other topics pass by it. The source is told what is held, and of topics whose readers fall
+behind, so that it neither sends these parcels again nor lets more be published than is read.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
+from overlane.core.arrival import Arrival, Inflow, hold_until
+from overlane.core.messages import BEHIND_MAX
 from overlane.core.parcel import FlowPart, Message
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 
-HELD_MAX = 1024
 BEYOND_MAX = 8192
 GAPS_REMEMBERED = 1024
 """How many best-effort parcels beyond a gap are remembered before the gap is given up."""
-REORDER_WAIT_MIN: Nanos = 20 * MS
-REORDER_WAIT_MAX: Nanos = 250 * MS
-"""How long a best-effort parcel waits at least and at most for what it must come after."""
-LATE_WAIT: Nanos = 2 * SECOND
-"""How long a reliable parcel that is late anyway waits for what it must come after."""
 RECEIPT_DELAY: Nanos = 50 * MS
 RECEIPT_AFTER = 32
+LOOK_AGAIN: Nanos = 100 * MS
+"""How often readers without room are asked again, if they do not speak up before: some are not waited for any more."""
+TELL_AGAIN: Nanos = 500 * MS
+"""How often a source is told what is still held."""
 IDLE_MAX: Nanos = 600 * SECOND
 IDLE_RELIABLE_MAX: Nanos = 86_400 * SECOND
 
 InflowName = tuple[int, int, int]
 """(origin, incarnation of the flow, flow)."""
 
-
-@dataclass(slots=True)
-class Arrival:
-    """A parcel at its destination."""
-
-    part: FlowPart
-    messages: list[Message]
-    reliable: bool
-    history: bool
-    deadline_ns: Nanos
-    age_ns: Nanos
-    arrived_ns: Nanos
-    release_at: Nanos = NEVER
+Readers = Callable[[list[Message], Nanos], tuple[bool, dict[str, int]]]
+"""Asks local readers to take messages, all or none: whether they do, and the topics whose readers fall behind, with how
+full the fullest queue is, in per cent."""
 
 
-@dataclass(slots=True)
-class Inflow:
-    reliable: bool
+def _take_all(_messages: list[Message], _now: Nanos) -> tuple[bool, dict[str, int]]:
+    return True, {}
+
+
+class Progress(NamedTuple):
+    """What a source is told of one flow: see `messages.Receipt`."""
+
+    name: InflowName
     next: int
-    horizon: int = 0
-    done: set[int] = field(default_factory=set)
-    held: dict[int, Arrival] = field(default_factory=dict)
-    touched_ns: Nanos = 0
-    slowest_ns: Nanos = 0
-    """The greatest age of those that came lately; fades with every parcel."""
-    receipt_at: Nanos = NEVER
-    unreceipted: int = 0
-
-    def touch(self, age_ns: Nanos, now: Nanos) -> None:
-        self.touched_ns = now
-        faded_ns = self.slowest_ns - (self.slowest_ns >> 6)
-        self.slowest_ns = age_ns if age_ns > faded_ns else faded_ns
-
-    def has(self, sequence: int) -> bool:
-        return sequence < self.next or sequence in self.done or sequence in self.held
-
-    def complete(self, sequence: int) -> None:
-        if sequence >= self.next:
-            self.done.add(sequence)
-        while self.next in self.done:
-            self.done.discard(self.next)
-            self.next += 1
-
-    def raise_floor(self, floor: int) -> None:
-        if floor > self.next:
-            self.next = floor
-            self.done = {sequence for sequence in self.done if sequence >= floor}
-            while self.next in self.done:
-                self.done.discard(self.next)
-                self.next += 1
-
-    @property
-    def waits_beyond(self) -> int:
-        """Nothing up to here is waited for."""
-        at = max(self.next - 1, self.horizon)
-        while at + 1 in self.done:
-            at += 1
-        return at
-
-    def beyond_bits(self) -> int:
-        """Bit i: sequence next+1+i is done."""
-        bits = 0
-        for sequence in self.done:
-            bits |= 1 << (sequence - self.next - 1)
-        return bits
+    beyond: int
+    held: int
+    behind: dict[str, int]
 
 
 class Inflows:
@@ -111,7 +62,11 @@ class Inflows:
         self._save = save
         self._flows: dict[InflowName, Inflow] = {}
         self._holding: set[InflowName] = set()
+        self._barred: set[InflowName] = set()
+        """Flows of which something is held only because its readers have no room."""
+        self._look_again_at: Nanos = NEVER
         self._receipts: dict[InflowName, Nanos] = {}
+        self.readers: Readers = _take_all
         self.wake_at: Nanos = NEVER
         """Nothing is due before this."""
         self.overtaken_dropped = 0
@@ -134,34 +89,51 @@ class Inflows:
             flow.next += 1
             return [arrival]
         released: list[Arrival] = []
+        moved = False
         if arrival.reliable:
             self._owe_receipt(name, flow, now)
             if part.floor > flow.next:
                 flow.raise_floor(part.floor)
-                released = self._release_ready(name, flow)
+                moved = True
+                released = self._release_ready(name, flow, now)
         if flow.has(part.sequence):
             held = flow.held.get(part.sequence)
             if held is not None and len(part.predecessors) < len(held.part.predecessors):
                 # The source has given up what this waited for.
                 held.part = held.part._replace(predecessors=part.predecessors)
-                released += self._release_ready(name, flow) + self._release_followers(name)
-            return released
+                released += self._release_ready(name, flow, now)
+                moved = True
+            return released + self._release_followers(name, now) if moved else released
         if not arrival.reliable and part.sequence <= flow.horizon:
             self.overtaken_dropped += 1
             return released
         ready = self._is_ready(flow, origin, arrival)
-        if (len(flow.held) >= HELD_MAX and not ready) or (flow.reliable and part.sequence > flow.next + BEYOND_MAX):
-            return released  # not acknowledged: it will be sent again
-        flow.held[part.sequence] = arrival
-        if ready:
-            released += self._release_ready(name, flow)
+        if not ready and name in self._barred:
+            held_topics = {topic for held in flow.held.values() for topic, _, _ in held.messages}
+            ready = self._is_ready(flow, origin, arrival, held_topics)
+        taken = ready and self._is_taken(name, flow, arrival, now)
+        if not ready and not flow.reliable and flow.is_crammed(arrival):
+            # It comes only once, and so does what is missing: there is no room to wait for that any longer.
+            flow.hold(arrival)
+            flow.give_up_gaps()
+            released += self._release_ready(name, flow, now)
+            moved = True
+        elif (flow.is_crammed(arrival) and not taken) or (flow.reliable and part.sequence > flow.next + BEYOND_MAX):
+            pass  # not acknowledged: it will be sent again
+        elif taken:
+            released.append(arrival)
+            flow.complete(part.sequence)
+            released += self._release_ready(name, flow, now, is_news=True)
+            moved = True
         else:
-            arrival.release_at = _hold_until(arrival, flow.slowest_ns, now)
-            self.wake_at = min(self.wake_at, arrival.release_at)
+            flow.hold(arrival)
             self._holding.add(name)
+            if not ready:
+                arrival.release_at = hold_until(arrival, flow.slowest_ns, now)
+                self.wake_at = min(self.wake_at, arrival.release_at)
         if flow.reliable and len(flow.done) > 0 and part.sequence > flow.next:
             self._hurry_receipt(name, flow, now)  # something is missing: the source should know soon
-        return released + self._release_followers(name)
+        return released + self._release_followers(name, now) if moved else released
 
     def is_next(self, name: InflowName, sequence: int, after: int) -> bool:
         """Whether a best-effort parcel is just the next one of a flow of which nothing is missing, as nearly always."""
@@ -181,7 +153,7 @@ class Inflows:
 
     def set_wake(self) -> None:
         """After everything due has been done: when is the next?"""
-        when = min(self._receipts.values(), default=NEVER)
+        when = min(self._look_again_at, min(self._receipts.values(), default=NEVER))
         for name in self._holding:
             for arrival in self._flows[name].held.values():
                 when = min(when, arrival.release_at)
@@ -190,6 +162,8 @@ class Inflows:
     def release_due(self, now: Nanos) -> list[tuple[int, Arrival]]:
         """What has been held for as long as its deadline allows, with everything that follows from letting it go."""
         released: list[tuple[int, Arrival]] = []
+        if now >= self._look_again_at:
+            released += self.room_again(now)
         for name in sorted(self._holding):
             flow = self._flows[name]
             due = [sequence for sequence, arrival in flow.held.items() if arrival.release_at <= now]
@@ -199,22 +173,45 @@ class Inflows:
             for sequence in sorted(due):
                 arrival = flow.held[sequence]
                 arrival.part = arrival.part._replace(predecessors=())
+                arrival.release_at = NEVER
                 flow.horizon = max(flow.horizon, arrival.part.after)
             if not flow.reliable:
                 flow.raise_floor(flow.horizon + 1)
-            out = self._release_ready(name, flow) + self._release_followers(name)
+            out = self._release_ready(name, flow, now) + self._release_followers(name, now)
             released += [(name[0], arrival) for arrival in out]
         return released
 
-    def due_receipts(self, now: Nanos) -> list[tuple[InflowName, int, int]]:
-        """Flows whose source is to be told what has come: (name, next, bits beyond)."""
+    def room_again(self, now: Nanos) -> list[tuple[int, Arrival]]:
+        """Readers that had no room may have some: what they take now."""
+        barred, self._barred = self._barred, set()
+        self._look_again_at = NEVER
+        released: list[tuple[int, Arrival]] = []
+        for name in sorted(barred):
+            flow = self._flows[name]
+            out = self._release_ready(name, flow, now) + self._release_followers(name, now)
+            released += [(name[0], arrival) for arrival in out]
+        origins = {name[0] for name in self._barred}
+        for name in self._holding:
+            if name[0] in origins and now - self._flows[name].told_ns >= TELL_AGAIN:
+                self._receipts[name] = now
+                self.wake_at = min(self.wake_at, now)
+        return released
+
+    def due_receipts(self, now: Nanos) -> list[Progress]:
+        """Flows whose source is to be told what has come."""
         due = sorted(name for name, at in self._receipts.items() if at <= now)
         receipts = []
         for name in due:
             del self._receipts[name]
             flow = self._flows[name]
             flow.unreceipted = 0
-            receipts.append((name, flow.next, flow.beyond_bits()))
+            flow.told_ns = now
+            # What is held for want of something else is sent again, and tells if that will not come any more.
+            is_barred = any(origin == name[0] for origin, _, _ in self._barred)
+            held = flow.held_bits() if is_barred else 0
+            receipts.append(Progress(name, flow.next, flow.beyond_bits(), held, flow.behind))
+            flow.behind_before = {topic for topic, percent in flow.behind.items() if percent}
+            flow.behind = {}
         return receipts
 
     def forget_idle(self, now: Nanos) -> list[InflowName]:
@@ -241,8 +238,9 @@ class Inflows:
             and not (flow.done or flow.held or part.predecessors or self._holding)
         )
 
-    def _is_ready(self, flow: Inflow, origin: int, arrival: Arrival) -> bool:
-        if arrival.part.after > flow.waits_beyond:
+    def _is_ready(self, flow: Inflow, origin: int, arrival: Arrival, waiting: set[str] | None = None) -> bool:
+        """Whether its turn has come; with `waiting`, also past parcels that are held, and of these topics."""
+        if arrival.part.after > flow.waits_beyond and (waiting is None or not flow.passes(arrival, waiting)):
             return False
         return all(
             self._me not in earlier.brokers
@@ -254,27 +252,56 @@ class Inflows:
         earlier = self._flows.get((origin, incarnation, flow))
         return earlier is not None and earlier.waits_beyond >= sequence
 
-    def _release_ready(self, name: InflowName, flow: Inflow) -> list[Arrival]:
+    def _is_taken(self, name: InflowName, flow: Inflow, arrival: Arrival, now: Nanos) -> bool:
+        """Whether the readers take what is ready for them."""
+        if not arrival.reliable or arrival.history:
+            return True
+        taken, behind = self.readers(arrival.messages, now)
+        for topic in flow.behind_before:
+            if topic not in behind and any(topic == one[0] for one in arrival.messages):
+                flow.behind[topic] = 0
+        for topic, percent in behind.items():
+            if topic in flow.behind or len(flow.behind) < BEHIND_MAX // 2:
+                flow.behind[topic] = percent
+        if not taken:
+            self._barred.add(name)
+            self._look_again_at = min(self._look_again_at, now + LOOK_AGAIN)
+            self.wake_at = min(self.wake_at, self._look_again_at)
+        return taken
+
+    def _release_ready(self, name: InflowName, flow: Inflow, now: Nanos, is_news: bool = False) -> list[Arrival]:
+        """What of a flow can go; `is_news`: something of it went already."""
         released: list[Arrival] = []
+        refused: set[int] = set()
+        is_barred = name in self._barred
         moved = True
         while moved and flow.held:
             moved = False
+            waiting: set[str] = set()
             for sequence in sorted(flow.held):
                 arrival = flow.held[sequence]
-                if self._is_ready(flow, name[0], arrival):
-                    del flow.held[sequence]
+                is_ready = self._is_ready(flow, name[0], arrival, waiting if is_barred else None)
+                if is_ready and sequence not in refused and self._is_taken(name, flow, arrival, now):
+                    flow.let_go(sequence)
                     flow.complete(sequence)
                     released.append(arrival)
                     moved = True
+                    continue
+                if is_ready:
+                    refused.add(sequence)
+                    is_barred = True
+                waiting |= {topic for topic, _, _ in arrival.messages}
         if not flow.held:
             self._holding.discard(name)
         if not flow.reliable and len(flow.done) > GAPS_REMEMBERED:
             flow.raise_floor(sorted(flow.done)[GAPS_REMEMBERED // 2])
         if flow.reliable and released:
+            self._owe_receipt(name, flow, now)
+        if flow.reliable and (released or is_news):
             self._save(name, msgspec.msgpack.encode((flow.next, flow.horizon, sorted(flow.done))))
         return released
 
-    def _release_followers(self, name: InflowName) -> list[Arrival]:
+    def _release_followers(self, name: InflowName, now: Nanos) -> list[Arrival]:
         """Parcels of flows of the same origin that waited for what was handed on, and those that waited for them."""
         released: list[Arrival] = []
         moved = bool(self._holding)
@@ -282,7 +309,7 @@ class Inflows:
             more: list[Arrival] = []
             for other in sorted(self._holding):
                 if other[0] == name[0]:
-                    more += self._release_ready(other, self._flows[other])
+                    more += self._release_ready(other, self._flows[other], now)
             released += more
             moved = bool(more)
         return released
@@ -299,17 +326,6 @@ class Inflows:
         if flow.unreceipted <= 3:
             self._receipts[name] = now
             self.wake_at = min(self.wake_at, now)
-
-
-def _hold_until(arrival: Arrival, slowest_ns: Nanos, now: Nanos) -> Nanos:
-    moment_ns = min(max(2 * slowest_ns, REORDER_WAIT_MIN), REORDER_WAIT_MAX)
-    if arrival.deadline_ns >= NEVER:
-        return NEVER if arrival.reliable else now + moment_ns
-    guard = arrival.deadline_ns // 20 + MS
-    left = max(0, arrival.deadline_ns - arrival.age_ns - guard)
-    if not arrival.reliable:
-        return now + min(left, moment_ns)
-    return now + (left or LATE_WAIT)
 
 
 def encode_name(name: InflowName) -> bytes:

@@ -14,6 +14,8 @@ from overlane.errors import ProtocolViolation
 BROKERS_MAX = 4096
 LINKS_MAX = 65536
 REASON_LENGTH_MAX = 256
+BEHIND_MAX = 64
+BEHIND_PERCENT_MAX = 1000
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -119,7 +121,11 @@ class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=8):
-    """End to end: of this flow, all below `next` and those with a bit set in `beyond` (bit i = next+1+i) have come."""
+    """End to end: of this flow, all below `next` and those with a bit set in `beyond` (bit i = next+1+i) have come.
+
+    Those in `held` (bit i = next+i) are there, but not taken yet: they need not be sent again, and may be forgotten.
+    `behind` names topics whose readers do not keep up, and how full their queues are, in per cent.
+    """
 
     to: Name
     sender: Name
@@ -128,6 +134,11 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     flow: Count
     next: Count
     beyond: Annotated[bytes, Meta(max_length=1024)]
+    held: Annotated[bytes, Meta(max_length=1024)] = b""
+    behind: Annotated[
+        dict[Annotated[str, Meta(max_length=65535)], Annotated[int, Meta(ge=0, le=BEHIND_PERCENT_MAX)]],
+        Meta(max_length=BEHIND_MAX),
+    ] = {}
 
 
 class Farewell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):

@@ -6,40 +6,25 @@ lifespan ends. What stays unacknowledged is sent again to those that miss it: af
 trip and doubles without progress, at once when a destination comes back into reach, and never more than a window at
 a time, so that a backlog does not flood the far side.
 
+A destination that has a parcel but cannot hand it on yet says so: it is not sent again while that is believed, and
+takes no room in the window. A topic whose readers fall behind gets a flow of its own, aside, until all of it has been
+read: so one slow reader does not hold up others. How far behind they are, and how much waits to be sent, is for
+publishers to rest by.
+
 A flow keeps its name (incarnation, id) for ever: after a restart of the source what was retained is sent under its
 old name, so that a destination that has it already knows it.
-
-Order. Each topic remembers where its last message went. A parcel waits at the destination for all that `after`
-names; where a topic moved here from another flow, a predecessor says so to the destinations that both flows have.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
-from overlane.core.parcel import (
-    PREDECESSORS_MAX,
-    Columns,
-    FlowPart,
-    Message,
-    Predecessor,
-    pack_messages,
-    unpack_messages,
-)
+from overlane.core.debt import BELIEVED, UNSENT, WINDOW_MIN, WINDOW_START, Debt
+from overlane.core.parcel import Columns, FlowPart, Message, Predecessor, pack_messages
 from overlane.core.qos import QosClass, Routing
 from overlane.core.routes import Route
-from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.core.wire import broker_id
-
-WINDOW_MIN = 16 * 1024
-WINDOW_START = 64 * 1024
-WINDOW_MAX = 4 << 20
-UNSENT: Nanos = -NEVER
-RESEND_MARGIN: Nanos = 100 * MS
-RESEND_MAX: Nanos = 5 * SECOND
-RECENT: Nanos = 2 * SECOND
-"""How long a topic's last best-effort message is remembered as a predecessor."""
+from overlane.core.units import NEVER, Nanos
 
 FlowName = tuple[int, int]
 """(incarnation of the source, id): unique for ever at one source."""
@@ -92,59 +77,17 @@ class StoredParcel(msgspec.Struct, array_like=True):
         )
 
 
-@dataclass(slots=True)
-class Debt:
-    """What one destination of a flow has not acknowledged: sequence -> when it was last sent (UNSENT: not yet).
-
-    At most a window of it is under way: it grows with what is acknowledged, doubling at first, and halves when what was
-    sent does not come, so that neither a backlog nor a fast publisher floods the far side.
-    """
-
-    unacknowledged: dict[int, Nanos] = field(default_factory=dict)
-    backoff: int = 0
-    resend_at: Nanos = NEVER
-    window: int = WINDOW_START
-    threshold: int = WINDOW_MAX
-    under_way: int = 0
-    resent: set[int] = field(default_factory=set)
-    round_trip_ns: Nanos = 0
-    variation_ns: Nanos = 0
-
-    def measure(self, sequences: Iterable[int], now: Nanos) -> None:
-        """How long acknowledgements take, by the last parcel that was sent but once (Karn)."""
-        for sequence in reversed(list(sequences)):
-            sent_ns = self.unacknowledged[sequence]
-            if sent_ns != UNSENT and sequence not in self.resent:
-                sample = now - sent_ns
-                if not self.round_trip_ns:
-                    self.round_trip_ns, self.variation_ns = sample, sample >> 1
-                self.variation_ns += (abs(sample - self.round_trip_ns) - self.variation_ns) >> 2
-                self.round_trip_ns += (sample - self.round_trip_ns) >> 3
-                return
-
-    def patience_ns(self, path_ns: Nanos) -> Nanos:
-        """When to send again, given the round trip of the path: that, or what acknowledgements really take."""
-        measured = self.round_trip_ns + 4 * self.variation_ns
-        return min(RESEND_MAX, max(path_ns, measured) + RESEND_MARGIN << min(self.backoff, 8))
-
-    def arrived(self, size: int) -> None:
-        self.under_way = max(0, self.under_way - size)
-        grown = size if self.window < self.threshold else size * size // self.window + 1
-        self.window = min(WINDOW_MAX, self.window + grown)
-
-    def congested(self) -> None:
-        self.threshold = max(WINDOW_MIN, self.window // 2)
-        self.window = self.threshold
-
-
 class Outflow:
     def __init__(self, name: FlowName, qos: QosClass, destinations: tuple[str, ...]) -> None:
         self.name = name
         self.qos = qos
         self.reliable = qos.reliable
+        self.can_wait = not qos.reliable and qos.deadline_ns >= NEVER
+        """Whether its messages are kept by nobody, but need not be anywhere at any time."""
         self.destinations = destinations
         self.draft: list[Message] = []
-        """What was published in this turn."""
+        """What was published in this turn, and what could not leave at the end of the one before."""
+        self.draft_bytes = 0
         self.sequence = 0
         self.retained: dict[int, Retained] = {}
         self.retained_bytes = 0
@@ -154,6 +97,22 @@ class Outflow:
         """Whether its parcels are not needed any more once they have left."""
         self.route: Route | None = None
         """The one that its parcels take, once there is one."""
+        self.behind: frozenset[str] = frozenset()
+        """Topics that go aside."""
+        self.asides: dict[str, Outflow] = {}
+        """Flows to the same destinations in the same class, each for one topic whose readers are behind, or were."""
+        self.main: Outflow = self
+        """The flow that this one is aside of, or itself."""
+
+    def crowding(self, topic: str, now: Nanos) -> float:
+        """How far the destinations, or readers of the topic there, are behind: from 0, not at all."""
+        crowding = max((debt.crowding(topic, now) for debt in self.debts.values()), default=0.0)
+        return max(crowding, self.asides[topic].crowding(topic, now)) if topic in self.asides else crowding
+
+    def put_aside(self) -> None:
+        """A destination told how far its readers are: which topics have to go aside now?"""
+        told = {topic for one in (self, *self.asides.values()) for debt in one.debts.values() for topic in debt.behind}
+        self.behind = frozenset(told | {topic for topic, one in self.asides.items() if one.retained or one.draft})
 
     @property
     def floor(self) -> int:
@@ -189,7 +148,10 @@ class Outflow:
         self.retained[parcel.sequence] = parcel
         self.retained_bytes += len(parcel.content)
         for name in destinations:
-            debt = self.debts.setdefault(name, Debt())
+            debt = self.debts.get(name)
+            if debt is None:
+                debt = self.debts[name] = Debt(window=WINDOW_START if self.main is self else WINDOW_MIN)
+            debt.owed_bytes += len(parcel.content)
             debt.unacknowledged[parcel.sequence] = sent_ns
             if sent_ns != UNSENT:
                 debt.under_way += len(parcel.content)
@@ -222,13 +184,26 @@ class Outflow:
             debt.measure(come, now)
         return self._settle(destination, come), bool(come)
 
+    def held(self, destination: str, first: int, bits: int, behind: dict[str, int], now: Nanos) -> bool:
+        """A receipt tells what the destination has but could not hand on yet (bit i: sequence first+i), and which
+        topics' readers are behind there. Whether there is more room in the window than before."""
+        debt = self.debts.get(destination)
+        if debt is None:
+            return False
+        there = [first + place for place in range(bits.bit_length()) if bits >> place & 1]
+        sent = [sequence for sequence in there if debt.unacknowledged.get(sequence, UNSENT) != UNSENT]
+        debt.hear_behind(behind, now)
+        self.main.put_aside()
+        return debt.hold({sequence: len(self.retained[sequence].content) for sequence in sent}, now)
+
     def _settle(self, destination: str, sequences: Iterable[int]) -> list[int]:
         debt = self.debts[destination]
         done = []
         for sequence in sequences:
             parcel = self.retained[sequence]
             debt.resent.discard(sequence)
-            if debt.unacknowledged.pop(sequence) != UNSENT:
+            debt.owed_bytes -= len(parcel.content)
+            if debt.unacknowledged.pop(sequence) != UNSENT and not debt.let_go(sequence):
                 debt.arrived(len(parcel.content))
             parcel.missing.discard(destination)
             if not parcel.missing:
@@ -259,7 +234,9 @@ class Outflow:
                 break
             for name in parcel.missing:
                 debt = self.debts[name]
-                if debt.unacknowledged.pop(parcel.sequence, UNSENT) != UNSENT:
+                debt.owed_bytes -= len(parcel.content)
+                sent_ns = debt.unacknowledged.pop(parcel.sequence, UNSENT)
+                if sent_ns != UNSENT and not debt.let_go(parcel.sequence):
                     debt.under_way = max(0, debt.under_way - len(parcel.content))
             self._release(parcel)
             gone.append(parcel.sequence)
@@ -282,6 +259,9 @@ class Outflow:
             parcel = self.retained[sequence]
             if not parcel.is_saved:
                 break
+            if debt.is_held(sequence, now) and not at_once:
+                earliest = min(earliest, debt.told_ns + BELIEVED)
+                continue
             size = len(parcel.content)
             overdue = sent_ns != UNSENT and now >= sent_ns + wait
             if sent_ns == UNSENT or at_once or overdue:
@@ -298,9 +278,9 @@ class Outflow:
             debt.congested()
             debt.backoff += 1
         for parcel in chosen:
-            if debt.unacknowledged[parcel.sequence] == UNSENT:
+            if debt.unacknowledged[parcel.sequence] == UNSENT or debt.let_go(parcel.sequence):
                 debt.under_way += len(parcel.content)
-            else:
+            if debt.unacknowledged[parcel.sequence] != UNSENT:
                 debt.resent.add(parcel.sequence)
             debt.unacknowledged[parcel.sequence] = now
         if chosen:
@@ -336,66 +316,3 @@ class Outflow:
     def read_key(key: bytes) -> tuple[FlowName, int]:
         incarnation, flow, sequence = (int.from_bytes(key[at : at + 8]) for at in (0, 8, 16))
         return (incarnation, flow), sequence
-
-
-class TopicPlaces:
-    """Where the last messages of each topic went, so that the next one can be put after them."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, dict[FlowName, tuple[int, Nanos]]] = {}
-
-    def order(
-        self, flow: Outflow, topics: Iterable[str], flows: dict[FlowName, Outflow], now: Nanos
-    ) -> tuple[int, tuple[Predecessor, ...]]:
-        """What the parcel about to be sealed must come after; its topics' places become that parcel."""
-        after = 0
-        elsewhere: dict[FlowName, int] = {}
-        here, place = flow.name, (flow.sequence + 1, now)
-        for topic in dict.fromkeys(topics):
-            places = self._places.get(topic)
-            if places is None:
-                self._places[topic] = {here: place}
-                continue
-            for name, (sequence, at) in places.items():
-                if name == here:
-                    after = max(after, sequence)
-                elif flow.qos.reliable or now - at < RECENT:
-                    elsewhere[name] = max(elsewhere.get(name, 0), sequence)
-            if len(places) > 1 or here not in places:
-                self._places[topic] = {here: place}
-            else:
-                places[here] = place
-        return after, _predecessors(flow, flows, elsewhere) if elsewhere else ()
-
-    def order_lone(self, flow: Outflow, topic: str, now: Nanos) -> int | None:
-        """As `order` for a parcel of one topic whose last messages went here alone; None, and nothing done, if not."""
-        places = self._places.get(topic)
-        if places is None or len(places) != 1 or (place := places.get(flow.name)) is None:
-            return None
-        places[flow.name] = flow.sequence + 1, now
-        return place[0]
-
-    def of(self, topic: str) -> dict[FlowName, tuple[int, Nanos]]:
-        return self._places.get(topic, {})
-
-    def also_at(self, topic: str, name: FlowName, sequence: int, now: Nanos) -> None:
-        """A message of the topic went here too: replayed from history, or retained from an earlier life."""
-        self._places.setdefault(topic, {})[name] = sequence, now
-
-    def recover(self, parcel: Retained, name: FlowName) -> None:
-        for topic, _, _ in unpack_messages(parcel.content, 0, parcel.messages):
-            self.also_at(topic, name, parcel.sequence, parcel.published_ns)
-
-
-def _predecessors(
-    flow: Outflow, flows: dict[FlowName, Outflow], elsewhere: dict[FlowName, int]
-) -> tuple[Predecessor, ...]:
-    predecessors = []
-    for name in sorted(elsewhere):
-        earlier = flows.get(name)
-        if earlier is None:
-            continue
-        both = [broker for broker in flow.destinations if earlier.owes(broker, elsewhere[name])]
-        if both:
-            predecessors.append(Predecessor(*name, elsewhere[name], tuple(map(broker_id, both))))
-    return tuple(predecessors[:PREDECESSORS_MAX])

@@ -8,11 +8,12 @@ history now, from the other brokers' as it arrives.
 from collections import deque
 from dataclasses import dataclass, field
 
+from overlane.core.arrival import Arrival
 from overlane.core.events import Deliver, Effect, Erase, Save
 from overlane.core.federation import OPEN, Federation
 from overlane.core.gaps import Gaps
 from overlane.core.history import AWAITED_FOR, NAME_BYTES, History, Kept, unwrap
-from overlane.core.inflow import Arrival, InflowName, Inflows, bits_to_bytes, decode_name, encode_name
+from overlane.core.inflow import InflowName, Inflows, bits_to_bytes, decode_name, encode_name
 from overlane.core.interest import LocalInterest
 from overlane.core.messages import Receipt
 from overlane.core.parcel import BadContent, Lone, Message, unpack_flow, unpack_messages
@@ -94,7 +95,7 @@ class Sink:
             raise BadContent("replayed messages without names")
         deadline_ns = header.deadline_us * US if header.deadline_us else NEVER
         is_reliable = bool(header.flags & _RELIABLE)
-        arrival = Arrival(part, messages, is_reliable, is_history, deadline_ns, header.age_us * US, now)
+        arrival = Arrival(part, messages, is_reliable, is_history, deadline_ns, header.age_us * US, now, len(content))
         if not arrival.reliable and messages:
             self.gaps.came((header.origin, part.incarnation, part.flow), part.sequence, messages[0][0])
         for ready in self.inflows.accept(header.origin, arrival, now):
@@ -121,13 +122,28 @@ class Sink:
     def due_receipts(self, name_of: dict[int, str], now: Nanos) -> list[Receipt]:
         """What the sources are to be told of what has come."""
         return [
-            Receipt(name_of[origin], self.name, RECEIPT_HOPS_MAX, incarnation, flow, following, bits_to_bytes(beyond))
-            for (origin, incarnation, flow), following, beyond in self.inflows.due_receipts(now)
+            Receipt(
+                name_of[origin],
+                self.name,
+                RECEIPT_HOPS_MAX,
+                incarnation,
+                flow,
+                following,
+                bits_to_bytes(beyond),
+                bits_to_bytes(held),
+                behind,
+            )
+            for (origin, incarnation, flow), following, beyond, held, behind in self.inflows.due_receipts(now)
             if origin in name_of
         ]
 
     def release_due(self, name_of: dict[int, str], now: Nanos) -> None:
         for origin, ready in self.inflows.release_due(now):
+            self._hand_on(origin, name_of.get(origin, "?"), ready, now)
+
+    def room_again(self, name_of: dict[int, str], now: Nanos) -> None:
+        """Local readers have room again."""
+        for origin, ready in self.inflows.room_again(now):
             self._hand_on(origin, name_of.get(origin, "?"), ready, now)
 
     def _hand_on(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
@@ -141,7 +157,8 @@ class Sink:
             self._remember(origin, arrival, now)
         if found:
             age_ns = arrival.age_ns + now - arrival.arrived_ns
-            self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns))
+            is_asked = arrival.reliable and not arrival.history
+            self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns, is_asked))
 
     def _receivers(self, messages: list[Message]) -> dict[str, tuple[str, ...]]:
         if len(messages) == 1:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import structs
 
+from overlane.core.debt import UNSENT, Debt
 from overlane.core.duplicates import DuplicateWindow
 from overlane.core.events import DeadlineUnmeetable, Effect, Erase, RouteChanged, Save
 from overlane.core.federation import Federation
@@ -20,8 +21,9 @@ from overlane.core.history import History, Kept, wrap
 from overlane.core.interest import RemoteInterest
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish, Receipt, Teardown
-from overlane.core.outflow import UNSENT, Debt, FlowName, Outflow, Retained, StoredParcel, TopicPlaces
+from overlane.core.outflow import FlowName, Outflow, Retained, StoredParcel
 from overlane.core.parcel import Columns, FlowPart, Message, cut, pack_flow, pack_lone
+from overlane.core.places import TopicPlaces
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.risks import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
@@ -36,6 +38,11 @@ SWEEP_EVERY: Nanos = 5 * SECOND
 REVIEW_EVERY: Nanos = 10 * MS
 """News of the map that come close together are looked at together."""
 IDLE_MAX: Nanos = 60 * SECOND
+WAY_FULL = 0.75
+DRAFT_BYTES_MAX = 4 << 20
+"""What can wait is only put into queues of links that are not fuller than this; it waits here, up to so many bytes."""
+ASIDES_MAX = 8
+"""Topics of one flow that have flows of their own at a time: where the readers of more are behind, all are."""
 
 _DIRECT = int(ParcelFlag.DIRECT)
 _HISTORY = int(ParcelFlag.HISTORY)
@@ -99,39 +106,79 @@ class Source:
         may_leave = self.federation.may_leave
         return tuple(name for name in self.remote.needing(topic) if name != self.me and may_leave(topic, name))
 
-    def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> bool:
-        """End of a turn: every draft becomes a parcel, or several. Whether anything is to be done about it later."""
+    def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> tuple[list[Outflow], bool]:
+        """End of a turn: every draft becomes a parcel, or several. Returns the flows of which some has to wait, and
+        whether anything is to be done later about what was sent."""
+        waiting = []
         is_more_to_do = False
         for flow in open_flows:
             messages, flow.draft = flow.draft, []
+            flow.draft_bytes = 0
             if flow.is_plain and flow.route is not None:
-                if len(messages) > 1 or not self._send_lone(flow, flow.route, messages[0], now):
-                    for piece in cut(messages):
-                        self._seal(flow, piece, now)
-                continue
-            is_more_to_do = True
+                if len(messages) == 1 and self._send_lone(flow, flow.route, messages[0], now):
+                    continue
+            else:
+                is_more_to_do = True
             for piece in cut(messages):
-                self._seal(flow, piece, now)
+                if not flow.draft and (not flow.can_wait or self.has_room(flow)):
+                    self._seal(flow, piece, now)
+                elif flow.draft_bytes < DRAFT_BYTES_MAX:
+                    flow.draft += zip(*piece, strict=True)
+                    flow.draft_bytes += sum(map(len, piece[2]))
+                else:
+                    self.forwarding.counters.queue_full_dropped += 1
+            if flow.draft:
+                waiting.append(flow)
         self.room = self.retention_bytes_max - self.retained_bytes
-        return is_more_to_do
+        return waiting, is_more_to_do
 
     def _send_lone(self, flow: Outflow, route: Route, message: Message, now: Nanos) -> bool:
         """The short way of one best-effort message that nothing but its own flow concerns; False if it has to take the
         long one."""
         entry = self.routes.entry(self.identity, route.id, route.version)
-        if entry is None or (after := self._places.order_lone(flow, message[0], now)) is None:
+        if entry is None:
+            return False
+        onward = None if flow.qos.deadline_ns < NEVER else self.straight.onward(entry)
+        if onward is None and flow.can_wait and not self.has_room(flow):
+            return False
+        if (after := self._places.order_lone(flow, message[0], now)) is None:
             return False
         flow.sequence += 1
         flow.last_used = now
         header = self._header_on(flow, route, 0, 1, False)
         self._own.is_new(header.sequence)
         rest = pack_lone(flow.name, flow.sequence, after, message)
-        onward = self.straight.onward(entry) if not header.deadline_us else None
         if onward is not None:
             onward.park(parcel_frame(header, rest), 0, 1, now)
         else:
             self.forwarding.forward(entry, header, rest, now, None, now)
         return True
+
+    def has_room(self, flow: Outflow) -> bool:
+        """Whether what can wait may join the queues on its way."""
+        return self.way_share(flow) <= WAY_FULL
+
+    def way_share(self, flow: Outflow) -> float:
+        """How full the fullest queue is that the flow's messages join next: from 0 to 1."""
+        route = flow.route or self.planner.route(flow.qos, flow.destinations)
+        entry = self.routes.entry(self.identity, route.id, route.version)
+        return 0.0 if entry is None else self.forwarding.queue_share(entry.next_hops)
+
+    def aside(self, flow: Outflow, topic: str, now: Nanos) -> Outflow:
+        """The flow for a topic whose readers may be behind; the same where they are not."""
+        if topic not in flow.behind:
+            return flow
+        flow.last_used = now
+        found = flow.asides.get(topic)
+        if found is None:
+            if len(flow.asides) >= ASIDES_MAX:
+                return flow
+            found = flow.asides[topic] = Outflow((self.incarnation, self._next_flow), flow.qos, flow.destinations)
+            found.main = flow
+            found.last_used = now
+            self._next_flow += 1
+            self.flows[found.name] = found
+        return found
 
     def _flow_to(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
         flow = self._by_place.get((qos, destinations))
@@ -271,6 +318,8 @@ class Source:
         beyond = int.from_bytes(message.beyond, "little")
         done, progress = flow.acknowledge(message.sender, message.next, beyond, now)
         self._free(flow, done)
+        held = int.from_bytes(message.held, "little")
+        progress |= flow.held(message.sender, message.next, held, message.behind, now)
         if progress and flow.debts[message.sender].unacknowledged:
             self._resend(flow, message.sender, now, at_once=False)
 
@@ -279,7 +328,9 @@ class Source:
         found = self.table.map.way(self.me, destination)
         if found is None:
             debt.resend_at = NEVER  # until it can be reached again
+            debt.is_reachable = False
             return
+        debt.is_reachable = True
         way, latency_ns = found
         for parcel in flow.due_for_resend(destination, 2 * latency_ns, now, at_once):
             header = self._header(flow, parcel, now)
@@ -351,9 +402,10 @@ class Source:
     def _make_good(self, route: Route, now: Nanos) -> None:
         flow = self._by_place.get((route.qos, route.destinations))
         if flow is not None and flow.qos.reliable:
-            for destination in sorted(flow.debts):
-                if flow.debts[destination].unacknowledged:
-                    self._resend(flow, destination, now, at_once=True)
+            for one in (flow, *flow.asides.values()):
+                for destination in sorted(one.debts):
+                    if one.debts[destination].unacknowledged:
+                        self._resend(one, destination, now, at_once=True)
 
     def established(self, route_id: int, version: int) -> bool:
         for route in self.planner.routes.values():
@@ -402,13 +454,16 @@ class Source:
                 route.description = structs.replace(route.description, refresh=route.description.refresh + 1)
                 self._describe(route, route.description, now)
         for flow in list(self.flows.values()):
-            if now - flow.last_used > IDLE_MAX and not flow.retained and not flow.draft:
+            if now - flow.last_used > IDLE_MAX and not (flow.retained or flow.draft or flow.asides):
                 self._drop(flow)
 
     def _drop(self, flow: Outflow) -> None:
         """Nobody has used it for a while: its route is taken down. A new one is made when it is needed again."""
         del self.flows[flow.name]
-        if self._by_place.get((flow.qos, flow.destinations)) is flow:
+        if flow.main is not flow:
+            flow.main.asides = {topic: one for topic, one in flow.main.asides.items() if one is not flow}
+            flow.main.put_aside()
+        elif self._by_place.get((flow.qos, flow.destinations)) is flow:
             del self._by_place[flow.qos, flow.destinations]
             self.on_drop()
             route = self.planner.routes.get((flow.qos, flow.destinations))

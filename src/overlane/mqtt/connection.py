@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import mqtt5
 
+from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt import codec5, codec311, writing
 from overlane.mqtt.agenda import Appointment
@@ -92,6 +93,8 @@ class Connection:
         "received_before",
         "rests_until_ns",
         "session",
+        "stops_for",
+        "stops_until_ns",
         "tells_problems",
         "unsent_bytes",
         "version",
@@ -133,6 +136,10 @@ class Connection:
         self.allowance_ns = now
         self.rests_until_ns: Nanos = 0
         """Until then nothing more is read from a client that publishes too fast."""
+        self.stops_for: tuple[str, QosClass] | None = None
+        """The topic on which it has published more than goes on to other brokers at once."""
+        self.stops_until_ns: Nanos = 0
+        """Until then nothing more is read from it, unless there is room again before."""
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.unsent_bytes = 0

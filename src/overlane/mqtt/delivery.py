@@ -102,9 +102,10 @@ class Delivery:
                 self._send_plain(connection, message, retain, identifiers, now)
             return
         limits = self._state.limits
-        if connection is not None and session.window.keeps_answering(now):
+        is_awaited = session.is_awaited(now)
+        if is_awaited:
             self._state.crowding = max(self._state.crowding, session.window.crowding(limits))
-        if not session.window.takes(message, limits):
+        if not (session.window.takes(message, limits) or (is_awaited and self._state.is_let_in)):
             for expired in session.window.expire(now):
                 self._state.shelf.take(session.client_id, expired)
                 self._state.counters.dropped[Drop.EXPIRED] += 1
@@ -207,8 +208,10 @@ class Delivery:
             sender=message.sender,
             published_ns=message.published_ns,
         )
+        is_let_in, state.is_let_in = state.is_let_in, False  # the gate has not asked those who read dead letters
         self.spread(letter, audience, now)
         self.share_here(letter, audience, now)
+        state.is_let_in = is_let_in
 
     # What the client says of it
 

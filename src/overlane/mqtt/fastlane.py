@@ -19,6 +19,7 @@ from overlane.core.events import Published
 from overlane.core.qos import QosClass
 from overlane.core.topics import check_topic
 from overlane.core.units import MS, NEVER, Nanos
+from overlane.mqtt import way
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, TopicStats
 from overlane.mqtt.envelope import pack_run
@@ -210,8 +211,7 @@ class FastLane:
             flags, body = pack_run(run, count, is_v5)
             if self._state.uplink.publish(entry.topic, body, flags, entry.qos, now) is not Published.ACCEPTED:
                 self._state.counters.dropped[Drop.OVERLAY_FULL] += count
-            if entry.qos.deadline_ns >= NEVER and self._state.uplink.is_crowded:
-                sender.rests_until_ns = now + REST
+            way.look(self._state.uplink, sender, entry.topic, entry.qos, now)
         if entry.audience.receivers:
             crowding = self._hand_out(entry.audience, run, count, is_v5, now)
             if crowding:

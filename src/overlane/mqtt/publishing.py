@@ -19,7 +19,7 @@ from overlane.core.events import Published
 from overlane.core.qos import QosClass
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import MS, Nanos
-from overlane.mqtt import envelope, writing
+from overlane.mqtt import envelope, way, writing
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, Refusal
 from overlane.mqtt.delivery import Delivery
@@ -164,7 +164,7 @@ class Publishing:
             raise unkept
         if is_carried:
             try:
-                self._send_up(message, qos, now)
+                self._send_up(message, qos, session.connection, now)
             except Refused as refused:
                 if is_answered or is_will:
                     raise
@@ -220,7 +220,7 @@ class Publishing:
         state.effects += effects
         return None if has_room else Refused(QUOTA, Refusal.QUOTA, "no room for more retained messages")
 
-    def _send_up(self, message: Message, qos: QosClass, now: Nanos) -> None:
+    def _send_up(self, message: Message, qos: QosClass, sender: Connection | None, now: Nanos) -> None:
         state = self._state
         if state.is_store_failing and qos.reliable:
             raise Refused(QUOTA, Refusal.STORE, STORE_FAILS)
@@ -234,7 +234,9 @@ class Publishing:
             case Published.TOO_LARGE:
                 raise Refused(QUOTA, Refusal.TOO_LARGE, "too large for the overlay")
             case Published.ACCEPTED:
-                pass
+                state.crowding = max(state.crowding, state.uplink.crowding(message.topic, qos, now))
+                if sender is not None:
+                    way.look(state.uplink, sender, message.topic, qos, now)
 
     def _topic(self, connection: Connection, packet: Incoming) -> str:
         if packet.retain and not self._state.limits.retained_messages and connection.version == V5:

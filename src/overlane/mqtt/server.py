@@ -41,6 +41,7 @@ from overlane.mqtt.counters import Counters, Drop, Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import PLAIN, FastLane
 from overlane.mqtt.framing import CONNECT, packet_end, version_of_connect
+from overlane.mqtt.gate import Gate
 from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
 from overlane.mqtt.incoming import PUBLISH, read_publish
 from overlane.mqtt.limits import NONE, Limits
@@ -104,6 +105,7 @@ class Server:
         self._sessions = Sessions(state, self._delivery, self._subscribing, self._wills)
         self._handshake = Handshake(state, self._sessions, self._wills)
         self._fastlane = FastLane(state)
+        self.gate = Gate(state)
         self._questions: list[Authenticate] = []
         self._bounds = _bounds(settings.limits)
         self._started_ns = now
@@ -370,6 +372,8 @@ class Server:
 
     def deliver(self, effect: Deliver, now: Nanos) -> None:
         """What the overlay brought for local subscribers."""
+        state = self.state
+        state.is_let_in = effect.reliable
         for topic, flags, body in effect.messages:
             subscribers = effect.subscribers.get(topic)
             if not subscribers:
@@ -382,7 +386,8 @@ class Server:
                 else:
                     self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, now)
             except (ValueError, IndexError):
-                self.state.refuse(Refusal.MALFORMED, f"a message of {effect.origin} that cannot be read")
+                state.refuse(Refusal.MALFORMED, f"a message of {effect.origin} that cannot be read")
+        state.is_let_in = False
 
     def _deliver_one(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
         state = self.state
@@ -449,7 +454,8 @@ class Server:
     @staticmethod
     def _silent_until(connection: Connection) -> Nanos:
         """How long it may be silent. While it had to rest, it was we who did not listen."""
-        return max(connection.heard_ns, connection.rests_until_ns) + connection.keep_alive_ns
+        heard_ns = max(connection.heard_ns, connection.rests_until_ns, connection.stops_until_ns)
+        return heard_ns + connection.keep_alive_ns
 
     def _look_at_silence(self, connection: Connection, now: Nanos) -> None:
         if connection.phase is not Phase.OPEN:
@@ -473,6 +479,7 @@ class Server:
         """The records of the turn, which ends with this."""
         state = self.state
         state.turn += 1
+        self.gate.turn_ended()
         if not state.effects:
             return []
         effects = list(state.effects)

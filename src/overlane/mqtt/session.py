@@ -70,6 +70,10 @@ class Session:
     def is_durable(self) -> bool:
         return self.expiry_s > 0
 
+    def is_awaited(self, now: Nanos) -> bool:
+        """Whether publishers wait for it where it falls behind: it is there, and answers."""
+        return self.connection is not None and self.window.keeps_answering(now)
+
     def ends_ns(self, left_ns: Nanos) -> Nanos:
         return NEVER if self.expiry_s >= FOR_EVER_S else left_ns + self.expiry_s * SECOND
 

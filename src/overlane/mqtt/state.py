@@ -67,6 +67,8 @@ class State:
     """What was stored in turns up to this one is on disk."""
     crowding: float = 0.0
     """How full the fullest queue was that a message has joined lately, of those whose clients are there."""
+    is_let_in: bool = False
+    """Whether what is being delivered has passed the gate: it was acknowledged for all who are waited for."""
     topics: dict[str, TopicStats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

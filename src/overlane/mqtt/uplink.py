@@ -16,9 +16,12 @@ class Uplink(Protocol):
     def changes(self) -> int:
         """Grows whenever another broker needs something else than before."""
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether what is published now would find little room on the way."""
+    def way_share(self, topic: str, qos: QosClass) -> float:
+        """How full the first queues are that messages of the topic join on their way: from 0, 1 is full."""
+
+    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:
+        """How far readers elsewhere are behind what was published here on the topic, or the way to them: from 0, not at
+        all, to 1 where their queues are full, and somewhat more where more waits for them."""
 
     def carries(self, topic: str) -> bool:
         """Whether somebody elsewhere needs the topic, or its past is kept for those who come late."""
@@ -40,7 +43,12 @@ class Alone:
 
     is_alone = True
     changes = 0
-    is_crowded = False
+
+    def way_share(self, topic: str, qos: QosClass) -> float:  # noqa: ARG002
+        return 0.0
+
+    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:  # noqa: ARG002
+        return 0.0
 
     def carries(self, topic: str) -> bool:  # noqa: ARG002
         return False

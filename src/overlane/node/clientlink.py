@@ -4,7 +4,8 @@ What a turn has to say to a client leaves at the end of the turn, or, if it depe
 Either way in order: what does not wait itself waits behind what does.
 
 Reading is paused while the client itself does not read, while much waits for the disk, while the client must rest
-because it publishes too fast, and while there is more left of what was read than is handled in one turn.
+because it publishes too fast, while what it publishes finds no room on its way to other brokers, and while there is
+more left of what was read than is handled in one turn.
 """
 
 import asyncio
@@ -50,11 +51,14 @@ class ClientLink:
         "_is_full",
         "_is_lingering",
         "_is_resting",
+        "_is_stopped",
         "_is_waiting",
         "_loop",
         "_now",
         "_pipe",
         "_server",
+        "_stop",
+        "_stopped",
         "connection",
     )
 
@@ -67,7 +71,9 @@ class ClientLink:
         pipe: Pipe,
         peer: Peer,
         since_ns: Nanos,
+        stopped: "set[ClientLink] | None" = None,
     ) -> None:
+        """`stopped`: the driver's set of those that wait for room on the way; it calls `go` when there is some."""
         self._loop = loop
         self._server = server
         self._now = now
@@ -81,6 +87,9 @@ class ClientLink:
         self._is_full = False
         self._is_waiting = False
         self._is_resting = False
+        self._is_stopped = False
+        self._stop: asyncio.TimerHandle | None = None
+        self._stopped = set() if stopped is None else stopped
         self._is_lingering = False
         self._is_closing = False
         self.connection: Connection = server.connected(peer, now(), since_ns)
@@ -103,8 +112,15 @@ class ClientLink:
 
     def _heard(self, is_more: bool, now: Nanos) -> None:
         connection = self.connection
+        if connection.stops_for is not None and not self._is_stopped:
+            self._is_stopped = True
+            self._stopped.add(self)
+            self._pipe.pause_reading()
+            self._stop = self._loop.call_later(max(0, connection.stops_until_ns - now) / SECOND, self.go)
         if connection.rests_until_ns > now and not self._is_resting:
             self._rest(connection.rests_until_ns - now)
+        elif self._is_stopped:
+            pass
         elif (is_more or connection.is_behind) and not (self._is_resting or self._is_full or self._is_waiting):
             self._pipe.pause_reading()
             self._loop.call_soon(self._go_on)
@@ -122,7 +138,21 @@ class ClientLink:
         self._server.writable(self.connection, self._now())
         self._end_turn_soon()
 
+    def go(self) -> None:
+        """What the client publishes finds room on its way again, or has waited long enough."""
+        if self._stop is not None:
+            self._stop.cancel()
+            self._stop = None
+        self._is_stopped = False
+        self._stopped.discard(self)
+        self.connection.stops_for = None
+        self.connection.stops_until_ns = 0
+        self._go_on()
+
     def lost(self) -> None:
+        if self._stop is not None:
+            self._stop.cancel()
+        self._stopped.discard(self)
         self._held.clear()
         self._held_bytes = 0
         self._is_closing = True
@@ -205,7 +235,7 @@ class ClientLink:
 
     def _go_on(self) -> None:
         """Listen again, if there is nothing left of what was heard."""
-        if self._is_full or self._is_resting or self._is_waiting or self._is_closing:
+        if self._is_full or self._is_resting or self._is_stopped or self._is_waiting or self._is_closing:
             return
         if self.connection.is_behind:
             self.received(b"", is_more=True)

@@ -18,12 +18,14 @@ from overlane.core.events import (
     Erase,
     Event,
     LinkChanged,
+    RoomAgain,
     RouteChanged,
     RouteEstablished,
     Save,
     Tick,
 )
 from overlane.core.units import SECOND, Nanos
+from overlane.mqtt import way
 from overlane.mqtt.connection import Peer
 from overlane.mqtt.handshake import Authenticate, Verdict
 from overlane.mqtt.server import Server
@@ -76,6 +78,8 @@ class Driver:
         """What the observers have not been shown yet."""
         self._held: list[ClientLink] = []
         """Who waits for the batch of records submitted last."""
+        self._stopped: set[ClientLink] = set()
+        """Whose messages find no room on their way to other brokers."""
         self.overlay: Overlay | None = None
         self.observers: list[Observer] = []
 
@@ -98,7 +102,9 @@ class Driver:
 
     def attach(self, pipe: Pipe, peer: Peer, since_ns: Nanos) -> ClientLink:
         """A client has connected; it came then."""
-        return ClientLink(self._loop, self.server, self.clock.now, self.end_turn_soon, pipe, peer, since_ns)
+        return ClientLink(
+            self._loop, self.server, self.clock.now, self.end_turn_soon, pipe, peer, since_ns, self._stopped
+        )
 
     @property
     def is_quiet(self) -> bool:
@@ -155,6 +161,9 @@ class Driver:
         now = self.clock.now()
         self._is_turn_open = False
         changes: dict[Name, bytes | None] = {}
+        if self.server.gate.has_room_again(now):
+            self._uplink.effects += self.core.handle(RoomAgain(), now)
+            self._uplink.is_touched = True
         is_core_turn = self._uplink.is_touched or now >= self._core_due
         server = self.server
         if is_core_turn:
@@ -265,6 +274,9 @@ class Driver:
         """What goes out to neighbours is watched from then on: the core may want to be woken earlier."""
         if self.overlay is not None:
             self.overlay.pump()
+        if self._stopped:
+            for link in [one for one in self._stopped if way.is_free(self._uplink, one.connection)]:
+                link.go()
         self._core_due = self.core.next_deadline()
 
     def _durable(self, turn: int, now: Nanos) -> None:

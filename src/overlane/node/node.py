@@ -101,6 +101,7 @@ class Node:
         )
         uplink = CoreUplink(core, is_alone=not self.network.links)
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
+        core.heed_readers(server.gate.take)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
         self.overlay = self.driver.overlay = self._overlay(core, uplink)
         self._neighbourhood = Neighbourhood(

@@ -267,6 +267,9 @@ class Overlay:
     def is_crowded(self, besides: str) -> bool:
         return self._core.is_crowded(besides)
 
+    def patience_ns(self, peer: str) -> Nanos:
+        return self._core.patience_ns(peer)
+
     def sent(self) -> None:
         for link in self.links.values():
             link.read_on()

@@ -23,9 +23,11 @@ READ_BYTES = 64 * 1024
 MUCH_BYTES = 16 * 1024
 """After a read of so much, more may be there."""
 PATIENCE_NS: Nanos = 20 * MS
+CALM_PATIENCE_NS: Nanos = 500 * MS
+"""Where much waits for another neighbour, this one is read again when less does, or after this time: sooner where
+something urgent comes from it, and after no more than a part of the time that has to spare; later where nothing is. A
+neighbour whose processor was busy catches up in it. One behind a slow link must not hold up others, nor the pings."""
 LOOK_AGAIN_S = 0.001
-"""Where much waits for another neighbour, this one is read again when less does, or after this time: a neighbour whose
-processor was busy catches up in it, and one behind a slow link must not hold up what is urgent for others."""
 NOTSENT_BYTES = 16 * 1024
 STUCK_MS = 5_000
 """A connection on which nothing was acknowledged for so long is broken (TCP_USER_TIMEOUT)."""
@@ -50,6 +52,9 @@ class Host(Protocol):
     def received(self, link: "OverlayLink", data: bytes) -> None: ...
     def is_crowded(self, besides: str) -> bool:
         """Whether much waits for some other neighbour than this one."""
+
+    def patience_ns(self, peer: str) -> Nanos:
+        """How long what comes from a neighbour can be left unread; NEVER if nothing of it is urgent."""
 
     def pull(self, peer: str, bytes_max: int) -> bytes:
         """What to send next, up to about so many bytes; if there is less than that, it is all there is."""
@@ -141,9 +146,10 @@ class OverlayLink(asyncio.BufferedProtocol):
         if not self._host.is_crowded(self.peer):
             self._crowded_from = NEVER
         else:
-            now = self._host.now()
+            now, patience_ns = self._host.now(), self._host.patience_ns(self.peer)
             self._crowded_from = min(self._crowded_from, now)
-            if now - self._crowded_from < PATIENCE_NS:
+            patience_ns = CALM_PATIENCE_NS if patience_ns >= NEVER else min(patience_ns, PATIENCE_NS)
+            if now - self._crowded_from < patience_ns:
                 self._rest = self._loop.call_later(LOOK_AGAIN_S, self._go_on)
                 return
         self._transport.resume_reading()

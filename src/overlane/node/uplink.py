@@ -23,9 +23,11 @@ class CoreUplink:
     def changes(self) -> int:
         return self._core.interest_changes
 
-    @property
-    def is_crowded(self) -> bool:
-        return self._core.is_crowded()
+    def way_share(self, topic: str, qos: QosClass) -> float:
+        return self._core.way_share(topic, qos)
+
+    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:
+        return self._core.crowding(topic, qos, now)
 
     def carries(self, topic: str) -> bool:
         if self._carried_of != self._core.interest_changes or len(self._carried) >= TOPICS_REMEMBERED:

@@ -1,0 +1,143 @@
+"""One flow at its destination: what has come of it, what is held, and until when.
+
+next       everything below it has been handed on or given up
+done       what has been handed on beyond `next`
+horizon    nothing up to it is waited for any more (but what is reliable is still taken when it comes)
+held       parcels that came before something they must come after, or whose readers have no room
+"""
+
+from dataclasses import dataclass, field
+
+from overlane.core.parcel import FlowPart, Message
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+
+HELD_MAX = 1024
+HELD_BYTES_MAX = 2 << 20
+"""Of one flow. What is reliable and finds no room is not acknowledged, and sent again; what is not waits no longer."""
+HELD_TOLD = 8192
+REORDER_WAIT_MIN: Nanos = 20 * MS
+REORDER_WAIT_MAX: Nanos = 250 * MS
+"""How long a best-effort parcel waits at least and at most for what it must come after."""
+LATE_WAIT: Nanos = 2 * SECOND
+"""How long a reliable parcel that is late anyway waits for what it must come after."""
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A parcel at its destination."""
+
+    part: FlowPart
+    messages: list[Message]
+    reliable: bool
+    history: bool
+    deadline_ns: Nanos
+    age_ns: Nanos
+    arrived_ns: Nanos
+    size: int = 0
+    release_at: Nanos = NEVER
+
+
+@dataclass(slots=True)
+class Inflow:
+    reliable: bool
+    next: int
+    horizon: int = 0
+    done: set[int] = field(default_factory=set)
+    held: dict[int, Arrival] = field(default_factory=dict)
+    held_bytes: int = 0
+    reached: int = 0
+    """All up to here is done or held."""
+    behind: dict[str, int] = field(default_factory=dict)
+    """Topics whose readers fall behind, or do no longer (0), to be told."""
+    behind_before: set[str] = field(default_factory=set)
+    """Topics of which the source was last told that their readers are behind."""
+    told_ns: Nanos = 0
+    touched_ns: Nanos = 0
+    slowest_ns: Nanos = 0
+    """The greatest age of those that came lately; fades with every parcel."""
+    receipt_at: Nanos = NEVER
+    unreceipted: int = 0
+
+    def touch(self, age_ns: Nanos, now: Nanos) -> None:
+        self.touched_ns = now
+        faded_ns = self.slowest_ns - (self.slowest_ns >> 6)
+        self.slowest_ns = age_ns if age_ns > faded_ns else faded_ns
+
+    def has(self, sequence: int) -> bool:
+        return sequence < self.next or sequence in self.done or sequence in self.held
+
+    def hold(self, arrival: Arrival) -> None:
+        self.held[arrival.part.sequence] = arrival
+        self.held_bytes += arrival.size
+
+    def let_go(self, sequence: int) -> None:
+        self.held_bytes -= self.held.pop(sequence).size
+
+    def passes(self, arrival: Arrival, waiting: set[str]) -> bool:
+        """Whether all that it must come after is done, or here but of other topics than its own and these."""
+        at = max(self.reached, self.next - 1, self.horizon)
+        while at + 1 in self.done or at + 1 in self.held:
+            at += 1
+        self.reached = at
+        return arrival.part.after <= at and all(topic not in waiting for topic, _, _ in arrival.messages)
+
+    def is_crammed(self, arrival: Arrival) -> bool:
+        """Whether there is no room to hold one more."""
+        return len(self.held) >= HELD_MAX or (bool(self.held) and self.held_bytes + arrival.size > HELD_BYTES_MAX)
+
+    def complete(self, sequence: int) -> None:
+        if sequence >= self.next:
+            self.done.add(sequence)
+        while self.next in self.done:
+            self.done.discard(self.next)
+            self.next += 1
+
+    def raise_floor(self, floor: int) -> None:
+        if floor > self.next:
+            self.next = floor
+            self.done = {sequence for sequence in self.done if sequence >= floor}
+            while self.next in self.done:
+                self.done.discard(self.next)
+                self.next += 1
+
+    def give_up_gaps(self) -> None:
+        """Nothing that is held waits any longer."""
+        for arrival in self.held.values():
+            arrival.part = arrival.part._replace(predecessors=())
+            self.horizon = max(self.horizon, arrival.part.after)
+        self.raise_floor(self.horizon + 1)
+
+    @property
+    def waits_beyond(self) -> int:
+        """Nothing up to here is waited for."""
+        at = max(self.next - 1, self.horizon)
+        while at + 1 in self.done:
+            at += 1
+        return at
+
+    def beyond_bits(self) -> int:
+        """Bit i: sequence next+1+i is done."""
+        bits = 0
+        for sequence in self.done:
+            bits |= 1 << (sequence - self.next - 1)
+        return bits
+
+    def held_bits(self) -> int:
+        """Bit i: sequence next+i is held."""
+        bits = 0
+        for sequence in self.held:
+            if 0 <= sequence - self.next < HELD_TOLD:
+                bits |= 1 << (sequence - self.next)
+        return bits
+
+
+def hold_until(arrival: Arrival, slowest_ns: Nanos, now: Nanos) -> Nanos:
+    """Until when it waits for what it must come after; `slowest_ns`: how long others of its flow were on their way."""
+    moment_ns = min(max(2 * slowest_ns, REORDER_WAIT_MIN), REORDER_WAIT_MAX)
+    if arrival.deadline_ns >= NEVER:
+        return NEVER if arrival.reliable else now + moment_ns
+    guard = arrival.deadline_ns // 20 + MS
+    left = max(0, arrival.deadline_ns - arrival.age_ns - guard)
+    if not arrival.reliable:
+        return now + min(left, moment_ns)
+    return now + (left or LATE_WAIT)
