@@ -11,6 +11,8 @@ import pytest
 from overlays import Member, RealOverlay, eventually, overlay
 
 from overlane.client import connect
+from overlane.core.linkhealth import SWING_REMEMBERED
+from overlane.core.units import SECOND
 
 SQUARE = {
     "a-b": 'latency = "2ms"\nemulate = true',
@@ -18,6 +20,8 @@ SQUARE = {
     "a-c": 'latency = "6ms"\nemulate = true',
     "c-d": 'latency = "6ms"\nemulate = true',
 }
+RETURNS_WITHIN_S = SWING_REMEMBERED / SECOND + 30
+"""What was slow may be slow again: it is left alone for a while."""
 ALARMS = '[topics."alarms/#"]\ndeadline = "60ms"\n'
 
 
@@ -61,7 +65,7 @@ def test_alarms_move_when_their_way_is_slow_or_cut_and_return_when_it_is_healed(
                     await asyncio.sleep(0.01)
 
             async def goes(way: list[str], when: str) -> None:
-                await eventually(lambda: path_of_alarms(square) == way, f"on its way {way} {when}", 40.0)
+                await eventually(lambda: path_of_alarms(square) == way, f"on its way {way} {when}", RETURNS_WITHIN_S)
 
             async def comes() -> None:
                 before = len(got)

@@ -20,7 +20,7 @@ from overlane.pipeline.sample import START_S, write_sample
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import HOUR_S
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [GROUP, pytest.mark.slow, pytest.mark.long]
 
 SPARK = Path(pyspark.__file__).parent
 WAIT_S = 300

@@ -23,7 +23,7 @@ from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.settings import Settings
 from overlane.pipeline.units import HOUR_S
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [GROUP, pytest.mark.slow, pytest.mark.long]
 
 SEED = 5
 BROKERS, TOPICS, HOURS = 6, 60, 4

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cities import LINKS, five_cities
 
+from overlane.core.linkhealth import SWING_REMEMBERED
 from overlane.core.routes import UNSETTLED_FOR
 from overlane.core.units import MS, SECOND
 from overlane.network import read_network
@@ -167,3 +168,15 @@ def test_the_example_runs_without_a_late_lost_or_repeated_message() -> None:
         "reports/#": (0, 0, 0),
     }
     assert report.topics["alarms/#"].delivered == report.topics["alarms/#"].published == 6_000
+
+
+def test_a_route_returns_to_a_link_that_was_slow_once_its_swing_is_forgotten() -> None:
+    """Kept aside while the link may swing again, the route must not take that for the best there is."""
+    links = {("a", "b"): 5 * MS, ("b", "d"): 5 * MS, ("a", "c"): 12 * MS, ("c", "d"): 12 * MS}
+    net = Story(links, {"alarms": 60 * MS}, publishers=[("a", "alarms", 100)], subscribers=[("d", "alarms")])
+    net.run(3 * SECOND)
+    net.slow("a", "b", to=80 * MS)
+    net.run(3 * SECOND)
+    assert net.paths("alarms", "a", "d") == [["a", "c", "d"]]
+    net.heal("a", "b")
+    net.wait(lambda: net.paths("alarms", "a", "d") == [["a", "b", "d"]], within=SWING_REMEMBERED + 5 * SECOND)

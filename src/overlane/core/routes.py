@@ -129,6 +129,8 @@ class RoutePlanner:
         if route.version and (same or (not riskier and self._hardly_better(route, found))):
             route.failure = self._failures(before.links)
             route.plan = Plan(before.links, self._latency_over(route), before.resiliency)
+            if same:
+                route.best_ns = {name: max(best.get(name, ns), ns) for name, ns in route.plan.latency_ns.items()}
             return False
         route.plan, route.cause = found, cause
         route.failure = self._failures(found.links)
