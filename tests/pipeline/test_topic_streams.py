@@ -118,7 +118,11 @@ def program(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     with (directory / "spark.log").open("wb") as log:
-        running = subprocess.Popen([sys.executable, *arguments], stdout=log, stderr=log, start_new_session=True)
+        # A session of Connect in this process leaves its mark, which would tell the program to use one too.
+        own = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+        running = subprocess.Popen(
+            [sys.executable, *arguments], env=own, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         yield running
     finally:

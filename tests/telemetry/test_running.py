@@ -102,8 +102,9 @@ def test_rates_in_the_lake_are_the_rates_at_which_was_published(broker: Overlane
 
 def test_seconds_are_those_of_the_clock(broker: Overlane) -> None:
     eventually(lambda: len({row["at_ns"] for row in rows(lake_of(broker), "queues")}) >= 4, "four seconds")
-    late_ns = sorted(row["at_ns"] % SECOND for row in rows(lake_of(broker), "queues"))
-    assert late_ns[len(late_ns) // 2] < 200 * MS
+    past_ns = [row["at_ns"] % SECOND for row in rows(lake_of(broker), "queues")]
+    away_ns = sorted(min(ns, SECOND - ns) for ns in past_ns)  # a timer may come a hair too early
+    assert away_ns[len(away_ns) // 2] < 200 * MS
 
 
 def test_a_broker_that_ends_says_so_and_leaves_nothing_open(broker: Overlane) -> None:
