@@ -253,12 +253,13 @@ def put(identity: Identity, directory: Path) -> None:
     (directory / "server.key").write_bytes(Path(identity.key).read_bytes())
 
 
-@pytest.fixture(scope="module")
-def secure(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WatchedBroker, int]]:
-    directory, port = tmp_path_factory.mktemp("secure"), free_port()
-    put(authority.server("first"), directory)
+@pytest.fixture
+def secure(authority: Authority, tmp_path: Path) -> Iterator[tuple[WatchedBroker, int]]:
+    """For one test alone: what it asked to be read again may be read when it has ended."""
+    port = free_port()
+    put(authority.server("first"), tmp_path)
     broker = WatchedBroker(
-        directory,
+        tmp_path,
         '[security]\ncertificate = "server.pem"\nkey = "server.key"\n',
         f'mqtt_tls = "127.0.0.1:{port}"\n',
     )

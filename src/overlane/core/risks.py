@@ -39,7 +39,8 @@ lately rose by a good part of the slack, and on one too slow to be sent over aga
 OFTEN_DOWN = 0.01
 """A link that is down more than this part of the time is at risk at any time."""
 SWING_RATIO = 3
-"""By how much more than lately, there or on other links, the latency of a link may rise."""
+"""By how much more than other links lately the latency of a link may rise. That it rose itself says no more: measured
+links that did are no likelier to rise again than others are."""
 UNSETTLED_SHARE = 10
 """Of so many links one must have risen in latency lately, and never one alone, for the others to be expected to."""
 RETRIES_MAX = 6
@@ -122,7 +123,7 @@ class Risks:
         return _unrepaired(claim, loss, slack_ns)
 
     def _may_begin(self, claim: LinkClaim, slack_ns: Nanos) -> bool:
-        if SWING_RATIO * max(claim.swing_us, self._swing_us) * US > max(0, slack_ns):
+        if max(claim.swing_us, SWING_RATIO * self._swing_us) * US > max(0, slack_ns):
             return True
         return self._unsettled and slack_ns < _retry_ns(claim, slack_ns)
 
