@@ -17,7 +17,7 @@ from overlane.core.duplicates import Duplicates
 from overlane.core.linkhealth import LinkState
 from overlane.core.linkqueue import Waiting
 from overlane.core.linkstate import LinkStateTable
-from overlane.core.messages import encode
+from overlane.core.messages import Receipt, encode
 from overlane.core.neighbour import Neighbour, Outgoing
 from overlane.core.signalling import Entry
 from overlane.core.units import NEVER, US, Nanos
@@ -166,8 +166,13 @@ class Forwarding:
             (one.queue.bytes / one.queue.bytes_max for one in found if one is not None and one.connected), default=0.0
         )
 
-    def next_hop(self, target: str) -> str | None:
-        """The neighbour on the quickest path to a broker, for control messages."""
+    def post(self, receipt: Receipt) -> None:
+        """Send a receipt on its way, to the neighbour on the quickest path; another follows if there is none."""
+        hop = self._next_hop(receipt.to)
+        if hop is not None:
+            self._neighbours[hop].send(receipt)
+
+    def _next_hop(self, target: str) -> str | None:
         if self._hops_of != self._table.changes:
             self._hops_of, self._hops = self._table.changes, {}
         if target not in self._hops:
