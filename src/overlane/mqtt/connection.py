@@ -248,7 +248,7 @@ class Connection:
         if self.phase is Phase.CLOSED:
             return
         if self.phase is Phase.OPEN and self.version == V5 and reason >= 0:
-            code = mqtt5.DisconnectReasonCode(reason)
+            code = _disconnect_reason(reason)
             self.send_explained(
                 lambda told: mqtt5.DisconnectPacket(reason_code=code, reason_str=told),
                 why if reason >= ERRORS else None,
@@ -258,3 +258,11 @@ class Connection:
         if not self.is_touched:
             self.is_touched = True
             self._touched.append(self)
+
+
+def _disconnect_reason(reason: int) -> mqtt5.DisconnectReasonCode:
+    """The nearest that DISCONNECT can tell."""
+    try:
+        return mqtt5.DisconnectReasonCode(reason)
+    except ValueError:
+        return mqtt5.DisconnectReasonCode.MALFORMED_PACKET

@@ -59,6 +59,11 @@ class Sessions:
         self._delivery.resume(session, connection, now)
         self._subscribing.resume(session, connection, now)
 
+    def close(self, connection: Connection, reason: int, why: str, now: Nanos) -> None:
+        """End a connection; the client is told the reason, unless that is less than 0."""
+        connection.close(reason, why)
+        self.leave(connection, True, now)
+
     def leave(self, connection: Connection, with_will: bool, now: Nanos) -> None:
         """A connection has ended."""
         session = self._detach(connection)

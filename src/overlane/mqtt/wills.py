@@ -7,7 +7,6 @@ of the record, so that a restart does not prolong the delay. While the store tak
 alone.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import mqtt5
@@ -17,11 +16,16 @@ from overlane.core.events import Erase, Save
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt import writing
 from overlane.mqtt.agenda import Appointment
+from overlane.mqtt.counters import Refusal
 from overlane.mqtt.message import EXPIRY_S_MAX, Message
+from overlane.mqtt.publishing import Publishing, Refused
 from overlane.mqtt.session import Session
 from overlane.mqtt.state import State
 
 TABLE = "mqtt.will"
+
+AGAIN_AFTER: Nanos = SECOND
+"""When the overlay or the store had no room for one."""
 
 
 @dataclass(slots=True)
@@ -65,11 +69,9 @@ def will_of(packet: mqtt5.ConnectPacket, user: str | None) -> Will | None:
 
 
 class Wills:
-    """`say` publishes one, in the name of a client."""
-
-    def __init__(self, state: State, say: Callable[[str, Will, Nanos], None]) -> None:
+    def __init__(self, state: State, publishing: Publishing) -> None:
         self._state = state
-        self._say = say
+        self._publishing = publishing
         self._wills: dict[str, Will] = {}
         self._appointments: dict[str, Appointment | None] = {}
 
@@ -106,7 +108,16 @@ class Wills:
         will = self._wills.get(client_id)
         if will is not None:
             self.forget(client_id)
-            self._say(client_id, will, now)
+            self._publish(client_id, will, now)
+
+    def _publish(self, client_id: str, will: Will, now: Nanos) -> None:
+        speaker = Session(client_id, will.user, 0)
+        try:
+            self._publishing.accept(will.message(client_id, now), speaker, will.user_properties, now, is_will=True)
+        except Refused as refused:
+            self._state.refuse(refused.why, f"a will: {refused.told}", client_id=client_id)
+            if refused.why in (Refusal.BUSY, Refusal.STORE):
+                self._state.agenda.at(now + AGAIN_AFTER, lambda at: self._publish(client_id, will, at))
 
     def restore(self, key: bytes, value: bytes) -> None:
         self._wills[key.decode()] = _decode(value)
