@@ -7,14 +7,11 @@
 Nothing is fetched from other hosts, and the browser is told not to allow it. Who may ask is the gate's to say.
 """
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -25,7 +22,7 @@ from overlane.monitor.chaos import Chaos, Refused
 from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
 from overlane.node import gate
-from overlane.node.binding import bound
+from overlane.node.httpserver import HttpServer
 
 PAGE = Path(__file__).parent / "page"
 TYPES = {
@@ -44,7 +41,6 @@ HEADERS = {
 }
 BODY_BYTES_MAX = 4_096
 CONNECTIONS_MAX = 200
-END_S = 1
 
 log = logging.getLogger("overlane.monitor")
 
@@ -66,34 +62,8 @@ class Server:
             Route("/{name}", self._file, methods=["GET"]),
             Route("/", self._file, methods=["GET"]),
         ]
-        self._app = Starlette(routes=routes)
-        self._server: _Server | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Serve; Unavailable if the address cannot be had."""
-        sockets = await bound("monitor", self._endpoint, CONNECTIONS_MAX)
-        config = uvicorn.Config(
-            self._app,
-            loop="none",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=END_S,
-            limit_concurrency=CONNECTIONS_MAX,
-        )
-        self._server = _Server(config)
-        self._task = asyncio.create_task(self._server.serve(sockets))
-
-    async def stop(self) -> None:
-        if self._server is not None and self._task is not None:
-            self._server.should_exit = True
-            await self._task
+        server = HttpServer("monitor", endpoint, Starlette(routes=routes), CONNECTIONS_MAX)
+        self.start, self.stop = server.start, server.stop
 
     @property
     def address(self) -> str:
@@ -140,13 +110,6 @@ class Server:
     def _refused(self, request: Request) -> Response | None:
         found = gate.refusal(request, self._token)
         return None if found is None else _told(found.status, found.why, found.headers)
-
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are the command's to handle."""
-        yield
 
 
 async def _body(request: Request) -> bytes:

@@ -5,37 +5,29 @@ On a loopback address it asks for nothing, as long as the network file has no to
 It ends after everything else of the broker, so that an end can be watched.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import assert_never
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
 from overlane.node import gate
-from overlane.node.binding import bound
+from overlane.node.httpserver import HttpServer
 from overlane.node.logins import Login, Logins
 from overlane.node.openapi import document
 from overlane.node.operations import BODY, USER, Answer, BadRequest, Operation, told
 from overlane.node.views import ErrorView
 
 CONNECTIONS_MAX = 100
-FIRST_REQUEST_S = 10.0
-HEAD_BYTES_MAX = 16 * 1024
 BODY_BYTES_MAX = 16 << 20
-END_S = 1
-"""How long answers that are being given may take when the broker ends."""
 
 log = logging.getLogger("overlane.admin")
 
@@ -53,38 +45,12 @@ class Admin:
         """`logins`: of the users of MQTT, as they are now."""
         self.token = token
         self._logins = logins
-        self._endpoint = endpoint
         self._openapi = msgspec.json.encode(document(operations))
-        self._server: _Server | None = None
-        self._task: asyncio.Task[None] | None = None
         routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in operations]
         routes.append(Route("/openapi.json", self._document, methods=["GET"]))
-        self._app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
-
-    async def start(self) -> None:
-        """Serve; Unavailable if the address cannot be had."""
-        sockets = await bound("admin", self._endpoint, CONNECTIONS_MAX)
-        config = uvicorn.Config(
-            self._app,
-            loop="none",
-            http=_Connection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=END_S,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-        )
-        self._server = _Server(config)
-        self._task = asyncio.create_task(self._server.serve(sockets))
-
-    async def stop(self) -> None:
-        if self._server is not None and self._task is not None:
-            self._server.should_exit = True
-            await self._task
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
+        server = HttpServer("admin", endpoint, app, CONNECTIONS_MAX)
+        self.start, self.stop = server.start, server.stop
 
     # Requests
 
@@ -139,27 +105,6 @@ class Admin:
             client = request.client.host if request.client else "?"
             log.warning("a request without the token was refused, from %s", client)
         return _wrong(found.status, found.why, found.headers)
-
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are the broker's to handle."""
-        yield
-
-
-class _Connection(H11Protocol):
-    """One more than is allowed is closed at once, as is one that asks for nothing."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if len(self.connections) >= CONNECTIONS_MAX:
-            transport.abort()
-        super().connection_made(transport)
-        self.loop.call_later(FIRST_REQUEST_S, self._look)
-
-    def _look(self) -> None:
-        if not self.cycle and not self.transport.is_closing():
-            self.transport.abort()
 
 
 async def _body(request: Request) -> str:
