@@ -5,21 +5,18 @@ from. Ages go into buckets that grow with the age, sixteen to each doubling, so 
 looks can be had from two of them, within a few percent. What parcels bring together is counted together.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged
 from overlane.core.topics import FilterTrie, specificity
 from overlane.core.units import NEVER, US, Nanos
-from overlane.mqtt.elsewhere import RETAINED, SHARE, read_share_name
-from overlane.mqtt.envelope import RUN, size_of_run
+from overlane.mqtt.brought import counted
 from overlane.network.schema import Network
 
 OTHER = ""
 """The row of topics that no filter of the file matches."""
 TOPICS_MAX = 100_000
-PACKET_BYTES_MIN = 5
-"""No PUBLISH packet is shorter: a run of so many bytes has at most so many of them, whatever it says."""
 
 STEPS_BITS = 4
 STEPS = 1 << STEPS_BITS
@@ -75,7 +72,7 @@ class Tally:
     def delivered(self, effect: Deliver) -> None:
         if effect.origin == self._name:
             return  # of our own past: it was not under way
-        for topic, messages in _parts(effect):
+        for topic, messages, _ in counted(effect):
             row = self.rows.of(topic)
             count = self._counts.get((row, effect.origin))
             if count is None:
@@ -93,31 +90,3 @@ class Tally:
     def counts(self) -> Iterable[tuple[str, str, Count]]:
         """(row, origin, count), sorted."""
         return [(row, origin, count) for (row, origin), count in sorted(self._counts.items())]
-
-
-def _parts(effect: Deliver) -> Iterator[tuple[str, int]]:
-    """The topics of what was delivered, each with a number of messages; those that follow each other together."""
-    last, count = "", 0
-    for topic, flags, body in effect.messages:
-        if topic is not last or flags & RUN:
-            if count and (told := _told(last, effect)):
-                yield told, count
-            last, count = topic, 0
-            if flags & RUN:
-                claimed, run_bytes = size_of_run(body)
-                count = max(1, min(claimed, run_bytes // PACKET_BYTES_MIN)) - 1
-        count += 1
-    if count and (told := _told(last, effect)):
-        yield told, count
-
-
-def _told(topic: str, effect: Deliver) -> str:
-    """The topic as clients know it; empty if it is for no client."""
-    if topic not in effect.subscribers or topic.startswith(RETAINED):
-        return ""
-    if topic.startswith(SHARE):
-        try:
-            return read_share_name(topic)[3]
-        except ValueError:
-            return ""
-    return topic

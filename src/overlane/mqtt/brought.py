@@ -1,0 +1,52 @@
+"""What the overlay has brought for clients here, as they would count it.
+
+What it carries is not always one message of a topic: a run is many at once, a message for a shared subscription goes by
+a name of its own, and retained messages that brokers exchange are for nobody in particular.
+"""
+
+from collections.abc import Iterator
+
+from overlane.core.events import Deliver
+from overlane.mqtt.elsewhere import RETAINED, SHARE, read_share_name
+from overlane.mqtt.envelope import RUN, size_of_run
+
+PACKET_BYTES_MIN = 5
+"""No PUBLISH packet is shorter: a run of so many bytes has at most so many of them, whatever it says."""
+
+
+def counted(effect: Deliver) -> Iterator[tuple[str, int, int]]:
+    """(topic, messages, their bytes); those of one topic that follow each other together, as every message is seen."""
+    last, count, size_bytes = "", 0, 0
+    for topic, flags, body in effect.messages:
+        if topic is not last or flags & RUN:
+            if count and (told := _told(last, effect)):
+                yield told, count, size_bytes
+            last, count, size_bytes = topic, 0, 0
+            if flags & RUN:
+                claimed, run_bytes = size_of_run(body)
+                if told := _told(topic, effect):
+                    yield told, max(1, min(claimed, run_bytes // PACKET_BYTES_MIN)), run_bytes
+                continue
+        count += 1
+        size_bytes += len(body)
+    if count and (told := _told(last, effect)):
+        yield told, count, size_bytes
+
+
+def _told(topic: str, effect: Deliver) -> str:
+    """The topic as clients know it; empty if it is for no client."""
+    if topic not in effect.subscribers:
+        return ""
+    return told_topic(topic) if topic.startswith("$") else topic
+
+
+def told_topic(name: str) -> str:
+    """The topic that the overlay's name for it stands for; empty if it is for no client."""
+    if name.startswith(RETAINED):
+        return ""
+    if name.startswith(SHARE):
+        try:
+            return read_share_name(name)[3]
+        except ValueError:
+            return ""
+    return name
