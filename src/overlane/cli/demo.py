@@ -4,9 +4,8 @@ Exit status: 0 nothing acknowledged was lost or came twice, 1 something was or d
 """
 
 import asyncio
-import signal
 import tempfile
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from overlane.cli.ending import ended_by_signals
 from overlane.cli.faults import told
 from overlane.cli.plan.following import differences
 from overlane.cli.showing import table
@@ -49,21 +49,9 @@ def demo(
             network = read_network(file)
         with tempfile.TemporaryDirectory(prefix="overlane-demo-") as directory:
             stage = Stage(network, Path(directory), step_s)
-            figures = asyncio.run(_ended_by_signals(_play(console, stage, stay, pipeline, port)))
+            figures = asyncio.run(ended_by_signals(_play(console, stage, stay, pipeline, port)))
     if any(one.missing or one.duplicates for one in figures):
         raise typer.Exit(LOST)
-
-
-async def _ended_by_signals(play: Coroutine[object, object, list[Figures]]) -> list[Figures]:
-    """SIGTERM and SIGHUP end it as Ctrl-C does: after everything has been taken down."""
-    task = asyncio.create_task(play)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
 
 
 async def _play(console: Console, stage: Stage, stay: bool, pipeline: bool, port: int) -> list[Figures]:

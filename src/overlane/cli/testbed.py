@@ -4,8 +4,7 @@ Exit status: 0 it ran, 1 something needed did not answer, 2 the file or an optio
 """
 
 import asyncio
-import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from overlane.cli.ending import ended_by_signals
 from overlane.cli.faults import told
 from overlane.cli.simulate_view import topic_cells
 from overlane.errors import Unavailable
@@ -62,7 +62,7 @@ def testbed(
             raise typer.BadParameter("--real-time needs root, --emulate is for those without")
         if not emulate and (reason := why_not()) is not None:
             raise Unavailable("testbed", f"{reason}; --emulate plays the file without, on the loopback")
-        real = asyncio.run(_ended_by_signals(run_trial(network, duration, tell, emulate=emulate, is_urgent=real_time)))
+        real = asyncio.run(ended_by_signals(run_trial(network, duration, tell, emulate=emulate, is_urgent=real_time)))
         simulated = _simulated(network, duration) if compare else None
     if as_json:
         shown: object = real if simulated is None else {"testbed": real, "simulated": simulated}
@@ -73,18 +73,6 @@ def testbed(
         console.print()
         for line in _totals(real, simulated):
             console.print(line, soft_wrap=True)
-
-
-async def _ended_by_signals(trial: Coroutine[object, object, Report]) -> Report:
-    """SIGTERM and SIGHUP end it as Ctrl-C does: after everything has been taken down."""
-    task = asyncio.create_task(trial)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
 
 
 def _simulated(network: Network, duration: int | None) -> Report:
