@@ -78,6 +78,8 @@ class Driver:
         """What the observers have not been shown yet."""
         self._held: list[ClientLink] = []
         """Who waits for the batch of records submitted last."""
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits for which turn of the server to be on disk."""
         self._stopped: set[ClientLink] = set()
         """Whose messages find no room on their way to other brokers."""
         self.overlay: Overlay | None = None
@@ -105,6 +107,13 @@ class Driver:
         return ClientLink(
             self._loop, self.server, self.clock.now, self.end_turn_soon, pipe, peer, since_ns, self._stopped
         )
+
+    def written(self) -> asyncio.Future[None]:
+        """Done when all that the server was told so far is on disk."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((self.server.state.turn, future))
+        self.end_turn_soon()
+        return future
 
     @property
     def is_quiet(self) -> bool:
@@ -250,8 +259,7 @@ class Driver:
             self._held = held
             self._store.submit(changes, lambda error: self._committed(turn, server_turn, held, error))
         elif not self._commits_pending:
-            if self.server.durable(server_turn, now):
-                self.end_turn_soon()
+            self._server_durable(server_turn, now)
             if is_core_turn:
                 self._durable(turn, now)
         if is_core_turn:
@@ -264,8 +272,8 @@ class Driver:
         for link in held:
             link.release()
         now = self.clock.now()
-        if self.server.durable(server_turn, now):
-            self.end_turn_soon()
+        # When no other commit is under way, turns that ended meanwhile had nothing to write.
+        self._server_durable(server_turn if self._commits_pending else self.server.last_turn, now)
         self._durable(turn if self._commits_pending else self.core.turn, now)
         self._pump()
         self._arm(now)
@@ -278,6 +286,15 @@ class Driver:
             for link in [one for one in self._stopped if way.is_free(self._uplink, one.connection)]:
                 link.go()
         self._core_due = self.core.next_deadline()
+
+    def _server_durable(self, turn: int, now: Nanos) -> None:
+        if self.server.durable(turn, now):
+            self.end_turn_soon()
+        if self._waiting:
+            done = [future for until, future in self._waiting if until <= turn and not future.done()]
+            self._waiting = [one for one in self._waiting if one[0] > turn and not one[1].done()]
+            for future in done:
+                future.set_result(None)
 
     def _durable(self, turn: int, now: Nanos) -> None:
         for effect in self.core.durable(turn, now):

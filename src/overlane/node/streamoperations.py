@@ -24,7 +24,6 @@ PAGE_BYTES_MAX = 4 << 20
 PART_MESSAGES_MAX = 2_000
 """More would keep the broker from everything else for too long."""
 WRITTEN_WITHIN_S = 30.0
-LOOK_EVERY_S = 0.002
 
 _STREAM = Parameter("id", "The name of the stream.", "path")
 _FILTER = Parameter("filter", "Which topics.")
@@ -200,13 +199,10 @@ class StreamOperations:
 
     async def _written(self) -> Answer | None:
         """When all that was said so far is on disk; or, if that takes too long, that it does."""
-        state, loop = self._driver.server.state, asyncio.get_running_loop()
-        turn, until = state.turn, loop.time() + WRITTEN_WITHIN_S
-        while state.durable_turn < turn:
-            self._driver.end_turn_soon()  # a turn without changes that meets a commit is told of with a later one
-            if loop.time() > until:
-                return _wrong(503, "the store takes nothing at the moment; ask again whether it was done")
-            await asyncio.sleep(LOOK_EVERY_S)
+        try:
+            await asyncio.wait_for(self._driver.written(), WRITTEN_WITHIN_S)
+        except TimeoutError:
+            return _wrong(503, "the store takes nothing at the moment; ask again whether it was done")
         return None
 
     def _view(self, log: StreamLog) -> StreamView:
