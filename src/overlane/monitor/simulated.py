@@ -218,7 +218,7 @@ class Recorder:
                     destinations=route.destinations,
                     filters=self._world.plan.filters_of_classes().get(route.qos, ()),
                     topics=tuple(topics.get((route.qos, route.destinations), ())[:TOPICS_SHOWN]),
-                    paths={to: tuple(paths_in(route.links, source, to)[:PATHS_SHOWN]) for to in route.destinations},
+                    paths={to: tuple(paths_in(route.links, source, to, PATHS_SHOWN)) for to in route.destinations},
                     latency_ms={to: rounded(ns / MS) for to, ns in sorted(route.latency_ns.items())},
                     deadline_ms=None if route.qos.deadline_ns >= NEVER else route.qos.deadline_ns / MS,
                     reliable=route.qos.reliable,
@@ -242,7 +242,7 @@ class Recorder:
         for move in chronicle.route_moves[told["routes"] :]:
             if move.at >= 0:
                 effect = move.effect
-                paths = {to: paths_in(effect.links, move.source, to)[:PATHS_SHOWN] for to in effect.destinations}
+                paths = {to: paths_in(effect.links, move.source, to, PATHS_SHOWN) for to in effect.destinations}
                 self._timeline.route(
                     move.at / SECOND, move.source, move.topics, effect.destinations, paths, effect.cause
                 )

@@ -28,7 +28,9 @@ PATHS_SHOWN = 4
 class _Entry:
     at_ns: Nanos
     view: EventView
-    """With `ago_s` still to be filled in."""
+    """With `ago_s` and `topics` still to be filled in."""
+    route: tuple[QosClass, tuple[str, ...]] | None
+    """The class and destinations of a route that moved."""
 
 
 class Logbook:
@@ -46,13 +48,22 @@ class Logbook:
 
     def happened(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None:
         self.newest += 1
-        self._entries.append(_Entry(self._clock.now(), self._view(effect)))
+        route = (effect.qos, effect.destinations) if isinstance(effect, RouteChanged) else None
+        self._entries.append(_Entry(self._clock.now(), self._view(effect), route))
 
     def after(self, number: int) -> tuple[EventView, ...]:
         """Those with a greater number, as far as they are kept, oldest first."""
         now = self._clock.now()
+        wanted = [entry for entry in self._entries if entry.view.number > number]
+        # Not when they happen: many routes move at once, and then there is something more urgent to do.
+        topics = self._core.carried_topics(TOPICS_LOOKED_AT) if any(entry.route for entry in wanted) else {}
         return tuple(
-            _aged(entry.view, (now - entry.at_ns) / SECOND) for entry in self._entries if entry.view.number > number
+            structs.replace(
+                entry.view,
+                ago_s=round((now - entry.at_ns) / SECOND, 6),
+                topics=tuple(topics.get(entry.route, ())[:TOPICS_SHOWN]) if entry.route is not None else (),
+            )
+            for entry in wanted
         )
 
     def _view(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> EventView:
@@ -61,7 +72,7 @@ class Logbook:
                 return EventView(number=self.newest, ago_s=0.0, kind="link", peer=peer, state=state)
             case RouteChanged():
                 paths = {
-                    to: tuple(paths_in(effect.links, self._core.name, to)[:PATHS_SHOWN]) for to in effect.destinations
+                    to: tuple(paths_in(effect.links, self._core.name, to, PATHS_SHOWN)) for to in effect.destinations
                 }
                 return EventView(
                     number=self.newest,
@@ -73,7 +84,6 @@ class Logbook:
                     paths=paths,
                     latency_ms=None if effect.latency_ns >= NEVER else effect.latency_ns / MS,
                     deadline_ms=_deadline_ms(effect.qos),
-                    topics=self._topics(effect.qos, effect.destinations),
                 )
             case DeadlineUnmeetable(qos, destination, latency_ns):
                 return EventView(
@@ -86,13 +96,6 @@ class Logbook:
                 )
             case _:
                 assert_never(effect)
-
-    def _topics(self, qos: QosClass, destinations: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(self._core.carried_topics(TOPICS_LOOKED_AT).get((qos, destinations), ())[:TOPICS_SHOWN])
-
-
-def _aged(view: EventView, ago_s: float) -> EventView:
-    return structs.replace(view, ago_s=round(ago_s, 6))
 
 
 def _deadline_ms(qos: QosClass) -> float | None:

@@ -323,7 +323,7 @@ class Survey:
                 version=route.version,
                 destinations=route.destinations,
                 paths={
-                    destination: tuple(paths_in(route.links, self.name, destination)[:PATHS_SHOWN])
+                    destination: tuple(paths_in(route.links, self.name, destination, PATHS_SHOWN))
                     for destination in route.destinations
                 },
                 latency_ms={destination: ns / MS for destination, ns in sorted(route.latency_ns.items())},
