@@ -2,7 +2,7 @@
 
 Everything is read and checked first: the file, the certificates, the token, the users. If anything is wrong, nothing
 changes. What may change while running: users, certificates of clients' listeners, the admin token, access rules,
-limits, the QoS of topics, links. The rest takes a restart, and is told.
+limits, the QoS of topics, how much telemetry is kept, links. The rest takes a restart, and is told.
 """
 
 import ssl
@@ -44,6 +44,10 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append("[network]")
     if new.federation != old.federation:
         found.append("[[federation]]")
+    if _failure(new, name) != _failure(old, name):
+        found.append(f"failure of {name}")
+    if _between_brokers(new) != _between_brokers(old):
+        found.append("security of links")
     if new.limits.store_bytes != old.limits.store_bytes:
         found.append("limits.store")
     if new.telemetry.enabled != old.telemetry.enabled:
@@ -51,3 +55,13 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
     if {one.filter: one.history for one in new.topics} != {one.filter: one.history for one in old.topics}:
         found.append("history of topics")
     return found
+
+
+def _failure(network: Network, name: str) -> float | None:
+    return next((broker.failure for broker in network.brokers if broker.name == name), None)
+
+
+def _between_brokers(network: Network) -> tuple[object, ...]:
+    security = network.security
+    shown = (security.certificate, security.key, security.client_ca) if security.overlay_tls else ()
+    return security.overlay_secret, security.overlay_open, *shown
