@@ -46,10 +46,6 @@ class Audience:
     places: tuple[Place, ...]
     token: Secret | None
 
-    @property
-    def is_network(self) -> bool:
-        return any(place.name for place in self.places)
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Given]):

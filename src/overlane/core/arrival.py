@@ -55,7 +55,6 @@ class Inflow:
     touched_ns: Nanos = 0
     slowest_ns: Nanos = 0
     """The greatest age of those that came lately; fades with every parcel."""
-    receipt_at: Nanos = NEVER
     unreceipted: int = 0
 
     def touch(self, age_ns: Nanos, now: Nanos) -> None:

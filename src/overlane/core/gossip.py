@@ -154,6 +154,3 @@ class Gossip:
     def _tell(neighbour: Neighbour, message: Message) -> None:
         for part in in_parts(message) if isinstance(message, Interest) else (message,):
             neighbour.send(part)
-
-
-GossipMessage = Advert | Interest | InterestWanted | Summary

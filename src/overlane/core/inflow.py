@@ -12,7 +12,7 @@ come after it; parcels of other topics pass by it. The source is told what is he
 behind, so that it neither sends these parcels again nor lets more be published than is read.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -338,7 +338,3 @@ def decode_name(key: bytes) -> InflowName:
 
 def bits_to_bytes(bits: int) -> bytes:
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-
-
-def bits_from_bytes(data: Iterable[int]) -> int:
-    return int.from_bytes(bytes(data), "little")

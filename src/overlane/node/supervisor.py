@@ -116,7 +116,7 @@ class Supervisor:
             for ward in gone:
                 del self.wards[ward.name]
             for ward in self.wards.values():
-                if ward.is_serving and ward.process is not None and ward.process.returncode is None:
+                if ward.is_serving and ward.process is not None and ward.is_running:
                     ward.process.send_signal(signal.SIGHUP)
             for name in names:
                 if name not in self.wards:
