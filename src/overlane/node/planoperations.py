@@ -53,11 +53,12 @@ class PlanOperations:
 
     async def _show(self, _: Asked) -> Answer:
         book = self._book
-        kept = tuple(
-            KeptPlanView(version=plan.version, made_ns=plan.made_ns, source=plan.source)
-            for plan in sorted(book.kept.values(), key=lambda plan: plan.version)
-        )
-        return told(PlanView(version=book.version, newest=book.newest, plan=book.followed, kept=kept))
+        async with self._one_at_a_time:  # a thread may be changing it
+            kept = tuple(
+                KeptPlanView(version=plan.version, made_ns=plan.made_ns, source=plan.source)
+                for plan in sorted(book.kept.values(), key=lambda plan: plan.version)
+            )
+            return told(PlanView(version=book.version, newest=book.newest, plan=book.followed, kept=kept))
 
     async def _take(self, asked: Asked) -> Answer:
         try:
