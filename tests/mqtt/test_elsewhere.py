@@ -7,11 +7,13 @@ from clients import Bench, Client, Got
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlane.core.events import Deliver
-from overlane.core.units import NEVER, SECOND
+from overlane.core.events import Deliver, Published
+from overlane.core.qos import QosClass, QosTable
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.mqtt import elsewhere, envelope, writing
 from overlane.mqtt.counters import Refusal
 from overlane.mqtt.message import Message
+from overlane.mqtt.uplink import Alone
 
 
 def brought(
@@ -97,6 +99,44 @@ def test_a_run_that_says_another_number_than_it_has_is_refused() -> None:
     bench.deliver(brought("t", *envelope.pack_run(run, 7, is_v5=True)))
     assert len(alice.got()) == 7
     assert bench.server.counters.refused[Refusal.MALFORMED] == 1
+
+
+class Far(Alone):
+    """Other brokers need everything; remembers in which class it was to be carried."""
+
+    is_alone = False
+
+    def __init__(self) -> None:
+        self.classes: list[QosClass] = []
+
+    def carries(self, topic: str) -> bool:
+        return not topic.startswith("$")
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published:  # noqa: ARG002
+        self.classes.append(qos)
+        return Published.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("file", "asked", "carried"),
+    [
+        ((100, False), {}, (100, False)),
+        ((100, False), {"overlane-deadline": "60ms"}, (60, False)),
+        ((100, False), {"overlane-deadline": "400ms"}, (100, False)),
+        ((100, False), {"overlane-reliability": "reliable"}, (100, True)),
+        ((100, True), {"overlane-reliability": "best-effort"}, (100, True)),
+        ((100, False), {"overlane-deadline": "1s", "overlane-reliability": "reliable"}, (100, True)),
+    ],
+)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_publisher_may_ask_for_more_than_the_file_gives_its_topic_and_never_for_less(
+    file: tuple[int, bool], asked: dict[str, str], carried: tuple[int, bool], qos: int
+) -> None:
+    far = Far()
+    bench = Bench(uplink=far, qos=QosTable({"t": QosClass(deadline_ns=file[0] * MS, reliable=file[1])}))
+    bench.client("bob").publish("t", b"x", qos=qos, user_properties=list(asked.items()))
+    # What is acknowledged to its publisher is reliable anyway.
+    assert [(one.deadline_ns, one.reliable) for one in far.classes] == [(carried[0] * MS, carried[1] or qos > 0)]
 
 
 NAMES = st.sampled_from(

@@ -4,8 +4,10 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import mqtt5
@@ -38,6 +40,50 @@ def make(tmp_path: Path) -> Iterator[Callable[[], WatchedBroker]]:
 
     yield start
     for broker in made:
+        broker.kill()
+
+
+# The start
+
+
+def test_a_damaged_record_is_put_aside_and_told_of_and_the_rest_is_served(make: Callable[[], WatchedBroker]) -> None:
+    broker = make()
+    with let_in(broker.port, "writer") as caller:
+        for topic in ("kept/1", "kept/2"):
+            assert caller.publish(topic, topic.encode(), retain=True) in (Done, Unheard)
+    assert broker.terminate()() == 0
+    with closing(sqlite3.connect(broker.directory / "data" / "broker.db")) as database, database:
+        first = "SELECT min(id) FROM records WHERE kind = 'mqtt.retained'"
+        database.execute(f"UPDATE records SET value = CAST(value || 'x' AS BLOB) WHERE id = ({first})")
+    broker.start()
+    with let_in(broker.port, "reader") as caller:
+        caller.subscribe("kept/#")
+        caller.send(mqtt5.PingReqPacket())
+        assert caller.read(mqtt5.PublishPacket).topic == "kept/2"
+        caller.read(mqtt5.PingRespPacket)
+    assert broker.get("/status")["store"]["quarantined"] == 1
+    assert "mqtt.retained" in broker.wait_for_log("a damaged record was put aside")
+
+
+def test_more_connections_than_are_allowed_in_a_second_are_closed_and_counted(tmp_path: Path) -> None:
+    broker = WatchedBroker(tmp_path, "[limits]\nconnections_per_second = 1\n")
+    broker.start()
+    try:
+
+        def is_refused() -> bool:
+            with Caller(broker.port), Caller(broker.port):
+                return bool(broker.get("/status")["refused"].get("connection rate"))
+
+        def is_let_in() -> bool:
+            try:
+                let_in(broker.port, "patient").close()
+            except (OSError, AssertionError):
+                return False
+            return True
+
+        eventually(is_refused, "one too many is refused")
+        eventually(is_let_in, "whoever comes again is let in")
+    finally:
         broker.kill()
 
 
@@ -233,10 +279,11 @@ def test_the_admin_token_is_that_of_the_file_after_a_reload(reloading: WatchedBr
 
 def test_what_takes_a_restart_is_told(reloading: WatchedBroker) -> None:
     say(reloading, "")
-    border = '[[federation]]\nbroker = "here"\nleave = ["a/#"]\n'
-    reloading.say(border, 'websocket = "127.0.0.1:9"\n')
+    border = '[[federation]]\nbroker = "here"\nleave = ["a/#"]\n[security]\noverlay_open = true\n'
+    reloading.say(border, 'websocket = "127.0.0.1:9"\nfailure = 0.2\n')
     reloading.reload()
-    assert "addresses, [[federation]]" in reloading.wait_for_log("changes only with a restart")
+    told = reloading.wait_for_log("changes only with a restart")
+    assert "addresses, [[federation]], failure of here, security of links" in told
 
 
 # Certificates

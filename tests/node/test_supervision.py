@@ -1,9 +1,11 @@
-"""A supervisor by hand: brokers that are stopped or killed stay down until they are started, through its socket too."""
+"""A supervisor: brokers that die are started again; those that are stopped or killed by hand stay down until they are
+started, through its socket too."""
 
 import asyncio
+import socket
 import stat
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -11,17 +13,23 @@ import pytest
 from brokers import free_port
 from overlane.errors import Unavailable
 from overlane.node.control import CONTROL, Control, listening
-from overlane.node.supervisor import Supervisor
+from overlane.node.supervisor import NeverReady, Supervisor
 
 WITHIN_S = 60.0
+
+
+def network_file(directory: Path, **addresses: str) -> Path:
+    """Of one broker, that listens there, and where nothing is said on addresses that are free."""
+    listeners = {kind: f"127.0.0.1:{free_port()}" for kind in ("mqtt", "overlay", "admin")} | addresses
+    file = directory / "network.toml"
+    file.write_text("[brokers.here]\n" + "".join(f'{kind} = "{address}"\n' for kind, address in listeners.items()))
+    return file
 
 
 @asynccontextmanager
 async def supervised(directory: Path) -> AsyncIterator[tuple[Supervisor, list[str]]]:
     """One broker that runs, and what is told of it."""
-    file = directory / "network.toml"
-    addresses = "".join(f'{kind} = "127.0.0.1:{free_port()}"\n' for kind in ("mqtt", "overlay", "admin"))
-    file.write_text(f"[brokers.here]\n{addresses}")
+    file = network_file(directory)
     told: list[str] = []
     supervisor = Supervisor(file, ["here"], None, ["--in-memory"], lambda _, text: told.append(text))
     ready = asyncio.Event()
@@ -40,6 +48,33 @@ async def eventually(holds: Callable[[], bool], what: str) -> None:
         while not holds():
             await asyncio.sleep(0.02)
     assert holds(), what
+
+
+def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with supervised(tmp_path) as (supervisor, told):
+            ward = supervisor.wards["here"]
+            for times in (1, 2):
+                before = ward.process
+                assert before is not None
+                before.kill()
+                await eventually(lambda times=times: told.count("ready again") == times, "ready again")  # type: ignore[misc]
+                assert ward.is_running
+                assert ward.process is not before
+                assert ward.restarts == times
+            assert sum("starts again" in text for text in told) == 2
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_cannot_serve_ends_the_whole_with_its_own_words(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        file = network_file(tmp_path, mqtt=address)
+        supervisor = Supervisor(file, ["here"], None, ["--in-memory"], lambda _, __: None)
+        with pytest.raises(NeverReady, match=f"broker here ended with status 1(?s:.*){address}"):
+            asyncio.run(asyncio.wait_for(supervisor.run(lambda: None), WITHIN_S))
+    assert not supervisor.wards["here"].is_running
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

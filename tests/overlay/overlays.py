@@ -138,6 +138,41 @@ def overlay(
         net.end()
 
 
+class Up:
+    """`overlane up`."""
+
+    def __init__(self, file: Path, directory: Path) -> None:
+        self.log = directory / "up.log"
+        with self.log.open("wb") as log:
+            command = [sys.executable, "-m", "overlane", "up", str(file), "--data", str(directory / "data")]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def reload(self) -> None:
+        os.kill(self.process.pid, signal.SIGHUP)
+
+    def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+        until = time.monotonic() + within_s
+        while not holds():
+            assert time.monotonic() < until, f"not {what}\n{self.log.read_text()}"
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+
+
+@contextmanager
+def all_up(file: Path, directory: Path) -> Iterator[Up]:
+    up = Up(file, directory)
+    try:
+        up.wait_until(lambda: "ready" in up.log.read_text().split(), "ready")
+        yield up
+    finally:
+        up.process.terminate()
+        try:
+            up.process.wait(30)
+        finally:
+            up.process.kill()
+            up.process.wait()
+
+
 async def eventually(holds: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
     until = time.monotonic() + within_s
     while not holds():

@@ -1,16 +1,10 @@
 """Links and brokers come into the network file, change there and leave it, while the brokers run."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from overlays import Member, RealOverlay, overlay
+from overlays import Member, RealOverlay, all_up, overlay
 
 from overlane.client import connect
 
@@ -89,46 +83,11 @@ def test_a_link_that_changes_in_the_file_is_as_it_says_and_is_not_dropped(tmp_pa
         assert "lost" not in net["a"].log.read_text() + net["b"].log.read_text()
 
 
-class Up:
-    """`overlane up`."""
-
-    def __init__(self, file: Path, directory: Path) -> None:
-        self.log = directory / "up.log"
-        with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "overlane", "up", str(file), "--data", str(directory / "data")]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def reload(self) -> None:
-        os.kill(self.process.pid, signal.SIGHUP)
-
-    def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
-        until = time.monotonic() + within_s
-        while not holds():
-            assert time.monotonic() < until, f"not {what}\n{self.log.read_text()}"
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
-
-
-@contextmanager
-def running(file: Path, directory: Path) -> Iterator[Up]:
-    up = Up(file, directory)
-    try:
-        up.wait_until(lambda: "ready" in up.log.read_text().split(), "ready")
-        yield up
-    finally:
-        up.process.terminate()
-        try:
-            up.process.wait(30)
-        finally:
-            up.process.kill()
-            up.process.wait()
-
-
 def test_brokers_come_and_go_with_the_file_of_overlane_up(tmp_path: Path) -> None:
     net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
     fresh = Member(net.file, "c", tmp_path, ())
     before = net.file.read_text()
-    with running(net.file, tmp_path) as up:
+    with all_up(net.file, tmp_path) as up:
         net.file.write_text(before + fresh.table() + link("b", "c"))
         up.reload()
         up.wait_until(lambda: "c" in links(net["b"]), "told of c")

@@ -1,0 +1,51 @@
+"""`overlane up`: every broker of a file at once, where they are, and that none is left behind."""
+
+import os
+import signal
+from pathlib import Path
+
+from overlays import Member, RealOverlay, all_up
+
+
+def is_linked(one: Member, other: str) -> bool:
+    answer = one.ask("/links")
+    assert isinstance(answer, dict)
+    return (other, "up") in [(link["peer"], link["state"]) for link in answer["items"]]
+
+
+def process_of(directory: Path, name: str) -> int:
+    return int((directory / "data" / name / "broker.lock").read_text())
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_all_brokers_of_a_file_are_shown_when_they_are_linked_and_end_with_ctrl_c(tmp_path: Path) -> None:
+    net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
+    with all_up(net.file, tmp_path) as up:
+        lines = up.log.read_text().splitlines()
+        for name, member in net.members.items():
+            assert [name, member.mqtt, member.overlay, member.admin] in [line.split() for line in lines]
+        assert lines[-1] == "ready"
+        assert is_linked(net["a"], "b")
+        assert is_linked(net["b"], "a")
+        processes = [process_of(tmp_path, name) for name in net.members]
+        up.process.send_signal(signal.SIGINT)
+        assert up.process.wait(30) == 0
+        assert not any(map(is_there, processes))
+        assert "Traceback" not in up.log.read_text()
+
+
+def test_a_broker_that_is_killed_is_there_again_with_its_links(tmp_path: Path) -> None:
+    net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
+    with all_up(net.file, tmp_path) as up:
+        before = process_of(tmp_path, "a")
+        os.kill(before, signal.SIGKILL)
+        up.wait_until(lambda: "a  linked again" in up.log.read_text(), "linked again")
+        assert process_of(tmp_path, "a") != before
+        up.wait_until(lambda: is_linked(net["b"], "a"), "known to its neighbour")
