@@ -1,9 +1,10 @@
 """A debt: what one destination of a flow has not acknowledged, and what it says of itself.
 
 At most a window of it is under way: it grows with what is acknowledged, doubling at first, and halves when what was
-sent does not come, so that neither a backlog nor a fast publisher floods the far side. What the destination holds
-because its readers have no room is not under way, and not sent again while it is believed to be there. From that, from
-how far its readers are behind, and from what waits to be sent follows how long publishers rest.
+sent does not come, so that neither a backlog nor a fast publisher floods the far side. What finds no room in the queue
+of the first link is not under way: it waits until there is some (anteroom.py). Nor is what the destination holds
+because its readers have no room; it is not sent again while it is believed to be there. From that, from how far its
+readers are behind, and from what waits to be sent follows how long publishers rest.
 """
 
 from collections.abc import Iterable
@@ -38,6 +39,8 @@ class Debt:
     round_trip_ns: Nanos = 0
     variation_ns: Nanos = 0
     is_reachable: bool = True
+    waits_for_room: bool = False
+    """Whether the next parcel found no room in the queue of the first link."""
     owed_bytes: int = 0
     """Of all that is not acknowledged."""
     held: dict[int, int] = field(default_factory=dict)
@@ -47,6 +50,17 @@ class Debt:
     """When it last said so."""
     behind: dict[str, tuple[int, Nanos]] = field(default_factory=dict)
     """Topics whose readers there fall behind, in per cent of their queues, and when that was told."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be sent for now."""
+        return self.under_way >= self.window or self.waits_for_room
+
+    def put_back(self, sequence: int, size: int) -> None:
+        """It was to be sent, and has not left."""
+        if self.unacknowledged.get(sequence, UNSENT) != UNSENT:
+            self.unacknowledged[sequence] = UNSENT
+            self.under_way = max(0, self.under_way - size)
 
     def hold(self, sizes: dict[int, int], now: Nanos) -> bool:
         """The destination holds these, and what else it held it holds no more; whether it holds any that it did not."""

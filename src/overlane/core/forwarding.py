@@ -159,6 +159,11 @@ class Forwarding:
         header = out.header._replace(flags=flags)
         self.send_on_path(way, header, out.rest, out.entered_ns, out.due_ns + out.ahead_ns - latency_ns, now)
 
+    def takes(self, hop: str, size: int) -> bool:
+        """Whether there is no reason for a reliable parcel to wait before the queue to a neighbour."""
+        neighbour = self._neighbours.get(hop)
+        return neighbour is None or neighbour.takes(size)
+
     def queue_share(self, hops: Iterable[str]) -> float:
         """How full the fullest queue to one of these neighbours is, of those that can be sent to: from 0 to 1."""
         found = (self._neighbours.get(hop) for hop in hops)

@@ -76,6 +76,13 @@ class LinkQueue:
         if bytes_sent > 0 and duration_ns > 0:
             self._wire.observe(bytes_sent, duration_ns)
 
+    def takes(self, size: int) -> bool:
+        """Whether a reliable item of this size gets in. One that is larger than the queue need not wait for that."""
+        reliable_bytes = self._reliable_bytes
+        if self.lone is not None and not self.lone.droppable:
+            reliable_bytes = self.lone.size
+        return not reliable_bytes or reliable_bytes + size <= self.bytes_max * 3 // 4 or size > self.bytes_max
+
     def push(self, item: Waiting, now: Nanos) -> list[Waiting]:
         """Let the item wait. Returns what had to go for lack of room, itself included if it did not get in."""
         if self.lone is not None:

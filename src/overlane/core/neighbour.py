@@ -157,6 +157,10 @@ class Neighbour:
             self.queue.push(Waiting(out, len(frame), entered_ns, NEVER, droppable=True), entered_ns)
         return self.queue.push(item, now)
 
+    def takes(self, size: int) -> bool:
+        """Whether a reliable parcel of this size finds room, or will not find any by waiting."""
+        return not self.connected or self.queue.takes(size)
+
     @property
     def is_free(self) -> bool:
         """Whether a parcel can be parked: none waits."""

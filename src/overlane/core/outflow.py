@@ -139,9 +139,16 @@ class Outflow:
 
     def is_full(self) -> bool:
         """Whether no destination should be sent more before it has acknowledged something."""
-        return bool(self.debts) and all(
-            name in self.debts and self.debts[name].under_way >= self.debts[name].window for name in self.destinations
-        )
+        return bool(self.debts) and all(name in self.debts and self.debts[name].is_full for name in self.destinations)
+
+    def waits_for_room(self, parcel: Retained) -> bool:
+        """Whether what was sealed before this has no room on its way to any that misses it."""
+        return all(self.debts[name].waits_for_room for name in parcel.missing)
+
+    def put_back(self, parcel: Retained, destinations: Iterable[str]) -> None:
+        """It has not left for these."""
+        for name in destinations:
+            self.debts[name].put_back(parcel.sequence, len(parcel.content))
 
     def retain(self, parcel: Retained, destinations: Iterable[str], sent_ns: Nanos) -> None:
         parcel.missing = set(destinations)

@@ -13,7 +13,7 @@ acknowledgement either: until a next hop has acknowledged, parcels to it carry t
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from overlane.core.messages import Establish, Established, Teardown
@@ -197,6 +197,16 @@ def links_of(message: Establish) -> tuple[tuple[str, str], ...]:
     """All links of this version of the route, from broker to broker."""
     brokers, ends = message.brokers, [*message.kept, *message.added]
     return tuple(sorted((brokers[a], brokers[b]) for a, b in zip(ends[::2], ends[1::2], strict=True)))
+
+
+def reached_by(message: Establish, hops: Iterable[str]) -> set[str]:
+    """The destinations that parcels reach over these next hops of the source."""
+    ends: dict[int, list[int]] = {}
+    links = [*message.kept, *message.added]
+    for start, end in zip(links[::2], links[1::2], strict=True):
+        ends.setdefault(start, []).append(end)
+    found = {place for hop in hops for place in _steps(message.brokers.index(hop), ends)}
+    return {message.brokers[place] for place in message.destinations if place in found}
 
 
 def _hops(links: list[int], me: int, brokers: list[str]) -> list[str]:

@@ -2,16 +2,18 @@
 
 A published message joins the draft of its flow: the flow of its QoS class and of the brokers that need its topic.
 At the end of the turn each draft is sealed into a parcel, retained if it is reliable, and sent along the flow's
-route. What is not acknowledged is sent again, straight to the destination that misses it.
+route. What is not acknowledged is sent again, straight to the destination that misses it. A reliable parcel for which
+the first link's queue has no room has not been sent: it goes, after those before it, when there is some.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from msgspec import structs
 
+from overlane.core.anteroom import Anteroom
 from overlane.core.debt import UNSENT, Debt
 from overlane.core.duplicates import DuplicateWindow
 from overlane.core.events import DeadlineUnmeetable, Effect, Erase, RouteChanged, Save
@@ -27,10 +29,10 @@ from overlane.core.places import TopicPlaces
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.risks import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
-from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Letters, RouteTable
+from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Entry, Letters, RouteTable, reached_by
 from overlane.core.straight import Straight
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id
+from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id, parcel_size
 from overlane.core.wire import parcel as parcel_frame
 
 PARCELS = "parcel"
@@ -89,8 +91,10 @@ class Source:
     _reviewed_ns: Nanos = -NEVER
 
     _own: DuplicateWindow = field(init=False)
+    anteroom: Anteroom = field(init=False)
 
     def __post_init__(self) -> None:
+        self.anteroom = Anteroom(self.forwarding)
         self.room = self.retention_bytes_max
         self._own = self.forwarding.duplicates.window(self.identity, self.incarnation)
 
@@ -214,11 +218,21 @@ class Source:
     def saved(self, turn: int, now: Nanos) -> None:
         """All turns up to this one are durable: the reliable parcels sealed in them may leave."""
         unsaved = self._unsaved
+        held: dict[FlowName, Outflow] = {}
         while unsaved and unsaved[0][0] <= turn:
             _, flow, parcel, held_back = unsaved.popleft()
             parcel.is_saved = True
-            if not held_back and parcel.missing:
+            if held_back:
+                held[flow.name] = flow
+            elif parcel.missing and flow.waits_for_room(parcel):
+                flow.put_back(parcel, parcel.missing)
+            elif parcel.missing:
                 self._send(flow, parcel, now)
+        for flow in held.values():
+            # What they waited for may have come while they were not durable yet; nothing else would call them.
+            for destination in sorted(flow.debts):
+                if not flow.debts[destination].is_full:
+                    self._resend(flow, destination, now, at_once=False)
 
     def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> None:
         route = flow.route = self.planner.route(flow.qos, flow.destinations)
@@ -228,10 +242,36 @@ class Source:
         entry = self.routes.entry(self.identity, route.id, route.version)
         if entry is None or not entry.next_hops:
             return
+        rest = pack_flow(flow.part(parcel)) + parcel.content
+        if flow.qos.reliable and not all(self.forwarding.takes(hop, parcel_size(rest)) for hop in entry.next_hops):
+            entry = self._with_room(flow, parcel, entry, parcel_size(rest), now)
+            if not entry.next_hops:
+                return
         header = self._header_on(flow, route, _age_us(parcel, now), parcel.messages, parcel.history)
         self._own.is_new(header.sequence)
-        rest = pack_flow(flow.part(parcel)) + parcel.content
         self.forwarding.forward(entry, header, rest, now, None, now)
+
+    def _with_room(self, flow: Outflow, parcel: Retained, entry: Entry, size: int, now: Nanos) -> Entry:
+        """The route without next hops whose queues have no room; destinations behind only these wait."""
+        open_hops = tuple(hop for hop in entry.next_hops if self.forwarding.takes(hop, size))
+        shut_hop = next(hop for hop in entry.next_hops if hop not in open_hops)
+        waiting = parcel.missing - reached_by(entry.message, open_hops)
+        flow.put_back(parcel, waiting)
+        for destination in sorted(waiting):
+            self._wait(flow, destination, shut_hop, size, now)
+        return replace(entry, next_hops=open_hops)
+
+    def _wait(self, flow: Outflow, destination: str, hop: str, size: int, now: Nanos) -> None:
+        flow.debts[destination].waits_for_room = True
+        self.anteroom.wait(hop, (flow.name, destination), size, now)
+
+    def _call(self, now: Nanos) -> None:
+        """Links have room again: whoever waited for that goes on."""
+        for name, destination in self.anteroom.called(now):
+            flow = self.flows.get(name)
+            debt = None if flow is None else flow.debts.get(destination)
+            if flow is not None and debt is not None:
+                self._resend(flow, destination, now, at_once=False)
 
     def _header_on(self, flow: Outflow, route: Route, age_us: int, messages: int, history: bool) -> Header:
         """On a route that may have to be hurried along, or may not be able to meet the deadline."""
@@ -320,11 +360,12 @@ class Source:
         self._free(flow, done)
         held = int.from_bytes(message.held, "little")
         progress |= flow.held(message.sender, message.next, held, message.behind, now)
-        if progress and flow.debts[message.sender].unacknowledged:
+        if progress and (debt := flow.debts[message.sender]).unacknowledged and not debt.waits_for_room:
             self._resend(flow, message.sender, now, at_once=False)
 
     def _resend(self, flow: Outflow, destination: str, now: Nanos, at_once: bool) -> None:
         debt = flow.debts[destination]
+        debt.waits_for_room = False
         found = self.table.map.way(self.me, destination)
         if found is None:
             debt.resend_at = NEVER  # until it can be reached again
@@ -332,10 +373,16 @@ class Source:
             return
         debt.is_reachable = True
         way, latency_ns = found
-        for parcel in flow.due_for_resend(destination, 2 * latency_ns, now, at_once):
+        due = flow.due_for_resend(destination, 2 * latency_ns, now, at_once)
+        for place, parcel in enumerate(due):
+            rest = pack_flow(self._part_owed(flow, parcel)) + parcel.content
+            if not self.forwarding.takes(way[1], parcel_size(rest)):
+                for unsent in due[place:]:
+                    flow.put_back(unsent, (destination,))
+                self._wait(flow, destination, way[1], parcel_size(rest), now)
+                break
             header = self._header(flow, parcel, now)
             due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
-            rest = pack_flow(self._part_owed(flow, parcel)) + parcel.content
             self.forwarding.send_on_path(way, header, rest, now, due_ns, now)
         self._wake_for(debt, debt.resend_at)
 
@@ -415,6 +462,8 @@ class Source:
         return False
 
     def tick(self, now: Nanos) -> None:
+        if self.anteroom:
+            self._call(now)
         if now >= self.wake_at:
             self.wake_at = NEVER
             for flow in list(self.flows.values()):
