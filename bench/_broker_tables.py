@@ -65,18 +65,19 @@ MEMORY: Columns = {
     "x Mosquitto": against(MOSQUITTO, "each_bytes"),
     "x NATS": against(NATS, "each_bytes"),
 }
+LATENCY: Columns = {
+    "p50": number("p50_us"),
+    "p99": number("p99_us"),
+    "p99.9": number("p999_us"),
+    "p99, least - most": spread("p99_us"),
+    "p99 x Mosquitto": against(MOSQUITTO, "p99_us"),
+    "p99 x NATS": against(NATS, "p99_us"),
+    "CPU ns each": number("cpu_ns"),
+}
 COLUMNS: dict[str, Columns] = {
     "small": STREAM,
     "large": STREAM,
-    "latency": {
-        "p50": number("p50_us"),
-        "p99": number("p99_us"),
-        "p99.9": number("p999_us"),
-        "p99, least - most": spread("p99_us"),
-        "p99 x Mosquitto": against(MOSQUITTO, "p99_us"),
-        "p99 x NATS": against(NATS, "p99_us"),
-        "CPU ns each": number("cpu_ns"),
-    },
+    "latency": LATENCY,
     "fanout": STREAM,
     "connections": MEMORY,
     "subscriptions": MEMORY,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from _broker_tables import (
+    LATENCY,
     MOSQUITTO,
     NATS,
     STREAM,
@@ -23,16 +24,7 @@ MOSQUITTO_KEEPING = "Mosquitto, no sync"
 COLUMNS: dict[str, Columns] = {
     "small": STREAM,
     "large": STREAM,
-    "latency": {
-        "p50": number("p50_us"),
-        "p99": number("p99_us"),
-        "p99.9": number("p999_us"),
-        "p99, least - most": spread("p99_us"),
-        "p99 x Mosquitto": against(MOSQUITTO, "p99_us"),
-        "p99 x NATS": against(NATS, "p99_us"),
-        "lost": worst("lost", "{:.2%}"),
-        "CPU ns each": number("cpu_ns"),
-    },
+    "latency": {**LATENCY, "lost": worst("lost", "{:.2%}")},
     "durable": {
         "delivered/s": number("delivered_per_second"),
         "least - most": spread("delivered_per_second"),

@@ -1,4 +1,7 @@
-"""What bench/broker.py and bench/chain.py share: the options of the command line, the run, and what is saved."""
+"""What bench/broker.py and bench/chain.py share: the options of the command line, the run, and what is saved.
+
+bench/wan.py has parts of it from here.
+"""
 
 import argparse
 import json
@@ -6,7 +9,8 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -23,8 +27,8 @@ def options(description: str, measures: Mapping[str, Measure[S]], peers: Sequenc
     names = [key(peer) for peer in peers]
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="two rounds of a second each")
-    parser.add_argument("--only", type=_among(measures), default=[], help=f"of {', '.join(measures)}")
-    parser.add_argument("--systems", type=_among(names), default=[], help=f"of {', '.join(names)}")
+    parser.add_argument("--only", type=Among(measures), default=[], help=f"of {', '.join(measures)}")
+    parser.add_argument("--systems", type=Among(names), default=[], help=f"of {', '.join(names)}")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="that a round measures")
     parser.add_argument("--nice", type=int, default=0, help="for brokers and load alike; below 0 needs to be root")
@@ -64,15 +68,9 @@ def run(
                 results[one] = found
                 show(console, one, found)
     verdicts = aims(results)
-    for text, holds in verdicts.items():
-        console.print(f"[green]holds[/]   {text}" if holds else f"[red]misses[/]  {text}", highlight=False)
+    show_verdicts(console, verdicts)
     saved = {
-        "machine": {
-            "cores": os.cpu_count(),
-            "kernel": platform.release(),
-            "python": sys.version.split()[0],
-            "load_before": load_before,
-        },
+        "machine": {**machine(), "load_before": load_before},
         "versions": {peer.name: peer.version() for peer in peers if peer.missing() is None},
         "rounds": results,
         "aims": verdicts,
@@ -87,13 +85,25 @@ def key(peer: Peer) -> str:
     return peer.name.split()[0].strip(",").lower()
 
 
-class _among:  # noqa: N801 - reads as a function
-    def __init__(self, allowed: Sequence[str] | Mapping[str, object]) -> None:
-        self._allowed = allowed
+def machine() -> dict[str, object]:
+    """What figures depend on."""
+    return {"cores": os.cpu_count(), "kernel": platform.release(), "python": sys.version.split()[0]}
+
+
+def show_verdicts(console: Console, verdicts: Mapping[str, bool]) -> None:
+    for text, holds in verdicts.items():
+        console.print(f"[green]holds[/]   {text}" if holds else f"[red]misses[/]  {text}", highlight=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """Names with commas between them, each of them allowed."""
+
+    allowed: Collection[str]
 
     def __call__(self, text: str) -> list[str]:
         found = text.split(",")
         for one in found:
-            if one not in self._allowed:
-                raise argparse.ArgumentTypeError(f"{one!r} is not one of {', '.join(self._allowed)}")
+            if one not in self.allowed:
+                raise argparse.ArgumentTypeError(f"{one!r} is not one of {', '.join(self.allowed)}")
         return found

@@ -7,12 +7,13 @@ What goes beyond joining the brokers says why. Connections between sites are not
 
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
-from _peers import Mosquitto, NatsServer, Overlane, ZenohRouter
+from _peers import Mosquitto, NatsServer, Overlane, Peer, ZenohRouter
 from _wan_scenarios import Scenario
 
 CLIENTS, LINKS, ADMIN = 1883, 7001, 8001
@@ -54,46 +55,39 @@ class Command:
     environment: Mapping[str, str]
 
 
-class System(Protocol):
-    """`key` chooses it on the command line; `wire` is how `_wan_load` talks to it, for the stream and for bulk."""
+@dataclass(frozen=True, slots=True)
+class System(ABC):
+    """`key` chooses it on the command line; `wire` is how `_wan_load` talks to it."""
+
+    key: str
+    name: str
+    wire: str
+    peer: ClassVar[Peer | None] = None
+    """Whose program it runs."""
 
     @property
-    def key(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def wire(self) -> str: ...
-    @property
-    def bulk_wire(self) -> str: ...
+    def bulk_wire(self) -> str:
+        """How bulk is sent: not assured, where that can be chosen; empty if there is no way."""
+        return "mqtt-0" if self.wire.startswith("mqtt") else self.wire
 
-    def missing(self) -> str | None: ...
-    def version(self) -> str: ...
+    def missing(self) -> str | None:
+        return None if self.peer is None else self.peer.missing()
 
-    def cannot(self, scenario: Scenario) -> str | None:
+    def version(self) -> str:
+        return "" if self.peer is None else self.peer.version()
+
+    def cannot(self, scenario: Scenario) -> str | None:  # noqa: ARG002 - for those that need more than a path
         """Why it cannot be set up in this network; nothing if it can."""
+        return None
 
+    @abstractmethod
     def broker(self, place: Place, site: str) -> Command | None:
         """How it is run at a site; nothing where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class OverlaneOverlay:
-    key: str = "overlane"
-    name: str = "Overlane"
-    wire: str = "mqtt-0"
-    bulk_wire: str = "mqtt-0"
-    topic: str = ""
-    """More lines for the stream's topic."""
-
-    def missing(self) -> str | None:
-        return Overlane().missing()
-
-    def version(self) -> str:
-        return Overlane().version()
-
-    def cannot(self, scenario: Scenario) -> str | None:
-        del scenario
-        return None
+class OverlaneOverlay(System):
+    peer = Overlane()
 
     def broker(self, place: Place, site: str) -> Command:
         secret = place.directory / "secret"
@@ -111,25 +105,16 @@ class OverlaneOverlay:
             lines += [f'overlay = "{place.addresses[site]}:{LINKS}"']
         for a, b in place.scenario.layout.links:
             lines += ["[[links]]", f'ends = ["{a}", "{b}"]', f'latency = "{place.latency_ms(a, b):g}ms"']
-        lines += ['[topics."alarms/#"]', f'deadline = "{place.scenario.deadline_ms:g}ms"', self.topic]
+        lines += ['[topics."alarms/#"]', f'deadline = "{place.scenario.deadline_ms:g}ms"']
         lines += ["[security]", f'overlay_secret = "{place.directory / "secret"}"']
         return "\n".join([*lines, ""])
 
 
 @dataclass(frozen=True, slots=True)
-class NatsCluster:
+class NatsCluster(System):
     """Routes between every two servers; a message passes one route and no more."""
 
-    key: str = "nats-cluster"
-    name: str = "NATS cluster"
-    wire: str = "nats"
-    bulk_wire: str = "nats"
-
-    def missing(self) -> str | None:
-        return NatsServer().missing()
-
-    def version(self) -> str:
-        return NatsServer().version()
+    peer = NatsServer()
 
     def cannot(self, scenario: Scenario) -> str | None:
         return None if scenario.layout.is_mesh else "a cluster needs a path between every two sites"
@@ -142,23 +127,10 @@ class NatsCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class NatsLeaves:
+class NatsLeaves(System):
     """Leaf nodes refuse a loop: one connection at a time, the next in reserve."""
 
-    key: str = "nats-leaf"
-    name: str = "NATS leaf nodes"
-    wire: str = "nats"
-    bulk_wire: str = "nats"
-
-    def missing(self) -> str | None:
-        return NatsServer().missing()
-
-    def version(self) -> str:
-        return NatsServer().version()
-
-    def cannot(self, scenario: Scenario) -> str | None:
-        del scenario
-        return None
+    peer = NatsServer()
 
     def broker(self, place: Place, site: str) -> Command:
         leafnodes: dict[str, object] = {"host": place.addresses[site], "port": LINKS}
@@ -187,23 +159,10 @@ def nats(place: Place, site: str, ping_interval: str, more: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class ZenohMesh:
+class ZenohMesh(System):
     """Routers with all links, which know those of each other, and weights by which the quickest way is taken."""
 
-    key: str = "zenoh"
-    name: str = "Zenoh"
-    wire: str = "zenoh"
-    bulk_wire: str = "zenoh"
-
-    def missing(self) -> str | None:
-        return ZenohRouter().missing()
-
-    def version(self) -> str:
-        return ZenohRouter().version()
-
-    def cannot(self, scenario: Scenario) -> str | None:
-        del scenario
-        return None
+    peer = ZenohRouter()
 
     def broker(self, place: Place, site: str) -> Command:
         sites = place.scenario.sites
@@ -220,26 +179,13 @@ class ZenohMesh:
 
 
 @dataclass(frozen=True, slots=True)
-class MosquittoTree:
+class MosquittoTree(System):
     """Bridges in a loop would pass messages round for ever: one at a time, the next in reserve.
 
     The end that dials does not switch off Nagle's algorithm, the other does: so it is dialled from the subscriber's.
     """
 
-    key: str = "mosquitto"
-    name: str = "Mosquitto bridges"
-    wire: str = "mqtt-1"
-    bulk_wire: str = "mqtt-0"
-
-    def missing(self) -> str | None:
-        return Mosquitto().missing()
-
-    def version(self) -> str:
-        return Mosquitto().version()
-
-    def cannot(self, scenario: Scenario) -> str | None:
-        del scenario
-        return None
+    peer = Mosquitto()
 
     def broker(self, place: Place, site: str) -> Command:
         lines = [f"listener {CLIENTS} 0.0.0.0", "allow_anonymous true", "user root", "set_tcp_nodelay true"]
@@ -263,18 +209,11 @@ class MosquittoTree:
 
 
 @dataclass(frozen=True, slots=True)
-class NoBroker:
+class NoBroker(System):
     """The path itself: the publisher connected to the subscriber over TCP, or with nothing but datagrams."""
 
-    key: str = "tcp"
-    name: str = "TCP, no broker"
-    wire: str = "tcp"
-    bulk_wire: str = ""
-
-    def missing(self) -> str | None:
-        return None
-
-    def version(self) -> str:
+    @property
+    def bulk_wire(self) -> str:
         return ""
 
     def cannot(self, scenario: Scenario) -> str | None:

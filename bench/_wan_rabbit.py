@@ -11,8 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from _wan_peers import CLIENTS, LINKS, Command, Place
-from _wan_scenarios import Scenario
+from _wan_peers import CLIENTS, LINKS, Command, Place, System
 
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Debian's `rabbitmq-server` in the path wants to be the system's service; this one runs anywhere."""
@@ -21,12 +20,7 @@ HOPS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class RabbitFederation:
-    key: str = "rabbitmq"
-    name: str = "RabbitMQ federation"
-    wire: str = "mqtt-1"
-    bulk_wire: str = "mqtt-0"
-
+class RabbitFederation(System):
     def missing(self) -> str | None:
         if PROGRAM.exists():
             return None
@@ -37,10 +31,6 @@ class RabbitFederation:
         if ctl is None:
             return ""
         return subprocess.run([ctl, "version"], capture_output=True, text=True, check=False).stdout.strip()
-
-    def cannot(self, scenario: Scenario) -> str | None:
-        del scenario
-        return None
 
     def broker(self, place: Place, site: str) -> Command:
         own = place.of(site)

@@ -20,10 +20,8 @@ and left out. Writes bench/out/wan.json, and bench/out/wan-SCENARIO.svg with the
 import argparse
 import json
 import os
-import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +33,7 @@ from rich.console import Console
 
 from _crew import LoadFailed
 from _peers import Unavailable
-from _side_by_side import OUT, WIDTH
+from _side_by_side import OUT, WIDTH, Among, machine, show_verdicts
 from _wan_judge import figures, over_time, overall
 from _wan_peers import MosquittoTree, NatsCluster, NatsLeaves, NoBroker, OverlaneOverlay, System, ZenohMesh
 from _wan_rabbit import RabbitFederation
@@ -46,15 +44,15 @@ from overlane import errors
 from overlane.testbed.widearea import why_not
 
 SYSTEMS: tuple[System, ...] = (
-    OverlaneOverlay(),
-    OverlaneOverlay("overlane-qos1", "Overlane, QoS 1", wire="mqtt-1"),
-    NatsCluster(),
-    NatsLeaves(),
-    ZenohMesh(),
-    MosquittoTree(),
-    RabbitFederation(),
-    NoBroker(),
-    NoBroker("udp", "UDP, no broker", wire="udp"),
+    OverlaneOverlay("overlane", "Overlane", "mqtt-0"),
+    OverlaneOverlay("overlane-qos1", "Overlane, QoS 1", "mqtt-1"),
+    NatsCluster("nats-cluster", "NATS cluster", "nats"),
+    NatsLeaves("nats-leaf", "NATS leaf nodes", "nats"),
+    ZenohMesh("zenoh", "Zenoh", "zenoh"),
+    MosquittoTree("mosquitto", "Mosquitto bridges", "mqtt-1"),
+    RabbitFederation("rabbitmq", "RabbitMQ federation", "mqtt-1"),
+    NoBroker("tcp", "TCP, no broker", "tcp"),
+    NoBroker("udp", "UDP, no broker", "udp"),
 )
 PHASE_S, QUICK_PHASE_S = 12.0, 4.0
 PER_SECOND, PAYLOAD_BYTES = 100.0, 64
@@ -162,8 +160,7 @@ def main() -> None:
             show(console, results[name])
             draw(results[name], OUT / f"wan-{name}.svg")
             _save(results, bench.left_out, chosen.congestion)
-    for text, holds in aims(results).items():
-        console.print(f"[green]holds[/]   {text}" if holds else f"[red]misses[/]  {text}", highlight=False)
+    show_verdicts(console, aims(results))
     console.print("wrote bench/out/wan.json and a picture of each scenario, bench/out/wan-*.svg")
 
 
@@ -181,12 +178,7 @@ def _directory(*, keep: bool) -> Iterator[Path]:
 def _save(results: dict[str, ScenarioRow], left_out: dict[str, str], congestion: str) -> None:
     """After each scenario: the whole takes an hour."""
     saved = {
-        "machine": {
-            "cores": os.cpu_count(),
-            "kernel": platform.release(),
-            "python": sys.version.split()[0],
-            "congestion_control": congestion,
-        },
+        "machine": {**machine(), "congestion_control": congestion},
         "versions": {system.name: system.version() for system in SYSTEMS if system.missing() is None},
         "scenarios": msgspec.to_builtins(results),
         "aims": aims(results),
@@ -199,8 +191,8 @@ def _options() -> argparse.Namespace:
     names, keys = tuple(scenarios(PHASE_S)), tuple(system.key for system in SYSTEMS)
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help=f"phases of {QUICK_PHASE_S:g} s")
-    parser.add_argument("--only", type=Choice(names), default=[], help=f"of {', '.join(names)}")
-    parser.add_argument("--systems", type=Choice(keys), default=[], help=f"of {', '.join(keys)}")
+    parser.add_argument("--only", type=Among(names), default=[], help=f"of {', '.join(names)}")
+    parser.add_argument("--systems", type=Among(keys), default=[], help=f"of {', '.join(keys)}")
     parser.add_argument("--seconds", type=float, help=f"of a phase, {PHASE_S:g} by default")
     parser.add_argument("--rate", type=float, default=PER_SECOND, help=f"messages a second, {PER_SECOND:g} by default")
     parser.add_argument("--seed", type=int, default=1, help="of the losses")
@@ -210,18 +202,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep logs and what subscribers heard, in bench/out/wan-*/")
     parser.add_argument("--watch", action="store_true", help="ask Overlane all the while what it sees; with --keep")
     return parser.parse_args()
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    allowed: tuple[str, ...]
-
-    def __call__(self, text: str) -> list[str]:
-        found = text.split(",")
-        for one in found:
-            if one not in self.allowed:
-                raise argparse.ArgumentTypeError(f"{one!r} is not one of {', '.join(self.allowed)}")
-        return found
 
 
 if __name__ == "__main__":

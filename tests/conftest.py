@@ -1,5 +1,9 @@
 """For all tests: randomised ones are not judged by the clock and say how to repeat what they found; running brokers."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from brokers import any_broker, mortal_broker, our_broker, our_mortal_broker
@@ -8,3 +12,11 @@ __all__ = ["any_broker", "mortal_broker", "our_broker", "our_mortal_broker"]
 
 settings.register_profile("overlane", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("overlane")
+
+
+@pytest.fixture(scope="module")
+def bench_folder() -> Iterator[None]:
+    """What is in bench/ can be imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
+        yield

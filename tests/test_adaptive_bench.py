@@ -1,8 +1,5 @@
 """The parts of bench/adaptive.py: why a message was missed."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from overlane.core.units import MS, SECOND
@@ -11,14 +8,9 @@ from overlane.sim.engine import Engine
 from overlane.sim.judge import Judge
 from overlane.sim.report import RouteChange
 
+pytestmark = pytest.mark.usefixtures("bench_folder")
+
 DEADLINE = 60 * MS
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _bench_folder() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
-        yield
 
 
 def reasons(*events: Event, missed_ms: list[int]) -> dict[str, int]:

@@ -3,18 +3,12 @@
 import random
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("bench_folder")
+
 PAYLOAD_BYTES = 64
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _bench_folder() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
-        yield
 
 
 @pytest.fixture

@@ -3,19 +3,13 @@
 import math
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("bench_folder")
+
 PAYLOAD_BYTES = 64
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _bench_folder() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
-        yield
 
 
 def test_messages_pass_through_a_row_of_brokers_and_arrive_as_they_were_sent(tmp_path: Path) -> None:

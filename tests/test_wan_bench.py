@@ -1,7 +1,6 @@
 """The parts of bench/wan.py that need no network: the judge, the scenarios, and what the load reads and writes."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +10,11 @@ import pytest
 if TYPE_CHECKING:
     from _wan_judge import Stream
 
+pytestmark = pytest.mark.usefixtures("bench_folder")
+
 MS = 1_000_000
 SECOND = 1_000_000_000
 DEADLINE = 60 * MS
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _bench_folder() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[1] / "bench"))
-        yield
 
 
 def streamed(count: int, arrivals: dict[int, list[int]], usual_ms: int = 30) -> "Stream":
@@ -166,7 +160,7 @@ def test_the_network_file_that_is_written_for_overlane_is_one_that_it_reads(tmp_
         addresses = {site: f"10.77.0.{number}" for number, site in enumerate(scenario.sites, 1)}
         place = Place(scenario, addresses, tmp_path)
         file = tmp_path / "network.toml"
-        file.write_text(OverlaneOverlay().network(place))
+        file.write_text(OverlaneOverlay("overlane", "Overlane", "mqtt-0").network(place))
         network = read_network(file)
         assert [broker.name for broker in network.brokers] == scenario.sites
         assert len(network.links) == len(scenario.layout.links)
