@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from _load import Load
-from _peers import Mosquitto, NatsServer, Overlane, Peer, Running, ZenohRouter, free_ports, started
+from _peers import Mosquitto, NatsServer, Overlane, Peer, Running, ZenohRouter, started
 from _wire import HOST
+from overlane.testbed.loopback import free_ports
 
 LINK_LATENCY = "0.1ms"
 """What Overlane's network file says of the links; nothing is emulated."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Protocol
 
 from _load import Load, SocketLoad
 from _wire import HOST, Bare, Mqtt, Nats
+from overlane.testbed.loopback import free_ports
 
 STARTS_WITHIN_S = 30.0
 ENDS_WITHIN_S = 10.0
@@ -259,13 +260,6 @@ def started(peer: Peer, command: Sequence[str], port: int, directory: Path) -> I
 
 def free_port() -> int:
     return free_ports(1)[0]
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ones."""
-    with ExitStack() as stack:
-        listening = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in listening]
 
 
 def _said(command: list[str]) -> str:

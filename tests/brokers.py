@@ -5,7 +5,6 @@ misunderstanding that they share.
 """
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -18,23 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from overlane.testbed.loopback import free_ports
+
 START_WITHIN_S = 60
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 
-_given: set[int] = set()
-
-
 def free_port() -> int:
-    """One that nothing listens on, from below those that the system gives to outgoing connections."""
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with closing(socket.socket()) as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
+    """One that nothing listens on, and that no connection is given by the system."""
+    return free_ports(1)[0]
 
 
 class RunningBroker:

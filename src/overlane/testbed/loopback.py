@@ -4,6 +4,7 @@ A link is emulated where it is sent on, by the broker itself: bytes are held bac
 and a loss delays them as a retransmission would. The kernels' TCP sees none of it.
 """
 
+import random
 import socket
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -90,17 +91,28 @@ def _relocated(broker: Broker) -> Broker:
     )
 
 
+PORTS = range(20_000, 32_000)
+"""Below those that the system gives to connections: one of these could take the port of a broker that is being started
+again, and who dials the port of a broker that is away could even reach himself."""
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody has, and that were not given away before."""
+    luck = random.SystemRandom()
     ports: list[int] = []
     while len(ports) < count:
-        with closing(socket.socket()) as probe:
-            probe.bind((HOST, 0))
-            port = probe.getsockname()[1]
-        if port not in _given:
+        port = luck.choice(PORTS)
+        if port not in _given and _is_free(port):
             _given.add(port)
             ports.append(port)
     return ports
+
+
+def _is_free(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
