@@ -6,32 +6,19 @@ import os
 import signal
 import socket
 import ssl
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import mqtt5
 
 from brokers import Overlane
 from overlane.mqtt import codec5
 from overlane.mqtt.framing import packet_end
+from waiting import WITHIN_S, eventually
 
-WITHIN_S = 20.0
-
-Found = TypeVar("Found")
 Packet = TypeVar("Packet", bound=mqtt5.Packet)
-
-
-def eventually(look: Callable[[], Found | Literal[False] | None], what: str = "") -> Found:
-    """What `look` gives as soon as it is something."""
-    until = time.monotonic() + WITHIN_S
-    while True:
-        if found := look():
-            return found
-        assert time.monotonic() < until, f"it never came to this: {what}"
-        time.sleep(0.01)
 
 
 class Answer(NamedTuple):
@@ -67,7 +54,7 @@ class WatchedBroker(Overlane):
         def look() -> str:
             return next((line for line in reversed(self.log.splitlines()) if text in line), "")
 
-        return eventually(look, f"{text!r} in\n{self.log}")
+        return eventually(look, f"{text!r} in the log", said=lambda: self.log)
 
     def request(self, path: str, method: str = "GET", **headers: str) -> Answer:
         host, _, port = self.admin.rpartition(":")
@@ -88,8 +75,7 @@ class WatchedBroker(Overlane):
         """Let it read its file again; what it says to that."""
         before = len(self._said())
         os.kill(self.pid, signal.SIGHUP)
-        said = eventually(lambda: self._said()[before:], f"it says something of its file\n{self.log}")
-        return said[0]
+        return eventually(lambda: self._said()[before:], "it says something of its file", said=lambda: self.log)[0]
 
     def _said(self) -> list[str]:
         return [line for line in self.log.splitlines() if "network.toml again" in line or "nothing was changed" in line]

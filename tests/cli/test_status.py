@@ -18,7 +18,8 @@ from typer.testing import CliRunner, Result
 from brokers import free_port
 from overlane.cli.main import app
 from overlane.cli.showing import count, milliseconds, size, span
-from watched import eventually, let_in
+from waiting import eventually
+from watched import let_in
 
 BROKERS = ("here", "there")
 ABSENT = "nowhere"

@@ -30,6 +30,7 @@ from docpages import PROJECT, Page
 
 from brokers import free_port
 from overlane.network import Endpoint, Network, format_network, parse_network, read_network
+from waiting import eventually
 
 WITHIN_S = 120
 HOST = "127.0.0.1"
@@ -216,11 +217,12 @@ class Stage:
         )
 
     def _eventually(self, running: Running, is_so: Callable[[], bool]) -> None:
-        until = time.monotonic() + WITHIN_S
-        while not is_so():
-            if running.process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"{running.command}\nis not as it should be:\n{running.said()}")
-            time.sleep(0.05)
+        def look() -> bool:
+            is_found = is_so()
+            assert is_found or running.process.poll() is None, f"{running.command}\nhas ended:\n{running.said()}"
+            return is_found
+
+        eventually(look, f"{running.command} is as it should be", WITHIN_S, running.said)
 
     def _clients(self) -> int:
         """Those that the brokers know, altogether."""

@@ -26,7 +26,8 @@ from overlane.node.views import (
     TopicPage,
     TopicView,
 )
-from watched import WITHIN_S, Caller, WatchedBroker, eventually, let_in
+from waiting import WITHIN_S, eventually
+from watched import Caller, WatchedBroker, let_in
 
 TOKEN = "correct-horse-battery-staple"
 

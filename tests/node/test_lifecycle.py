@@ -18,7 +18,8 @@ from overlane.mqtt.secret import Secret
 from overlane.node.tls import client_context
 from overlane.node.users import set_password
 from overlane.testbed.certificates import Authority, Identity
-from watched import WITHIN_S, Caller, WatchedBroker, eventually, let_in
+from waiting import WITHIN_S, eventually
+from watched import Caller, WatchedBroker, let_in
 
 Answer = mqtt5.ConnAckReasonCode
 Done = mqtt5.PubAckReasonCode.SUCCESS

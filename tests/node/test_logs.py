@@ -19,7 +19,8 @@ from overlane.mqtt.secret import Secret
 from overlane.node.journal import COMINGS_MAX, PERIOD, REFUSALS_MAX, Journal
 from overlane.node.logs import JsonLines, Repetition, TextLines, Writer, fields
 from overlane.node.users import set_password
-from watched import Caller, WatchedBroker, eventually, let_in
+from waiting import eventually
+from watched import Caller, WatchedBroker, let_in
 
 PASSWORD = b"sesame-open-up-7c1e"
 WRONG = b"sesame-stay-shut-93aa"

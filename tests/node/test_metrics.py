@@ -7,7 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from overlane.mqtt.counters import Drop, Refusal
-from watched import Caller, WatchedBroker, eventually, let_in
+from waiting import eventually
+from watched import Caller, WatchedBroker, let_in
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

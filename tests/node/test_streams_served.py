@@ -16,7 +16,8 @@ import pytest
 from overlane.mqtt.secret import Secret
 from overlane.node.users import Cost, set_password
 from overlane.node.views import LoggedPage, NoteView, PartView
-from watched import WITHIN_S, Answer, WatchedBroker, let_in
+from waiting import WITHIN_S
+from watched import Answer, WatchedBroker, let_in
 
 RULES = (
     '[security]\nanonymous = true\nusers = "users.txt"\n'

@@ -4,7 +4,7 @@ started, through its socket too."""
 import asyncio
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from brokers import free_port
 from overlane.errors import Unavailable
 from overlane.node.control import CONTROL, Control, listening
 from overlane.node.supervisor import NeverReady, Supervisor
+from waiting import eventually_async
 
 WITHIN_S = 60.0
 
@@ -43,13 +44,6 @@ async def supervised(directory: Path) -> AsyncIterator[tuple[Supervisor, list[st
             await running
 
 
-async def eventually(holds: Callable[[], bool], what: str) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not holds():
-            await asyncio.sleep(0.02)
-    assert holds(), what
-
-
 def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with supervised(tmp_path) as (supervisor, told):
@@ -58,7 +52,7 @@ def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
                 before = ward.process
                 assert before is not None
                 before.kill()
-                await eventually(lambda times=times: told.count("ready again") == times, "ready again")  # type: ignore[misc]
+                await eventually_async(lambda times=times: told.count("ready again") == times, "ready again", WITHIN_S)  # type: ignore[misc]
                 assert ward.is_running
                 assert ward.process is not before
                 assert ward.restarts == times
@@ -84,10 +78,10 @@ def test_a_broker_that_was_ended_by_hand_stays_down_until_it_is_started(tmp_path
             ward = supervisor.wards["here"]
             await (supervisor.stop("here") if how == "stop" else supervisor.kill("here"))
             assert not ward.is_running
-            await eventually(lambda: any("stays down" in text for text in told), "told so")
+            await eventually_async(lambda: any("stays down" in text for text in told), "told so", WITHIN_S)
             before = ward.process
             await supervisor.restart("here")
-            await eventually(lambda: "ready again" in told, "ready again")
+            await eventually_async(lambda: "ready again" in told, "ready again", WITHIN_S)
             assert ward.process is not before
             assert ward.is_running
 
@@ -99,7 +93,7 @@ def test_a_broker_that_runs_is_restarted(tmp_path: Path) -> None:
         async with supervised(tmp_path) as (supervisor, told):
             before = supervisor.wards["here"].process
             await supervisor.restart("here")
-            await eventually(lambda: "ready again" in told, "ready again")
+            await eventually_async(lambda: "ready again" in told, "ready again", WITHIN_S)
             assert supervisor.wards["here"].process is not before
 
     asyncio.run(story())
@@ -115,7 +109,7 @@ def test_a_supervisor_is_reached_through_its_socket_by_its_owner_alone(tmp_path:
                 await control.kill("here")
                 assert not supervisor.wards["here"].is_running
                 await control.restart("here")
-                await eventually(lambda: supervisor.wards["here"].is_running, "it runs")
+                await eventually_async(lambda: supervisor.wards["here"].is_running, "it runs", WITHIN_S)
                 await control.stop("here")
                 with pytest.raises(Unavailable, match="not run here"):
                     await control.kill("nobody")

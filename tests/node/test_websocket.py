@@ -11,7 +11,8 @@ import pytest
 from brokers import free_port
 from overlane.mqtt import codec5
 from overlane.node.websocket import STRANGER_BYTES_MAX
-from watched import WITHIN_S, WatchedBroker
+from waiting import WITHIN_S
+from watched import WatchedBroker
 
 REQUEST = (
     b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

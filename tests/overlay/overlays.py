@@ -1,18 +1,17 @@
 """Overlays of real brokers, each a process of its own, for tests."""
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 from brokers import free_port
+from waiting import eventually
 
 START_WITHIN_S = 60.0
 
@@ -68,10 +67,9 @@ class Member:
         """Read the file again, and be done with it."""
         times = self.log.read_text().count("again")
         os.kill(self.process_id, signal.SIGHUP)
-        until = time.monotonic() + START_WITHIN_S
-        while self.log.read_text().count("again") == times:
-            assert time.monotonic() < until, self.log.read_text()
-            time.sleep(0.02)
+        eventually(
+            lambda: self.log.read_text().count("again") > times, "read again", START_WITHIN_S, self.log.read_text
+        )
 
     @property
     def process_id(self) -> int:
@@ -116,11 +114,7 @@ class RealOverlay:
             member.kill()
 
     def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = START_WITHIN_S) -> None:
-        until = time.monotonic() + within_s
-        while not holds():
-            if time.monotonic() > until:
-                raise AssertionError(f"not {what} within {within_s} s\n{self.logs()}")
-            time.sleep(0.02)
+        eventually(holds, what, within_s, self.logs)
 
     def logs(self) -> str:
         return "\n".join(f"--- {name}\n{member.log.read_text()[-3000:]}" for name, member in self.members.items())
@@ -151,11 +145,12 @@ class Up:
         os.kill(self.process.pid, signal.SIGHUP)
 
     def wait_until(self, holds: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
-        until = time.monotonic() + within_s
-        while not holds():
-            assert time.monotonic() < until, f"not {what}\n{self.log.read_text()}"
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
+        def look() -> bool:
+            is_found = holds()
+            assert is_found or self.process.poll() is None, self.log.read_text()
+            return is_found
+
+        eventually(look, what, within_s, self.log.read_text)
 
 
 @contextmanager
@@ -171,11 +166,3 @@ def all_up(file: Path, directory: Path) -> Iterator[Up]:
         finally:
             up.process.kill()
             up.process.wait()
-
-
-async def eventually(holds: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
-    until = time.monotonic() + within_s
-    while not holds():
-        if time.monotonic() > until:
-            raise AssertionError(f"not {what} within {within_s} s")
-        await asyncio.sleep(0.01)

@@ -5,10 +5,11 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from overlays import RealOverlay, eventually, overlay
+from overlays import RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.subscription import Subscription
+from waiting import eventually_async
 
 SLOW = {"a-b": 'latency = "1ms"\nrate = "16Mbit"\nemulate = true'}
 TABLES = """
@@ -50,7 +51,7 @@ async def flood(here: Client, messages: Subscription, topic: str, count: int) ->
     reading = asyncio.create_task(read())
     async with asyncio.timeout(PATIENCE_S):
         await here.publish_many(topic, (b"%08d" % number + bytes(BODY_BYTES) for number in range(count)))
-    await eventually(lambda: bool(heard) and heard[-1] == count - 1, "the last one there", PATIENCE_S)
+    await eventually_async(lambda: bool(heard) and heard[-1] == count - 1, "the last one there", PATIENCE_S)
     reading.cancel()
     return heard
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
-from overlays import Member, RealOverlay, eventually, overlay
+from overlays import Member, RealOverlay, overlay
 
 from overlane.client import connect
+from waiting import eventually_async
 
 SQUARE = {
     "a-b": 'latency = "2ms"\nemulate = true',
@@ -61,11 +62,11 @@ def test_alarms_move_when_their_way_is_slow_or_cut_and_return_when_it_is_healed(
                     await asyncio.sleep(0.01)
 
             async def goes(way: list[str], when: str) -> None:
-                await eventually(lambda: path_of_alarms(square) == way, f"on its way {way} {when}", 40.0)
+                await eventually_async(lambda: path_of_alarms(square) == way, f"on its way {way} {when}", 40.0)
 
             async def comes() -> None:
                 before = len(got)
-                await eventually(lambda: len(got) > before + 20, "messages coming")
+                await eventually_async(lambda: len(got) > before + 20, "messages coming")
 
             running = [asyncio.create_task(read()), asyncio.create_task(write())]
             direct, around = ["a", "b", "d"], ["a", "c", "d"]

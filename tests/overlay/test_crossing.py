@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from overlays import RealOverlay, eventually, overlay
+from overlays import RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.message import Message
+from waiting import eventually_async
 
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}
 TABLES = """
@@ -70,7 +71,7 @@ def test_messages_come_once_and_in_order_two_hops_away(line: RealOverlay, qos: i
             await there.is_reached_from(here, f"order/{qos}")
             for number in range(50):
                 await here.publish(f"order/{qos}/x", b"%d" % number, qos=qos)
-            await eventually(lambda: len(there.heard) >= 50, "all there")
+            await eventually_async(lambda: len(there.heard) >= 50, "all there")
             return there.heard
 
     assert asyncio.run(story()) == [(f"order/{qos}/x", b"%d" % number) for number in range(50)]
@@ -112,7 +113,7 @@ def test_a_shared_subscription_has_one_receiver_in_all_brokers(line: RealOverlay
             await one.is_reached_from(here, "jobs")
             for number in range(20):
                 await here.publish("jobs/x", b"%02d" % number, qos=1)
-            await eventually(lambda: len(one.heard) + len(other.heard) >= 20, "all done")
+            await eventually_async(lambda: len(one.heard) + len(other.heard) >= 20, "all done")
             await asyncio.sleep(0.2)
             return sorted(one.heard + other.heard), len(one.heard), len(other.heard)
 
@@ -127,7 +128,7 @@ def test_late_subscribers_anywhere_get_the_past_that_is_kept(line: RealOverlay) 
             for number in range(5):
                 await here.publish("past/x", b"%d" % number, qos=1)
         async with listening(line["c"].mqtt, "past/#", qos=1) as late:
-            await eventually(lambda: len(late.heard) >= 2, "the past there")
+            await eventually_async(lambda: len(late.heard) >= 2, "the past there")
             return late.heard
 
     assert asyncio.run(story()) == [("past/x", b"3"), ("past/x", b"4")]
@@ -139,7 +140,7 @@ def test_what_may_not_enter_a_domain_does_not(line: RealOverlay) -> None:
             await guarded.is_reached_from(here, "open")
             await here.publish("closed/x", b"no", qos=1)
             await here.publish("open/x", b"yes", qos=1)
-            await eventually(lambda: ("open/x", b"yes") in guarded.heard, "the open one there")
+            await eventually_async(lambda: ("open/x", b"yes") in guarded.heard, "the open one there")
             return [one for one in guarded.heard if one[0].endswith("/x") and not one[0].startswith("past")]
 
     assert asyncio.run(story()) == [("open/x", b"yes")]
@@ -154,7 +155,7 @@ def test_a_session_that_is_kept_gets_what_came_from_elsewhere_while_it_was_away(
             for number in range(10):
                 await here.publish("away/x", b"%d" % number, qos=1)
         async with listening(line["b"].mqtt, "away/#", qos=1, **kept) as after:
-            await eventually(lambda: len(after.heard) >= 10, "all there")
+            await eventually_async(lambda: len(after.heard) >= 10, "all there")
             return after.heard
 
     assert asyncio.run(story()) == [("away/x", b"%d" % number) for number in range(10)]

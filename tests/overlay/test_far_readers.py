@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from overlays import Member, RealOverlay, eventually, overlay
+from overlays import Member, RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.subscription import Subscription
+from waiting import eventually_async
 
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}
 QUEUE_MESSAGES = 200
@@ -74,7 +75,7 @@ def test_a_slow_reader_two_hops_away_gets_all_that_was_acknowledged_in_order(lin
             bodies = [b"%d" % number for number in range(each)]
             async with asyncio.timeout(PATIENCE_S):
                 await asyncio.gather(*(here.publish_many(f"slow/{one}", bodies, qos=1) for one in range(publishers)))
-            await eventually(lambda: sum(map(len, heard.values())) >= each * publishers, "all there", PATIENCE_S)
+            await eventually_async(lambda: sum(map(len, heard.values())) >= each * publishers, "all there", PATIENCE_S)
             reading.cancel()
         assert dropped(line["c"]) == before
         return heard
@@ -92,7 +93,7 @@ def test_a_session_that_is_away_with_its_queue_full_stops_no_publisher(line: Rea
             await reached(here, there.subscribe("away/#", qos=1), "away")
         async with connect(line["a"].mqtt) as here, asyncio.timeout(PATIENCE_S):
             await here.publish_many("away/x", [b"%d" % number for number in range(beyond)], qos=1)
-        await eventually(lambda: dropped(line["c"]) - before >= beyond - QUEUE_MESSAGES, "all there", PATIENCE_S)
+        await eventually_async(lambda: dropped(line["c"]) - before >= beyond - QUEUE_MESSAGES, "all there", PATIENCE_S)
         heard: list[int] = []
         async with connect(line["c"].mqtt, **kept) as there:  # type: ignore[arg-type]
             async for message in there.subscribe("away/#", qos=1):
@@ -135,7 +136,7 @@ def test_a_reader_that_stops_acknowledging_holds_up_neither_its_neighbour_nor_fo
             async with asyncio.timeout(PATIENCE_S):
                 flooding = asyncio.create_task(one.publish_many("deaf/x", bodies, qos=1))
                 await other.publish_many("lively/x", bodies, qos=1)
-                await eventually(lambda: len(quick) >= each, "all there", PATIENCE_S)
+                await eventually_async(lambda: len(quick) >= each, "all there", PATIENCE_S)
                 await flooding
             reading.cancel()
             assert quick == list(range(each))

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from overlays import Member, RealOverlay, eventually, overlay
+from overlays import Member, RealOverlay, overlay
 
 from overlane.client import connect
 from overlane.core import wire
 from overlane.core.messages import Advert, Interest, LinkClaim, encode
 from overlane.core.wire import Header
 from overlane.node.greeting import Credentials, Greeting
+from waiting import eventually_async
 
 SQUARE = {
     "a-b": 'latency = "1ms"',
@@ -153,7 +154,9 @@ def test_a_neighbour_that_freezes_is_gone_around_and_comes_back(square: RealOver
                 for number in range(50):
                     await here.publish("frozen/x", b"%d" % number, qos=1)
                     await asyncio.sleep(0.01)
-                await eventually(lambda: {b"%d" % number for number in range(50)} <= set(got), "gone around", 30.0)
+                await eventually_async(
+                    lambda: {b"%d" % number for number in range(50)} <= set(got), "gone around", 30.0
+                )
             finally:
                 os.kill(victim, signal.SIGCONT)
             reading.cancel()

@@ -5,9 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from overlays import RealOverlay, eventually, overlay
+from overlays import RealOverlay, overlay
 
 from overlane.client import connect
+from waiting import eventually_async
 
 SQUARE = {
     "a-b": 'latency = "2ms"\nemulate = true',
@@ -44,7 +45,7 @@ class Application:
             await trouble  # type: ignore[misc]
             self._ending.set()
             await writing
-            await eventually(lambda: not self.lost, "all there", 30.0)
+            await eventually_async(lambda: not self.lost, "all there", 30.0)
             reading.cancel()
 
     async def _write(self, writer: object) -> None:
@@ -74,12 +75,12 @@ class Application:
 async def kill_and_restart(net: RealOverlay, name: str, application: Application) -> None:
     """In the middle of it: some messages are acknowledged before, and some after."""
     acknowledged = application.acknowledged
-    await eventually(lambda: len(acknowledged) >= SOME, "at work", 60.0)
+    await eventually_async(lambda: len(acknowledged) >= SOME, "at work", 60.0)
     net[name].kill()
     await asyncio.sleep(0.3)
     net[name].start()
     before = len(acknowledged)
-    await eventually(lambda: len(acknowledged) >= before + SOME, "at work again", 60.0)
+    await eventually_async(lambda: len(acknowledged) >= before + SOME, "at work again", 60.0)
 
 
 @pytest.mark.slow

@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from overlays import eventually, overlay
+from overlays import overlay
 
 from overlane.client import connect
+from waiting import eventually_async
 
 BULK_BYTES = 16 * 1024
 BULK_MESSAGES = 64
@@ -32,11 +33,11 @@ def test_an_urgent_message_overtakes_a_megabyte_of_bulk_on_a_slow_link(tmp_path:
                     await asyncio.sleep(0.1)
                 for _ in range(BULK_MESSAGES):
                     await here.publish("bulk/x", bytes(BULK_BYTES))
-                await eventually(lambda: "bulk/x" in heard, "bulk on its way")
+                await eventually_async(lambda: "bulk/x" in heard, "bulk on its way")
                 await here.publish("urgent/x", b"now")
-                await eventually(lambda: "urgent/x" in heard, "the urgent one there")
+                await eventually_async(lambda: "urgent/x" in heard, "the urgent one there")
                 before = list(heard)
-                await eventually(lambda: heard.count("bulk/x") == BULK_MESSAGES, "all bulk there", 30.0)
+                await eventually_async(lambda: heard.count("bulk/x") == BULK_MESSAGES, "all bulk there", 30.0)
                 reading.cancel()
         return before
 

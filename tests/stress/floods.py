@@ -111,14 +111,6 @@ class Flood:
         for _ in range(-(-messages // BURST)):
             self.line.sendall(self._next())
 
-    def pour_for(self, seconds: float, window: int | None = None) -> None:
-        """Until the time is over; with a window, no more than that without acknowledgement."""
-        until_s = time.monotonic() + seconds
-        while time.monotonic() < until_s:
-            self.pour(BURST)
-            if window is not None:
-                self.settle(window)
-
     def settle(self, owed: int = 0) -> None:
         """Read acknowledgements until no more than so many are owed."""
         while self.sent - self._acknowledged_bytes // ACK_BYTES > owed:

@@ -19,7 +19,8 @@ import msgspec
 
 from brokers import free_port
 from overlane.testbed.certificates import Authority
-from watched import WatchedBroker, eventually
+from waiting import eventually
+from watched import WatchedBroker
 
 BYSTANDERS = Path(__file__).parent / "bystanders.py"
 ANSWER_WITHIN_S = 60.0

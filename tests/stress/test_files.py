@@ -9,7 +9,8 @@ import pytest
 from stage import StrainedBroker, strained
 
 from overlane.testbed.certificates import Authority
-from watched import eventually, let_in
+from waiting import eventually
+from watched import let_in
 
 FILES = 400
 KNOCKS = 600

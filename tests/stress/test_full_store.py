@@ -8,7 +8,8 @@ import mqtt5
 import pytest
 from stage import StrainedBroker, strained
 
-from watched import Caller, eventually, let_in
+from waiting import eventually
+from watched import Caller, let_in
 
 pytestmark = pytest.mark.slow
 

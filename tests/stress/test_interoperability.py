@@ -16,7 +16,7 @@ from stage import StrainedBroker, strained
 
 from brokers import free_port
 from overlane.testbed.certificates import Authority
-from watched import eventually
+from waiting import eventually
 
 pytestmark = pytest.mark.slow
 

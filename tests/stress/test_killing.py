@@ -11,7 +11,8 @@ from killing import LIMITS, Killing, left_in
 from pahos import VERSIONS, PersistentPaho
 from stage import DEFECT
 
-from watched import WITHIN_S, WatchedBroker, eventually, let_in
+from waiting import WITHIN_S, eventually
+from watched import WatchedBroker, let_in
 
 pytestmark = pytest.mark.slow
 

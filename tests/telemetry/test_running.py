@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import pytest
 from lakes import counted, files, rows, table
@@ -18,21 +18,11 @@ from brokers import Overlane, RunningBroker, free_port
 from overlane.client import connect
 from overlane.core.units import MS, SECOND
 from overlane.telemetry.rows import TABLES
+from waiting import eventually
 
 SOON = '[telemetry]\nfile_age = "100ms"\n'
 """A file for every second."""
 WITHIN_S = 30.0
-
-Found = TypeVar("Found")
-
-
-def eventually(look: Callable[[], Found | Literal[False] | None], what: str = "") -> Found:
-    until = time.monotonic() + WITHIN_S
-    while True:
-        if found := look():
-            return found
-        assert time.monotonic() < until, f"it never came to this: {what}"
-        time.sleep(0.05)
 
 
 def lake_of(broker: RunningBroker) -> Path:
@@ -101,7 +91,7 @@ def test_rates_in_the_lake_are_the_rates_at_which_was_published(broker: Overlane
 
 
 def test_seconds_are_those_of_the_clock(broker: Overlane) -> None:
-    eventually(lambda: len({row["at_ns"] for row in rows(lake_of(broker), "queues")}) >= 4, "four seconds")
+    eventually(lambda: len({row["at_ns"] for row in rows(lake_of(broker), "queues")}) >= 4, "four seconds", WITHIN_S)
     past_ns = [row["at_ns"] % SECOND for row in rows(lake_of(broker), "queues")]
     away_ns = sorted(min(ns, SECOND - ns) for ns in past_ns)  # a timer may come a hair too early
     assert away_ns[len(away_ns) // 2] < 200 * MS
@@ -142,12 +132,12 @@ def test_what_was_recorded_until_a_broker_was_killed_is_read_after_its_next_star
     killed.start()
     lake = lake_of(killed)
     try:
-        eventually(lambda: journal_bytes(lake) > 4_000, "some seconds in the journals")
+        eventually(lambda: journal_bytes(lake) > 4_000, "some seconds in the journals", WITHIN_S)
         before = time.time_ns()
         killed.kill()
         assert rows(lake, "queues") == []
         killed.start()
-        eventually(lambda: rows(lake, "queues"), "the rows of the life before")
+        eventually(lambda: rows(lake, "queues"), "the rows of the life before", WITHIN_S)
         killed.stop()
     finally:
         killed.kill()
@@ -170,7 +160,11 @@ def test_a_broker_killed_over_and_over_never_leaves_a_file_that_cannot_be_read(t
     try:
         for life in range(1, 4):
             broker.start()
-            eventually(lambda wanted=life: kinds(lake).count("broker-started") >= wanted, "this life's first file")  # type: ignore[misc]
+            eventually(
+                lambda wanted=life: kinds(lake).count("broker-started") >= wanted,  # type: ignore[misc]
+                "this life's first file",
+                WITHIN_S,
+            )
             broker.kill()
             for name in TABLES.values():
                 table(lake, name)
@@ -298,7 +292,7 @@ def test_a_lake_of_several_brokers_tells_how_messages_crossed_them(chain: dict[s
     lake = tmp_path / "lake"
     asyncio.run(alarms_once_there_is_a_way(chain, lambda: bool(rows(lake, "interests"))))
     chain["b"].kill()
-    eventually(lambda: failed(lake) >= {("a", "b"), ("c", "b")}, "both neighbours of b notice its end")
+    eventually(lambda: failed(lake) >= {("a", "b"), ("c", "b")}, "both neighbours of b notice its end", WITHIN_S)
     for name in "ac":
         chain[name].stop()
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +16,13 @@ from overlane.core.units import MS
 from overlane.errors import Unavailable
 from overlane.testbed import namespaces
 from overlane.testbed.widearea import Conditions, Site, Uplink, WideArea, why_not
+from waiting import eventually
 
 WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no wide area can be made here: {WHY_NOT}")
 
 PORT = 5_000
 PATIENCE_S = 60.0
-
-
-def until(holds: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < limit:
-        time.sleep(0.02)
-    return holds()
 
 
 def listener(area: WideArea, site: str) -> socket.socket:
@@ -69,7 +63,7 @@ def test_a_datagram_takes_at_least_the_latency_and_both_ways_add_up(pair: WideAr
     assert one_way_ns >= 19 * MS
     assert time.monotonic_ns() - began_ns >= 39 * MS
     assert pair.carried()["a", "b"].packets == 1
-    assert pair.bytes_carried() == 2 * (28 + 5)
+    assert [direction.bytes for direction in pair.carried().values()] == [28 + 5, 28 + 5]
 
 
 def test_one_direction_alone_is_changed_and_restored(pair: WideArea) -> None:
@@ -110,7 +104,11 @@ def test_a_full_queue_drops_what_comes_last() -> None:
         there.bind(("0.0.0.0", PORT))
         for number in range(100):
             here.sendto(number.to_bytes() + bytes(971), (area.address("b"), PORT))  # 1000 bytes on the wire
-        assert until(lambda: (one := area.carried()["a", "b"]).overflowed + one.packets == 100)
+        eventually(
+            lambda: (one := area.carried()["a", "b"]).overflowed + one.packets == 100,
+            "all packets have come or were dropped",
+            PATIENCE_S,
+        )
         # Ten wait, the first leaves at once, and a slow machine may let one or the other leave meanwhile.
         assert 10 <= area.carried()["a", "b"].packets < 40
         assert [there.recv(1_000)[0] for _ in range(10)] == list(range(10))
@@ -163,12 +161,12 @@ def test_an_uplink_takes_over_when_the_other_is_unplugged_and_the_first_is_used_
 
         assert seen_from_b() == addresses[0]
         area.unplug("a", "fibre")
-        assert until(lambda: seen_from_b() == addresses[1])
+        eventually(lambda: seen_from_b() == addresses[1], "the radio is used", PATIENCE_S)
         reached = listener(area, "a")
         caller(area, "b").connect((addresses[1], PORT))
         reached.accept()
         area.plug_in("a", "fibre")
-        assert until(lambda: seen_from_b() == addresses[0])
+        eventually(lambda: seen_from_b() == addresses[0], "the fibre is used again", PATIENCE_S)
 
 
 def test_processes_run_at_their_site_and_end_with_the_wide_area(tmp_path: Path) -> None:
@@ -177,7 +175,7 @@ def test_processes_run_at_their_site_and_end_with_the_wide_area(tmp_path: Path) 
         area.start("a", ["ip", "-o", "-4", "addr", "show", "wan0"], log=log).wait()
         sleeper = area.start("a", ["sleep", "1000"])
         stubborn = area.start("a", ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"], log=log)
-        assert until(lambda: "deaf" in log.read_text())
+        eventually(lambda: "deaf" in log.read_text(), "both have begun", PATIENCE_S)
         names = [area.namespace("a")]
     assert area.address("a") in log.read_text()
     assert (sleeper.poll(), stubborn.poll()) == (-signal.SIGTERM, -signal.SIGKILL)
@@ -226,21 +224,21 @@ def test_nothing_is_left_behind_however_the_owner_ends(owner: Owner, number: sig
     assert len(of(process)) == 2
     process.send_signal(number)
     process.wait()
-    assert until(lambda: not of(process) and not Path(f"/proc/{emulator}").exists())
+    eventually(lambda: not of(process) and not Path(f"/proc/{emulator}").exists(), "everything is removed", PATIENCE_S)
     assert not [name for name in namespaces.remove_leftovers() if name.startswith(f"overlane-{process.pid}.")]
 
 
 def test_what_even_a_killed_emulator_left_behind_is_removed_by_the_next_wide_area(owner: Owner) -> None:
     process, emulator = owner
     names = [path.name for path in of(process)]
-    assert until(lambda: len(namespaces.processes_in(names)) == 1)
+    eventually(lambda: len(namespaces.processes_in(names)) == 1, "the sleeper is there", PATIENCE_S)
     (sleeper,) = namespaces.processes_in(names)
     os.kill(emulator, signal.SIGKILL)
     process.kill()
     process.wait()
     with WideArea(["a"], {}):
         assert of(process) == []
-        assert until(lambda: not Path(f"/proc/{sleeper}").exists())
+        eventually(lambda: not Path(f"/proc/{sleeper}").exists(), "the sleeper is gone", PATIENCE_S)
 
 
 def test_namespaces_of_owners_that_live_are_left_alone(owner: Owner) -> None:

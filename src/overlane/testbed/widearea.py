@@ -303,10 +303,6 @@ class WideArea:
         """Per direction, what it has done so far."""
         return {(one, other): carried for one, other, carried in self._ask(HowMuch()).carried}
 
-    def bytes_carried(self) -> int:
-        """Of all directions together, whole packets with their IP headers."""
-        return sum(direction.bytes for direction in self.carried().values())
-
     def refused(self) -> int:
         """How many packets had nowhere to go, or met somebody behind NAT."""
         return self._ask(HowMuch()).refused
