@@ -3,69 +3,33 @@
 import asyncio
 
 import pytest
+from orders import orders
 
+from overlane.core.units import MS, SECOND
 from overlane.errors import ConfigError
-from overlane.network import parse_network
+from overlane.network import Crash, Cut, Heal, Restart, Slow, parse_network
 from overlane.sim.world import World
 from overlane.testbed.trial import run_trial
 
-SQUARE = """
-[simulation]
-duration = "6s"
-[brokers.a]
-[brokers.b]
-[brokers.c]
-[brokers.d]
-[[links]]
-ends = ["a", "b"]
-latency = "5ms"
-[[links]]
-ends = ["b", "d"]
-latency = "5ms"
-[[links]]
-ends = ["a", "c"]
-latency = "8ms"
-[[links]]
-ends = ["c", "d"]
-latency = "8ms"
-[topics."orders/#"]
-deadline = "500ms"
-reliability = "reliable"
-[[publishers]]
-broker = "a"
-topic = "orders/1"
-rate = 50
-[[subscribers]]
-broker = "d"
-topic = "orders/#"
-[[events]]
-at = "1s"
-slow = ["a", "b"]
-latency = "100ms"
-[[events]]
-at = "2s"
-heal = ["a", "b"]
-[[events]]
-at = "3s"
-cut = ["a", "b"]
-[[events]]
-at = "4s"
-heal = ["a", "b"]
-[[events]]
-at = "4.5s"
-crash = "b"
-[[events]]
-at = "5s"
-restart = "b"
-"""
+SQUARE = orders(
+    {("a", "b"): 5 * MS, ("b", "d"): 5 * MS, ("a", "c"): 8 * MS, ("c", "d"): 8 * MS},
+    Slow(1 * SECOND, ("a", "b"), 100 * MS),
+    Heal(2 * SECOND, ("a", "b")),
+    Cut(3 * SECOND, ("a", "b")),
+    Heal(4 * SECOND, ("a", "b")),
+    Crash(4_500 * MS, "b"),
+    Restart(5 * SECOND, "b"),
+    duration_ns=6 * SECOND,
+    deadline_ns=500 * MS,
+    rate_hz=50,
+)
 
 
 @pytest.mark.slow
 def test_real_brokers_and_simulated_ones_tell_the_same_of_what_arrives() -> None:
-    network = parse_network(SQUARE)
     told: list[tuple[float, str]] = []
-    trial = run_trial(network, tell=lambda at_s, what: told.append((at_s, what)), emulate=True)
-    reports = asyncio.run(trial), World(network).run(lambda _: None)
+    trial = run_trial(SQUARE, tell=lambda at_s, what: told.append((at_s, what)), emulate=True)
+    reports = asyncio.run(trial), World(SQUARE).run(lambda _: None)
     real, simulated = (report.topics["orders/#"] for report in reports)
     for report in (real, simulated):
         assert (report.published, report.expected, report.lost, report.duplicates) == (300, 300, 0, 0)

@@ -6,115 +6,67 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from orders import orders
 from typer.testing import CliRunner
 
 from overlane.cli.main import app
-from overlane.network import parse_network
+from overlane.core.units import MS, SECOND
+from overlane.network import Broker, Crash, Heal, Lossy, Network, Restart, format_network
+from overlane.network.schema import Back, Plug, Unplug, Uplink
 from overlane.sim.report import Report
+from overlane.sim.story import link
 from overlane.sim.world import World
 from overlane.testbed import namespaces
 from overlane.testbed.trial import run_trial
 from overlane.testbed.widearea import why_not
+from waiting import eventually
 
 WHY_NOT = why_not()
 needs_a_wide_area = pytest.mark.skipif(WHY_NOT is not None, reason=f"no wide area can be made here: {WHY_NOT}")
 PATIENCE_S = 60.0
 
-ORDERS = """
-[topics."orders/#"]
-deadline = "2s"
-reliability = "reliable"
-[[publishers]]
-broker = "a"
-topic = "orders/1"
-rate = 20
-[[subscribers]]
-broker = "d"
-topic = "orders/#"
-"""
-
-SQUARE = (
-    """
-[simulation]
-duration = "5s"
-[brokers.a]
-[brokers.b]
-[brokers.c]
-[brokers.d]
-[[links]]
-ends = ["a", "b"]
-latency = "5ms"
-[[links]]
-ends = ["b", "d"]
-latency = "5ms"
-back = { latency = "15ms" }
-[[links]]
-ends = ["a", "c"]
-latency = "8ms"
-jitter = "1ms"
-[[links]]
-ends = ["c", "d"]
-latency = "8ms"
-rate = "10Mbit"
-queue = "64KiB"
-[[events]]
-at = "1s"
-loss = ["a", "b"]
-rate = 0.2
-[[events]]
-at = "2s"
-heal = "all"
-[[events]]
-at = "2.5s"
-crash = "b"
-[[events]]
-at = "4s"
-restart = "b"
-"""
-    + ORDERS
+SQUARE = orders(
+    {
+        ("a", "b"): 5 * MS,
+        ("b", "d"): link(5 * MS, back=Back(latency_ns=15 * MS)),
+        ("a", "c"): link(8 * MS, jitter_ns=1 * MS),
+        ("c", "d"): link(8 * MS, rate_bps=10_000_000, queue_bytes=64 * 1024),
+    },
+    Lossy(1 * SECOND, ("a", "b"), 0.2),
+    Heal(2 * SECOND, None),
+    Crash(2_500 * MS, "b"),
+    Restart(4 * SECOND, "b"),
+    duration_ns=5 * SECOND,
+    deadline_ns=2 * SECOND,
+    rate_hz=20,
 )
-
-ODD_SITES = (
-    """
-[simulation]
-duration = "6s"
-[brokers.a]
-reach = []                      # behind NAT
-[brokers.d.uplinks.fibre]
-[brokers.d.uplinks.radio]
-latency = "20ms"
-rate = "5Mbit"
-[[links]]
-ends = ["a", "d"]
-latency = "5ms"
-[[events]]
-at = "1s"
-unplug = ["d", "fibre"]
-[[events]]
-at = "4s"
-plug = ["d", "fibre"]
-"""
-    + ORDERS
+ODD_SITES = orders(
+    {("a", "d"): 5 * MS},
+    Unplug(1 * SECOND, "d", "fibre"),
+    Plug(4 * SECOND, "d", "fibre"),
+    duration_ns=6 * SECOND,
+    deadline_ns=2 * SECOND,
+    rate_hz=20,
+    brokers={
+        "a": Broker(name="a", reach=()),  # behind NAT
+        "d": Broker(
+            name="d", uplinks=(Uplink(name="fibre"), Uplink(name="radio", latency_ns=20 * MS, rate_bps=5_000_000))
+        ),
+    },
 )
-
-
-def until(holds: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < limit:
-        time.sleep(0.05)
-    return holds()
 
 
 @needs_a_wide_area
 @pytest.mark.slow
-@pytest.mark.parametrize(("text", "count"), [(SQUARE, 100), (ODD_SITES, 120)], ids=["square", "odd-sites"])
-def test_nothing_reliable_is_lost_or_delivered_twice_whatever_happens_to_the_paths(text: str, count: int) -> None:
-    network = parse_network(text)
+@pytest.mark.parametrize(
+    ("network", "count", "quickest_ms"), [(SQUARE, 100, 9.0), (ODD_SITES, 120, 4.0)], ids=["square", "odd-sites"]
+)
+def test_nothing_reliable_is_lost_or_delivered_twice_whatever_happens_to_the_paths(
+    network: Network, count: int, quickest_ms: float
+) -> None:
     told: list[str] = []
     real = asyncio.run(run_trial(network, tell=lambda _, what: told.append(what)))
     simulated = World(network).run()
@@ -126,7 +78,7 @@ def test_nothing_reliable_is_lost_or_delivered_twice_whatever_happens_to_the_pat
     found, expected = (report.topics["orders/#"].latency_ms for report in (real, simulated))
     assert found is not None
     assert expected is not None
-    assert found.p50 >= 9.0 if "brokers.b" in text else found.p50 >= 4.0
+    assert found.p50 >= quickest_ms
     assert not list(namespaces.DIRECTORY.glob(f"overlane-{os.getpid()}.*"))
 
 
@@ -139,7 +91,7 @@ def command(file: Path, *options: str) -> "subprocess.Popen[str]":
 @pytest.mark.slow
 def test_the_command_prints_both_reports_in_the_simulators_form(tmp_path: Path) -> None:
     file = tmp_path / "network.toml"
-    file.write_text(SQUARE)
+    file.write_text(format_network(SQUARE))
     out, err = command(file, "--json", "--compare", "--duration", "2s").communicate(timeout=PATIENCE_S)
     printed = json.loads(out)
     assert printed.keys() == {"testbed", "simulated"}
@@ -154,7 +106,7 @@ def test_the_command_prints_both_reports_in_the_simulators_form(tmp_path: Path) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_a_trial_that_is_ended_in_the_middle(tmp_path: Path, number: signal.Signals) -> None:
     file = tmp_path / "network.toml"
-    file.write_text(SQUARE)
+    file.write_text(format_network(SQUARE))
     with command(file) as process:
         assert process.stderr is not None
         assert "loses" in process.stderr.readline()  # the first event: everything runs
@@ -165,8 +117,10 @@ def test_nothing_is_left_of_a_trial_that_is_ended_in_the_middle(tmp_path: Path, 
         process.send_signal(number)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in err
-    assert until(lambda: not list(namespaces.DIRECTORY.glob(f"overlane-{process.pid}.*")))
-    assert until(lambda: not any(Path(f"/proc/{one}").exists() for one in running))
+    eventually(
+        lambda: not list(namespaces.DIRECTORY.glob(f"overlane-{process.pid}.*")), "no namespace is left", PATIENCE_S
+    )
+    eventually(lambda: not any(Path(f"/proc/{one}").exists() for one in running), "no process is left", PATIENCE_S)
     left = 1 if number == signal.SIGKILL else 0
     temporary = Path(os.environ.get("TMPDIR", "/tmp"))
     assert len(list(temporary.glob(f"overlane-trial-{process.pid}-*"))) <= left
@@ -174,7 +128,7 @@ def test_nothing_is_left_of_a_trial_that_is_ended_in_the_middle(tmp_path: Path, 
 
 def test_without_root_the_command_says_what_to_do_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "network.toml"
-    file.write_text(SQUARE)
+    file.write_text(format_network(SQUARE))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     done = CliRunner().invoke(app, ["testbed", str(file)])
     assert done.exit_code == 1

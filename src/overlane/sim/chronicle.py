@@ -7,10 +7,25 @@ thing that was done to the network before.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 from overlane.core.events import DeadlineUnmeetable, LinkChanged, RouteChanged, RouteEstablished
 from overlane.core.qos import QosClass
 from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.network.schema import (
+    Crash,
+    Cut,
+    Event,
+    Heal,
+    Join,
+    Leave,
+    Lossy,
+    Partition,
+    Plug,
+    Restart,
+    Slow,
+    Unplug,
+)
 from overlane.sim.engine import Engine
 
 
@@ -91,3 +106,32 @@ def seconds(time: Nanos) -> float:
 
 def milliseconds(duration: Nanos) -> float:
     return round(duration / MS, 3)
+
+
+def told(event: Event) -> str:
+    """What happens, in words."""
+    match event:
+        case Slow(_, (one, other), latency_ns):
+            return f"{one} - {other} slows down to {latency_ns / MS:g} ms"
+        case Lossy(_, (one, other), loss):
+            return f"{one} - {other} loses {loss:.1%}"
+        case Cut(_, (one, other)):
+            return f"{one} - {other} is cut"
+        case Partition(_, inside):
+            return f"{', '.join(inside)} cut off from the rest"
+        case Heal(_, healed):
+            return "all links heal" if healed is None else f"{healed[0]} - {healed[1]} heals"
+        case Crash(_, broker):
+            return f"{broker} crashes"
+        case Restart(_, broker):
+            return f"{broker} restarts"
+        case Join(_, broker):
+            return f"{broker} joins"
+        case Leave(_, broker):
+            return f"{broker} leaves"
+        case Unplug(_, broker, uplink):
+            return f"{broker} loses its uplink {uplink}"
+        case Plug(_, broker, uplink):
+            return f"{broker} has its uplink {uplink} again"
+        case _:
+            assert_never(event)

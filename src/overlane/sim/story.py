@@ -26,7 +26,7 @@ from overlane.core.qos import QosClass
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker as BrokerSpec
 from overlane.network import Link, Network, Publisher, Simulation, Subscriber, Topic
-from overlane.network.schema import Defaults
+from overlane.network.schema import Crash, Cut, Defaults, Heal, Join, Leave, Lossy, Partition, Restart, Slow
 from overlane.sim.chronicle import RouteMove
 from overlane.sim.host import Host
 from overlane.sim.judge import Message, Row
@@ -122,35 +122,32 @@ class Story:
     # Deeds
 
     def slow(self, one: str, other: str, to: Nanos) -> None:
-        self.world.slow(one, other, to)
+        self.world.do(Slow(self.now, (one, other), to))
 
     def lose(self, one: str, other: str, share: float) -> None:
-        self.world.lose(one, other, share)
+        self.world.do(Lossy(self.now, (one, other), share))
 
     def cut(self, one: str, other: str) -> None:
-        self.world.cut(one, other)
+        self.world.do(Cut(self.now, (one, other)))
 
     def partition(self, *brokers: str) -> None:
-        self.world.partition(brokers)
+        self.world.do(Partition(self.now, brokers))
 
     def heal(self, one: str | None = None, other: str | None = None) -> None:
         """Put this link, or without names every link, back to what it was."""
-        if one is None or other is None:
-            self.world.heal_all()
-        else:
-            self.world.heal(one, other)
+        self.world.do(Heal(self.now, None if one is None or other is None else (one, other)))
 
     def crash(self, broker: str) -> None:
-        self.world.crash(broker)
+        self.world.do(Crash(self.now, broker))
 
     def restart(self, broker: str) -> None:
-        self.world.restart(broker)
+        self.world.do(Restart(self.now, broker))
 
     def leave(self, broker: str) -> None:
-        self.world.leave(broker)
+        self.world.do(Leave(self.now, broker))
 
     def join(self, broker: str) -> None:
-        self.world.join(broker)
+        self.world.do(Join(self.now, broker))
 
     def foresee(self, one: str, other: str, failure: float) -> None:
         """Let history say of a link how likely it is down."""

@@ -31,7 +31,7 @@ from overlane.network import (
 from overlane.network.schema import Plug, Unplug, Uplink
 from overlane.sim import luck, traffic
 from overlane.sim.audience import Audience
-from overlane.sim.chronicle import Chronicle
+from overlane.sim.chronicle import Chronicle, told
 from overlane.sim.clock import SkewedClock
 from overlane.sim.engine import Engine
 from overlane.sim.host import Core, Host
@@ -183,62 +183,43 @@ class World:
     # What is done to the network
 
     def do(self, event: Event) -> None:
+        self.chronicle.note(told(event))
         match event:
             case Slow(_, (one, other), latency_ns):
-                self.slow(one, other, latency_ns)
+                self.link(one, other).slow(latency_ns)
             case Lossy(_, (one, other), loss):
-                self.lose(one, other, loss)
+                self.link(one, other).lose(loss)
             case Cut(_, (one, other)):
-                self.cut(one, other)
+                self.link(one, other).cut()
             case Partition(_, brokers):
-                self.partition(brokers)
+                self._partition(brokers)
             case Heal(_, ends):
                 if ends is None:
-                    self.heal_all()
+                    self._heal_all()
                 else:
-                    self.heal(*ends)
+                    self.link(*ends).heal()
             case Crash(_, broker):
-                self.crash(broker)
-            case Restart(_, broker):
-                self.restart(broker)
+                self.hosts[broker].crash()
+            case Restart(_, broker) | Join(_, broker):
+                self._start(broker)
             case Leave(_, broker):
-                self.leave(broker)
-            case Join(_, broker):
-                self.join(broker)
+                self._leave(broker)
             case Unplug(_, broker, uplink):
-                self.unplug(broker, uplink)
+                self._unplug(broker, uplink)
             case Plug(_, broker, uplink):
-                self.plug(broker, uplink)
+                self._plug(broker, uplink)
             case _:
                 assert_never(event)
 
     def link(self, one: str, other: str) -> Link:
         return self.links[_key(one, other)]
 
-    def slow(self, one: str, other: str, latency_ns: Nanos) -> None:
-        self.chronicle.note(f"{one} - {other} slows down to {latency_ns / MS:g} ms")
-        self.link(one, other).slow(latency_ns)
-
-    def lose(self, one: str, other: str, loss: float) -> None:
-        self.chronicle.note(f"{one} - {other} loses {loss:.1%}")
-        self.link(one, other).lose(loss)
-
-    def cut(self, one: str, other: str) -> None:
-        self.chronicle.note(f"{one} - {other} is cut")
-        self.link(one, other).cut()
-
-    def partition(self, brokers: tuple[str, ...]) -> None:
-        self.chronicle.note(f"{', '.join(brokers)} cut off from the rest")
+    def _partition(self, brokers: tuple[str, ...]) -> None:
         for (one, other), link in self.links.items():
             if (one in brokers) != (other in brokers):
                 link.cut()
 
-    def heal(self, one: str, other: str) -> None:
-        self.chronicle.note(f"{one} - {other} heals")
-        self.link(one, other).heal()
-
-    def heal_all(self) -> None:
-        self.chronicle.note("all links heal")
+    def _heal_all(self) -> None:
         for link in self.links.values():
             link.heal()
         self._unplugged.clear()
@@ -246,16 +227,14 @@ class World:
             if uplink is None:
                 self._use_another(broker)
 
-    def unplug(self, broker: str, uplink: str) -> None:
-        self.chronicle.note(f"{broker} loses its uplink {uplink}")
+    def _unplug(self, broker: str, uplink: str) -> None:
         self._unplugged.add((broker, uplink))
         in_use = self._in_use[broker]
         if in_use is not None and in_use.name == uplink:
             self._use_another(broker)
 
-    def plug(self, broker: str, uplink: str) -> None:
+    def _plug(self, broker: str, uplink: str) -> None:
         """It comes back; a broker stays with the one it uses, if it uses one."""
-        self.chronicle.note(f"{broker} has its uplink {uplink} again")
         self._unplugged.discard((broker, uplink))
         if self._in_use[broker] is None:
             self._use_another(broker)
@@ -270,20 +249,7 @@ class World:
             if broker in ends:
                 link.use_uplink(broker, uplink)
 
-    def crash(self, broker: str) -> None:
-        self.chronicle.note(f"{broker} crashes")
-        self.hosts[broker].crash()
-
-    def restart(self, broker: str) -> None:
-        self.chronicle.note(f"{broker} restarts")
-        self._start(broker)
-
-    def join(self, broker: str) -> None:
-        self.chronicle.note(f"{broker} joins")
-        self._start(broker)
-
-    def leave(self, broker: str) -> None:
-        self.chronicle.note(f"{broker} leaves")
+    def _leave(self, broker: str) -> None:
         host = self.hosts[broker]
         if host.is_open:
             self.audience.broker_leaves(broker)

@@ -35,7 +35,7 @@ from overlane.network.schema import (
     Slow,
     Unplug,
 )
-from overlane.sim.chronicle import Deed
+from overlane.sim.chronicle import Deed, told
 from overlane.sim.report import Report
 from overlane.sim.setup import Plan
 from overlane.testbed import aftermath
@@ -131,8 +131,8 @@ class _Trial:
                 return
             await _until(start_ns + event.at_ns)
             await happen(event, self._ground, self._processes)
-            self._deeds.append(Deed(event.at_ns, _told(event)))
-            self._tell(event.at_ns / SECOND, _told(event))
+            self._deeds.append(Deed(event.at_ns, told(event)))
+            self._tell(event.at_ns / SECOND, told(event))
 
     async def _last_words(self) -> None:
         network = self._ground.network
@@ -184,34 +184,6 @@ def _change(ground: Ground, event: Slow | Lossy | Cut | Partition | Heal | Unplu
             ground.unplug(broker, uplink)
         case Plug(_, broker, uplink):
             ground.plug(broker, uplink)
-        case _:
-            assert_never(event)
-
-
-def _told(event: Event) -> str:
-    match event:
-        case Slow(_, (one, other), latency_ns):
-            return f"{one} - {other} slows down to {latency_ns / 1e6:g} ms"
-        case Lossy(_, (one, other), loss):
-            return f"{one} - {other} loses {loss:.1%}"
-        case Cut(_, (one, other)):
-            return f"{one} - {other} is cut"
-        case Partition(_, inside):
-            return f"{', '.join(inside)} cut off from the rest"
-        case Heal(_, healed):
-            return "all links heal" if healed is None else f"{healed[0]} - {healed[1]} heals"
-        case Crash(_, broker):
-            return f"{broker} crashes"
-        case Restart(_, broker):
-            return f"{broker} restarts"
-        case Join(_, broker):
-            return f"{broker} joins"
-        case Leave(_, broker):
-            return f"{broker} leaves"
-        case Unplug(_, broker, uplink):
-            return f"{broker} loses its uplink {uplink}"
-        case Plug(_, broker, uplink):
-            return f"{broker} has its uplink {uplink} again"
         case _:
             assert_never(event)
 

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 import msgspec
 
 from overlane.core.units import MS, SECOND, Nanos
-from overlane.network import Network
+from overlane.network import Lossy, Network
 from overlane.sim.soak.drawing import TRAFFIC_NS, draw
 from overlane.sim.soak.invariants import Broken, converged, nothing_forbidden, nothing_lost
 from overlane.sim.soak.probes import add_newcomers, fresh_lost, history_lost
@@ -120,7 +120,7 @@ def _come_to_rest(world: World) -> Broken | None:
 def _probe(world: World) -> Broken | None:
     """Fresh messages from every publisher's broker on its topic, and late subscribers for what is kept of them."""
     for one, other in world.links:
-        world.lose(one, other, 0.0)
+        world.do(Lossy(world.engine.now, (one, other), 0.0))
     specs = [spec for spec in world.plan.network.publishers if world.hosts[spec.broker].is_open]
     probes = [(world.add_hand_publisher(spec.broker, spec.topic), spec.broker) for spec in specs]
     for _ in range(PROBES):
