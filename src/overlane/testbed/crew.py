@@ -34,7 +34,6 @@ class Crew:
         self._log = log
         self._players: dict[str, Process] = {}
         self._decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
-        self._reached: set[tuple[int, int]] = set()
 
     async def start(self) -> None:
         network = self._ground.network

@@ -7,7 +7,7 @@
 """
 
 import struct
-from socket import inet_aton, inet_ntoa
+from socket import inet_aton
 from typing import NamedTuple
 
 HEADER_BYTES = 20
@@ -86,7 +86,3 @@ def checksum(data: bytes) -> int:
 
 def address_bytes(address: str) -> bytes:
     return inet_aton(address)
-
-
-def address_text(address: bytes) -> str:
-    return inet_ntoa(address)
