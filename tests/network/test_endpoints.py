@@ -116,6 +116,14 @@ def test_only_what_is_surely_this_machine_counts_as_loopback(host: str, is_loopb
 
 
 @pytest.mark.parametrize(
+    ("host", "dialled"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("::ffff:0.0.0.0", "::1"), ("10.0.0.1", "10.0.0.1"), ("here", "here")],
+)
+def test_what_means_all_addresses_is_dialled_on_the_loopback(host: str, dialled: str) -> None:
+    assert Endpoint(host, 1883).dialled() == Endpoint(dialled, 1883)
+
+
+@pytest.mark.parametrize(
     ("one", "other", "clash"),
     [
         ("127.0.0.1:1", "127.0.0.1:1", True),

@@ -120,9 +120,8 @@ def _ask(
     body: bytes | None = None,
 ) -> Outcome[Given]:
     headers = {"Authorization": f"Bearer {token.reveal().decode()}"} if token is not None else {}
-    at = place.endpoint
-    host = at.host if not at.is_wildcard() else "::1" if ":" in at.host else HOST
-    connection = http.client.HTTPConnection(host, at.port, timeout=PATIENCE_S)
+    at = place.endpoint.dialled()
+    connection = http.client.HTTPConnection(at.host, at.port, timeout=PATIENCE_S)
     try:
         connection.request(method, wanted, body, headers)
         response = connection.getresponse()

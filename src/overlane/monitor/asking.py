@@ -26,11 +26,9 @@ class Source:
     """One broker's admin API."""
 
     def __init__(self, endpoint: Endpoint, token: Secret | None) -> None:
-        self._host = _reachable(endpoint)
-        self._port = endpoint.port
-        self._head = f"Host: {_named(self._host)}:{endpoint.port}\r\n" + (
-            f"Authorization: Bearer {token.reveal().decode()}\r\n" if token is not None else ""
-        )
+        self._at = endpoint.dialled()
+        authorization = f"Authorization: Bearer {token.reveal().decode()}\r\n" if token is not None else ""
+        self._head = f"Host: {self._at}\r\n{authorization}"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._turn = asyncio.Lock()
 
@@ -88,7 +86,7 @@ class Source:
 
     async def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
         if self._streams is None:
-            self._streams = await asyncio.open_connection(self._host, self._port, limit=HEAD_BYTES_MAX)
+            self._streams = await asyncio.open_connection(self._at.host, self._at.port, limit=HEAD_BYTES_MAX)
         reader, writer = self._streams
         writer.write(f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: 0\r\n\r\n".encode())
         await writer.drain()
@@ -149,13 +147,3 @@ def _why(status: int, body: bytes) -> str:
         return msgspec.json.decode(body, type=ErrorView).error
     except msgspec.MsgspecError:
         return f"HTTP status {status}"
-
-
-def _reachable(endpoint: Endpoint) -> str:
-    if endpoint.is_wildcard():
-        return "::1" if ":" in endpoint.host else "127.0.0.1"
-    return endpoint.host
-
-
-def _named(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -68,9 +68,7 @@ class Server:
     @property
     def address(self) -> str:
         """What to open in a browser."""
-        at = self._endpoint
-        shown = Endpoint("::1" if ":" in at.host else "127.0.0.1", at.port) if at.is_wildcard() else at
-        return f"http://{shown}/"
+        return f"http://{self._endpoint.dialled()}/"
 
     # Requests
 

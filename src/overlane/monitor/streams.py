@@ -12,7 +12,7 @@ from overlane.client.errors import ClientError
 from overlane.core.topics import BadTopic, check_topic
 from overlane.errors import Unavailable
 from overlane.network.endpoints import endpoints
-from overlane.network.schema import Endpoint, Network
+from overlane.network.schema import Network
 
 STREAMS_MAX = 10
 SIZE_BYTES = 64
@@ -21,7 +21,7 @@ START_S = 5.0
 
 class Streams:
     def __init__(self, network: Network) -> None:
-        self._at = {one.name: endpoints(network, one.name).mqtt for one in network.brokers}
+        self._at = {one.name: endpoints(network, one.name).mqtt.dialled() for one in network.brokers}
         self._running: dict[tuple[str, str, str], asyncio.Task[None]] = {}
 
     async def start(self, source: str, destination: str, topic: str, rate_hz: int) -> None:
@@ -61,8 +61,8 @@ class Streams:
         source, destination, topic = key
         try:
             async with (
-                connect(_address(self._at[destination])) as reader,
-                connect(_address(self._at[source])) as writer,
+                connect(str(self._at[destination])) as reader,
+                connect(str(self._at[source])) as writer,
             ):
                 messages = reader.subscribe(topic, qos=0)
                 reading = asyncio.create_task(_read(messages))
@@ -83,9 +83,3 @@ class Streams:
 async def _read(messages: Subscription) -> None:
     async for _ in messages:
         pass
-
-
-def _address(endpoint: Endpoint) -> str:
-    if endpoint.is_wildcard():
-        return str(Endpoint("::1" if ":" in endpoint.host else "127.0.0.1", endpoint.port))
-    return str(endpoint)

@@ -57,6 +57,10 @@ class Endpoint(msgspec.Struct, frozen=True):
         address = self._address()
         return address is not None and address.is_unspecified
 
+    def dialled(self) -> "Endpoint":
+        """What somebody on the same machine connects to: where it means all addresses, that of the loopback."""
+        return Endpoint("::1" if ":" in self.host else "127.0.0.1", self.port) if self.is_wildcard() else self
+
     def clashes(self, other: "Endpoint") -> bool:
         """Whether one machine cannot listen on both."""
         return self.port == other.port and (
