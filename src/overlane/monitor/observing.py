@@ -12,10 +12,11 @@ from overlane.core.units import MS, NEVER
 from overlane.monitor.figures import AgesGrowth, Growth, Smoothing, TopicLedger
 from overlane.monitor.picture import (
     DROPPED,
+    PATHS_SHOWN,
+    TOPICS_SHOWN,
     Broker,
     Change,
     Link,
-    LinkState,
     Picture,
     Route,
     Topic,
@@ -23,6 +24,7 @@ from overlane.monitor.picture import (
     difference,
     link_name,
     rounded,
+    worse,
 )
 from overlane.monitor.timeline import Timeline
 from overlane.network.schema import Network
@@ -31,12 +33,8 @@ from overlane.node.views import DeliveryList, EmulationView, EventView, GlanceVi
 
 OTHER_TOPICS = "(other topics)"
 """What topics are called that no filter of the network file matches."""
-PATHS_SHOWN = 8
-TOPICS_SHOWN = 20
 MISSES_MAX = 1
 """So many times in a row a broker may keep silent before it is lost. One that refuses connections is lost at once."""
-
-_BADNESS: dict[LinkState, int] = {"unknown": 0, "up": 1, "suspect": 2, "down": 3, "failed": 4}
 
 Answer = GlanceView | str
 """What a broker answered, or why it did not."""
@@ -179,8 +177,7 @@ class Observer:
         links = {}
         for name, (one, other) in pairs.items():
             there, back = ways.get((one, other), Way()), ways.get((other, one), Way())
-            state = max((there.state, back.state), key=_BADNESS.__getitem__)
-            links[name] = Link(ends=(one, other), state=state, ways=(there, back))
+            links[name] = Link(ends=(one, other), state=worse(there.state, back.state), ways=(there, back))
         return links
 
     def _way(self, sender: str, view: LinkView, at_s: float) -> Way:

@@ -135,6 +135,13 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 DROPPED = ("expired_dropped", "queue_full_dropped", "unroutable_dropped", "overtaken_dropped")
 """What a core counts of parcels that were given up; that a second copy of one is dropped is as it should be."""
 
+PATHS_SHOWN = 8
+"""Of a route, to each destination."""
+TOPICS_SHOWN = 20
+"""Of a route."""
+
+_BADNESS: tuple[LinkState, ...] = ("unknown", "up", "suspect", "down", "failed")
+
 KINDS = ("brokers", "links", "routes", "topics")
 
 Thing = TypeVar("Thing")
@@ -164,6 +171,10 @@ def _news(old: Mapping[str, Thing], new: Mapping[str, Thing]) -> dict[str, Thing
 
 def _updated(old: dict[str, Thing], news: dict[str, Thing], gone: tuple[str, ...]) -> dict[str, Thing]:
     return {name: thing for name, thing in (old | news).items() if name not in gone}
+
+
+def worse(one: LinkState, other: LinkState) -> LinkState:
+    return max(one, other, key=_BADNESS.index)
 
 
 def link_name(one: str, other: str) -> str:

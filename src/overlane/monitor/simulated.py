@@ -15,6 +15,8 @@ from overlane.monitor.figures import Smoothing, TopicLedger
 from overlane.monitor.past import TARGET, Head
 from overlane.monitor.picture import (
     DROPPED,
+    PATHS_SHOWN,
+    TOPICS_SHOWN,
     Broker,
     Change,
     Link,
@@ -25,6 +27,7 @@ from overlane.monitor.picture import (
     difference,
     link_name,
     rounded,
+    worse,
 )
 from overlane.monitor.picture import LinkState as State
 from overlane.monitor.timeline import Timeline
@@ -36,14 +39,11 @@ from overlane.sim.link import End
 from overlane.sim.link import Link as SimulatedLink
 from overlane.sim.world import World
 
-PATHS_SHOWN = 8
-TOPICS_SHOWN = 20
 TOPICS_LOOKED_AT = 2_000
 OVERDUE_NS: Nanos = 2 * SECOND
 """What has not come after so long is missing."""
 
 _STATES: dict[LinkState, State] = {LinkState.UP: "up", LinkState.SUSPECT: "suspect", LinkState.FAILED: "failed"}
-_BADNESS: tuple[State, ...] = ("unknown", "up", "suspect", "down", "failed")
 
 
 class Recorder:
@@ -189,8 +189,7 @@ class Recorder:
         self, ends: tuple[str, str], link: SimulatedLink, views: dict[str, dict[str, LinkView]], at_s: float
     ) -> Link:
         there, back = (self._way(end, views.get(end.station.name, {}).get(end.peer), at_s) for end in link.ends)
-        state = max((there.state, back.state), key=_BADNESS.index)
-        return Link(ends=ends, state=state, ways=(there, back))
+        return Link(ends=ends, state=worse(there.state, back.state), ways=(there, back))
 
     def _way(self, end: End, view: LinkView | None, at_s: float) -> Way:
         name, emulated = (end.station.name, end.peer), _emulated(end.line.condition)
