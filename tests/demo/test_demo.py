@@ -1,15 +1,20 @@
 """The demo, as a newcomer runs it: it tells its story, loses nothing, and leaves nothing behind."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from brokers import free_port
 from overlane.demo.steps import STEPS
+from overlane.network import Broker, read_network
+from waiting import eventually
 
 DEMO = [sys.executable, "-m", "overlane", "demo", "--no-pipeline"]
 
@@ -40,10 +45,33 @@ def test_it_can_be_ended_at_any_time_and_takes_everything_down(tmp_path: Path) -
     process.wait(60)
     process.stdout.close()
     assert list(tmp_path.iterdir()) == []
-    until = time.monotonic() + 30
-    while _mentioning(str(tmp_path)):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    eventually(lambda: not _mentioning(str(tmp_path)), "no process of it runs", 30)
+
+
+@pytest.mark.slow
+def test_it_stays_when_it_is_told_to_with_its_page_and_messages_that_flow(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    options = ["--stay", "--step", "2", "--port", str(free_port())]
+    with subprocess.Popen([*DEMO, *options], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if line.startswith("Everything goes on."))
+        found = re.search(r"Page: (\S+)   Network file: (\S+)", said)
+        assert found is not None
+        address, file = found.groups()
+        with urlopen(address, timeout=60) as page:
+            assert b"<title>Overlane</title>" in page.read()
+        brokers = {broker.name: broker for broker in read_network(Path(file)).brokers}
+        assert len(brokers) == 5
+        before = _messages_in(brokers["seattle"])
+        eventually(lambda: _messages_in(brokers["seattle"]) > before, "messages flow", 30)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def _messages_in(broker: Broker) -> int:
+    with urlopen(f"http://{broker.admin}/status", timeout=30) as answer:
+        return int(json.load(answer)["traffic"]["messages_in"])
 
 
 def _mentioning(text: str) -> list[str]:

@@ -1,7 +1,9 @@
 """What became of the messages of one step."""
 
+from dataclasses import replace
+
 from overlane.core.units import MS, SECOND
-from overlane.demo.judging import judge
+from overlane.demo.judging import is_faithful, judge
 from overlane.network import Broker, Link, Network, Publisher, Subscriber, Topic
 from overlane.sim.setup import Plan
 from overlane.testbed.players import Everything, Read, Written
@@ -25,6 +27,15 @@ def test_messages_are_judged_by_when_they_were_published_and_how_long_they_took(
     assert (figures.in_time, figures.late, figures.missing, figures.duplicates) == (1, 1, 1, 1)
     assert (figures.p50_ms, figures.p99_ms) == (60.0, 60.0)
     assert figures.in_time_rate == 1 / 3
+
+
+def test_only_what_came_once_and_all_of_it_is_faithful() -> None:
+    (figures,) = judge(Plan(NETWORK, None, None), SEEN, 0, 4 * SECOND)
+    assert (figures.missing, figures.duplicates) == (1, 1)
+    for missing, duplicates in [(0, 0), (1, 0), (0, 1)]:
+        told = [replace(figures, missing=0, duplicates=0), replace(figures, missing=missing, duplicates=duplicates)]
+        assert is_faithful(told) == (missing == duplicates == 0)
+    assert is_faithful([])
 
 
 def test_a_span_without_messages_misses_nothing() -> None:

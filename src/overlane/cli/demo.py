@@ -6,6 +6,7 @@ Exit status: 0 nothing acknowledged was lost or came twice, 1 something was or d
 import asyncio
 import tempfile
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,7 @@ from overlane.cli.ending import ended_by_signals
 from overlane.cli.faults import told
 from overlane.cli.plan.following import differences
 from overlane.cli.showing import table
-from overlane.demo.judging import Figures
+from overlane.demo.judging import Figures, is_faithful
 from overlane.demo.lessons import Lessons, learn, why_not
 from overlane.demo.moves import shown
 from overlane.demo.stage import Outcome, Stage
@@ -50,34 +51,33 @@ def demo(
         with tempfile.TemporaryDirectory(prefix="overlane-demo-") as directory:
             stage = Stage(network, Path(directory), step_s)
             figures = asyncio.run(ended_by_signals(_play(console, stage, stay, pipeline, port)))
-    if any(one.missing or one.duplicates for one in figures):
+    if not is_faithful(figures):
         raise typer.Exit(LOST)
 
 
 async def _play(console: Console, stage: Stage, stay: bool, pipeline: bool, port: int) -> list[Figures]:
     console.print("[bold]Overlane[/]: five cities, each a broker of its own on this machine, as far apart as they are.")
-    with console.status("starting brokers and clients"):
-        running = stage.running()
-        await running.__aenter__()
-    try:
-        async with stage.page(port) as address:
-            console.print(f"Watch it, and try it by hand: [bold cyan]{address}[/]\n")
-            outcomes: list[Outcome] = []
+    async with AsyncExitStack() as stack:
+        with console.status("starting brokers and clients"):
+            await stack.enter_async_context(stage.running())
+        address = await stack.enter_async_context(stage.page(port))
+        console.print(f"Watch it, and try it by hand: [bold cyan]{address}[/]\n")
+        outcomes: list[Outcome] = []
 
-            def tell(outcome: Outcome) -> None:
-                outcomes.append(outcome)
-                _report(console, outcome)
+        def tell(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            _report(console, outcome)
 
-            figures = await stage.play(lambda number, step: _announce(console, number, step), tell)
-            _summary(console, outcomes, figures)
-            if pipeline:
-                await _learn(console, stage)
-            if stay:
-                console.print(f"\nEverything goes on. Page: {address}   Network file: {stage.file}   End: Ctrl-C")
+        figures = await stage.play(lambda number, step: _announce(console, number, step), tell)
+        _summary(console, outcomes, figures)
+        if pipeline:
+            await _learn(console, stage)
+        if stay:
+            said = f"\nEverything goes on. Page: {address}   Network file: {stage.file}   End: Ctrl-C"
+            console.print(said, soft_wrap=True)
+            with suppress(asyncio.CancelledError):  # that is how it is meant to end
                 await asyncio.Event().wait()
-            return figures
-    finally:
-        await running.__aexit__(None, None, None)
+        return figures
 
 
 # The story
@@ -116,11 +116,11 @@ def _summary(console: Console, outcomes: Sequence[Outcome], figures: Sequence[Fi
     for number, one in enumerate(figures):
         shown_table.add_row("[bold]all[/]" if number == 0 else "", *_cells(one, lost=str(one.missing)))
     console.print(shown_table)
-    lost, twice = sum(one.missing for one in figures), sum(one.duplicates for one in figures)
-    if lost or twice:
-        console.print(f"\n[bold red]{lost} acknowledged messages were lost, {twice} came twice.[/]")
-    else:
+    if is_faithful(figures):
         console.print("\n[bold green]Nothing acknowledged was lost, nothing came twice.[/]")
+    else:
+        lost, twice = sum(one.missing for one in figures), sum(one.duplicates for one in figures)
+        console.print(f"\n[bold red]{lost} acknowledged messages were lost, {twice} came twice.[/]")
 
 
 def _cells(one: Figures, lost: str) -> tuple[str, ...]:

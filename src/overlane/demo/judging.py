@@ -1,6 +1,6 @@
 """What became of the messages of one step, by what the applications saw."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from overlane.core.topics import matches
@@ -26,6 +26,11 @@ class Figures:
     @property
     def in_time_rate(self) -> float:
         return self.in_time / self.expected if self.expected else 1.0
+
+
+def is_faithful(figures: Iterable[Figures]) -> bool:
+    """Whether everything came, and nothing twice."""
+    return not any(one.missing or one.duplicates for one in figures)
 
 
 def judge(plan: Plan, seen: Sequence[Everything], from_ns: Nanos, until_ns: Nanos) -> list[Figures]:
