@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,25 +17,14 @@ import pytest
 from browser import chromium, keep_screenshot, page_of, text_of
 
 from brokers import free_port
+from overlane.core.units import MS, SECOND
+from overlane.network import Broker, Endpoint, format_network
+from overlane.sim.story import network_of
+from waiting import eventually
 
 WITHIN_S = 90.0
 NAMES = ("aix", "bonn", "caen")
-TABLES = """
-[[links]]
-ends = ["aix", "bonn"]
-latency = "4ms"
-
-[[links]]
-ends = ["bonn", "caen"]
-latency = "4ms"
-
-[[links]]
-ends = ["aix", "caen"]
-latency = "5ms"
-
-[topics."alarms/#"]
-deadline = "2s"
-"""
+LINKS = {("aix", "bonn"): 4 * MS, ("bonn", "caen"): 4 * MS, ("aix", "caen"): 5 * MS}
 
 
 class Overlay:
@@ -45,13 +33,17 @@ class Overlay:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = directory / "three.toml"
-        self._admins = {name: f"127.0.0.1:{free_port()}" for name in NAMES}
-        tables = [
-            f'[brokers.{name}]\nmqtt = "127.0.0.1:{free_port()}"\noverlay = "127.0.0.1:{free_port()}"\n'
-            f'admin = "{self._admins[name]}"\n'
-            for name in NAMES
-        ]
-        self._file.write_text("".join(tables) + TABLES)
+        self._admins = {name: Endpoint("127.0.0.1", free_port()) for name in NAMES}
+        brokers = {
+            name: Broker(
+                name=name,
+                mqtt=Endpoint("127.0.0.1", free_port()),
+                overlay=Endpoint("127.0.0.1", free_port()),
+                admin=admin,
+            )
+            for name, admin in self._admins.items()
+        }
+        self._file.write_text(format_network(network_of(LINKS, {"alarms/#": 2 * SECOND}, brokers=brokers)))
         self._log = directory / "log.txt"
         self.page_at, self.other_at = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self._other: subprocess.Popen[bytes] | None = None
@@ -101,10 +93,7 @@ class Overlay:
             return False
 
     def wait(self, holds: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + WITHIN_S
-        while not holds():
-            assert time.monotonic() < until, f"not {what} within {WITHIN_S} s\n{self._log.read_text()[-4000:]}"
-            time.sleep(0.05)
+        eventually(holds, what, WITHIN_S, lambda: self._log.read_text()[-4000:])
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +160,10 @@ def test_links_are_cut_and_healed_by_hand_and_the_page_shows_what_the_brokers_sa
         page.click("#inspector [data-deed=slow]")
         page.wait_for_selector("[data-link='aix|caen'] .when:has-text('▲')")
         page.click("#inspector [data-deed=heal]")
+        page.click("#tab-stream")
+        page.click("[data-deed=hush]")
+        page.click("#tab-happened")
+        page.wait_for_selector("[data-kind=deed]:has-text('the test streams end')")
 
 
 @pytest.mark.slow

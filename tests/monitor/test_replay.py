@@ -118,6 +118,45 @@ def test_a_link_has_a_panel_with_its_history_and_no_buttons_to_break_it(browser:
         assert page.locator("html").get_attribute("data-theme") == "light"
 
 
+def test_a_broker_has_a_panel_with_its_history(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        seek(page, 40)
+        page.click("#tab-brokers")
+        page.click("[data-broker=washington]")
+        page.wait_for_selector("#inspector .state:has-text('serving')")
+        charts = [text.split("\n") for text in page.locator("#inspector .chart h3").all_inner_texts()]
+        assert [chart[0] for chart in charts] == ["messages", "waiting for clients", "delivered in time"]
+        assert charts[0][1].endswith("/ 100/s")
+        assert charts[2][1] == "100 %"
+        seek(page, 47)
+        page.click("[data-broker=denver]")
+        page.wait_for_selector("#inspector .state:has-text('lost')")
+        assert "it does not run" in text_of(page, "#inspector .facts")
+
+
+LOOKS = """async () => {
+  const { LINK_LOOKS, BROKER_LOOKS, HAPPENING_WORDS } = await import("/signs.js");
+  const { DASHES } = await import("/paths.js");
+  const lines = ["up", "suspect", "failed", "unknown"].map((state) => LINK_LOOKS[state]);
+  const words = (looks) => Object.values(looks).map((look) => look.word);
+  return {
+    lines: lines.map(({ dash, mark }) => JSON.stringify([dash, mark])),
+    links: words(LINK_LOOKS),
+    shapes: Object.values(BROKER_LOOKS).map((look) => look.shape),
+    brokers: words(BROKER_LOOKS),
+    paths: DASHES.map((dash) => JSON.stringify(dash)),
+    happenings: Object.values(HAPPENING_WORDS),
+  };
+}"""
+
+
+def test_nothing_is_told_by_colour_alone(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        for what, looks in page.evaluate(LOOKS).items():
+            assert len(looks) > 3, what
+            assert len(set(looks)) == len(looks), what
+
+
 def test_everything_can_be_done_by_keyboard(browser: Any, url: str) -> None:
     with page_of(browser, url) as page:
         page.keyboard.press("2")

@@ -21,6 +21,7 @@ import { Track } from "./track.js";
 const PANELS_EVERY_MS = 240;
 const LIST_EVERY_MS = 900; // nobody reads faster
 const PANELS_SHARE = 8; // panels may take one in so many milliseconds
+const TOOLS_PX = 40; // on a phone they lie below the map's brokers
 const NARROW = matchMedia("(max-width: 760px)");
 
 const state = { past: null, chosen: null, selected: null, tab: "happened", wanted: "", said: "", lostMs: null };
@@ -158,7 +159,8 @@ function showPanels(picture, nowMs) {
     canDo: past.head.is_chaotic,
     canRestart: past.head.can_restart,
   });
-  map.cover(byId("inspector").hidden || NARROW.matches ? 0 : byId("inspector").offsetWidth + 12);
+  const beside = byId("inspector").hidden ? 0 : byId("inspector").offsetWidth + 12;
+  map.cover(NARROW.matches ? 0 : beside, NARROW.matches ? TOOLS_PX : 0);
   track.draw(past, player);
 }
 

@@ -37,9 +37,9 @@ export class OverlayMap {
     this.resize();
   }
 
-  // So many pixels on the left are covered.
-  cover(left) {
-    this.view.cover(left);
+  // So many pixels on the left and at the bottom are covered.
+  cover(left, below) {
+    this.view.cover(left, below);
   }
 
   show(shown) {

@@ -11,7 +11,8 @@ export class View {
     this.box = [0, 0, 1, 1];
     this.fitted = { scale: 1, x: 0, y: 0 };
     this.wanted = null;
-    this.left = 0;
+    this.left = 0; // pixels that something else covers
+    this.below = 0;
     this.nearer = 1;
     this.moved = [0, 0];
     this.touches = new Map();
@@ -35,9 +36,9 @@ export class View {
     this.refit();
   }
 
-  cover(left) {
-    if (left === this.left) return;
-    this.left = left;
+  cover(left, below) {
+    if (left === this.left && below === this.below) return;
+    [this.left, this.below] = [left, below];
     const before = this.fitted;
     this.refit();
     [this.wanted, this.fitted] = [this.fitted, before];
@@ -60,16 +61,17 @@ export class View {
   refit() {
     const [left, top, right, bottom] = this.box;
     const width = this.width - this.left;
+    const height = this.height - this.below;
     this.wanted = null;
-    const margin = Math.min(90, 0.13 * Math.min(width, this.height) + 24);
+    const margin = Math.min(90, 0.13 * Math.min(width, height) + 24);
     const scale = Math.min(
       (width - 2 * margin) / Math.max(right - left, 1e-6),
-      (this.height - 2 * margin) / Math.max(bottom - top, 1e-6),
+      (height - 2 * margin) / Math.max(bottom - top, 1e-6),
     );
     this.fitted = {
       scale: Math.max(scale, 1e-6),
       x: this.left + width / 2 - (scale * (left + right)) / 2,
-      y: this.height / 2 - (scale * (top + bottom)) / 2,
+      y: height / 2 - (scale * (top + bottom)) / 2,
     };
     this.changed();
   }
