@@ -6,6 +6,7 @@ horizon    nothing up to it is waited for any more (but what is reliable is stil
 held       parcels that came before something they must come after, or whose readers have no room
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from overlane.core.parcel import FlowPart, Message
@@ -35,6 +36,8 @@ class Arrival:
     arrived_ns: Nanos
     size: int = 0
     release_at: Nanos = NEVER
+    topics: frozenset[str] = frozenset()
+    """Of its messages, once they are held: it is looked at again and again then."""
 
 
 @dataclass(slots=True)
@@ -45,6 +48,8 @@ class Inflow:
     done: set[int] = field(default_factory=set)
     held: dict[int, Arrival] = field(default_factory=dict)
     held_bytes: int = 0
+    held_topics: dict[str, int] = field(default_factory=dict)
+    """The topics of what is held, and how many parcels have them."""
     reached: int = 0
     """All up to here is done or held."""
     behind: dict[str, int] = field(default_factory=dict)
@@ -66,19 +71,28 @@ class Inflow:
         return sequence < self.next or sequence in self.done or sequence in self.held
 
     def hold(self, arrival: Arrival) -> None:
+        arrival.topics = frozenset([topic for topic, _, _ in arrival.messages])
         self.held[arrival.part.sequence] = arrival
         self.held_bytes += arrival.size
+        for topic in arrival.topics:
+            self.held_topics[topic] = self.held_topics.get(topic, 0) + 1
 
     def let_go(self, sequence: int) -> None:
-        self.held_bytes -= self.held.pop(sequence).size
+        arrival = self.held.pop(sequence)
+        self.held_bytes -= arrival.size
+        for topic in arrival.topics:
+            left = self.held_topics.pop(topic) - 1
+            if left:
+                self.held_topics[topic] = left
 
-    def passes(self, arrival: Arrival, waiting: set[str]) -> bool:
+    def passes(self, arrival: Arrival, waiting: Collection[str]) -> bool:
         """Whether all that it must come after is done, or here but of other topics than its own and these."""
         at = max(self.reached, self.next - 1, self.horizon)
         while at + 1 in self.done or at + 1 in self.held:
             at += 1
         self.reached = at
-        return arrival.part.after <= at and all(topic not in waiting for topic, _, _ in arrival.messages)
+        topics = arrival.topics or [topic for topic, _, _ in arrival.messages]
+        return arrival.part.after <= at and all(topic not in waiting for topic in topics)
 
     def is_crammed(self, arrival: Arrival) -> bool:
         """Whether there is no room to hold one more."""

@@ -12,7 +12,7 @@ come after it; parcels of other topics pass by it. The source is told what is he
 behind, so that it neither sends these parcels again nor lets more be published than is read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
@@ -109,8 +109,7 @@ class Inflows:
             return released
         ready = self._is_ready(flow, origin, arrival)
         if not ready and name in self._barred:
-            held_topics = {topic for held in flow.held.values() for topic, _, _ in held.messages}
-            ready = self._is_ready(flow, origin, arrival, held_topics)
+            ready = self._is_ready(flow, origin, arrival, flow.held_topics)
         taken = ready and self._is_taken(name, flow, arrival, now)
         if not ready and not flow.reliable and flow.is_crammed(arrival):
             # It comes only once, and so does what is missing: there is no room to wait for that any longer.
@@ -238,7 +237,7 @@ class Inflows:
             and not (flow.done or flow.held or part.predecessors or self._holding)
         )
 
-    def _is_ready(self, flow: Inflow, origin: int, arrival: Arrival, waiting: set[str] | None = None) -> bool:
+    def _is_ready(self, flow: Inflow, origin: int, arrival: Arrival, waiting: Collection[str] | None = None) -> bool:
         """Whether its turn has come; with `waiting`, also past parcels that are held, and of these topics."""
         if arrival.part.after > flow.waits_beyond and (waiting is None or not flow.passes(arrival, waiting)):
             return False
@@ -278,19 +277,24 @@ class Inflows:
         while moved and flow.held:
             moved = False
             waiting: set[str] = set()
+            beyond = flow.waits_beyond
             for sequence in sorted(flow.held):
                 arrival = flow.held[sequence]
+                if arrival.part.after > beyond and is_barred and not waiting.isdisjoint(arrival.topics):
+                    waiting |= arrival.topics
+                    continue  # as most: behind one that is held, of the same topic
                 is_ready = self._is_ready(flow, name[0], arrival, waiting if is_barred else None)
                 if is_ready and sequence not in refused and self._is_taken(name, flow, arrival, now):
                     flow.let_go(sequence)
                     flow.complete(sequence)
                     released.append(arrival)
+                    beyond = flow.waits_beyond
                     moved = True
                     continue
                 if is_ready:
                     refused.add(sequence)
                     is_barred = True
-                waiting |= {topic for topic, _, _ in arrival.messages}
+                waiting |= arrival.topics
         if not flow.held:
             self._holding.discard(name)
         if not flow.reliable and len(flow.done) > GAPS_REMEMBERED:
