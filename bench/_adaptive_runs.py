@@ -5,6 +5,8 @@ the sources it depends on; what has been run with the same code is read back.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -41,6 +43,19 @@ WAYS = {
     "adaptive lavish": Way("adaptive", {"standing": 3}),
     "flood": Way("flood", {}),
 }
+
+
+@contextmanager
+def in_force(way: Way) -> Iterator[Routing]:
+    """Its mode, as cautious as it is while the block lasts."""
+    routing = Routing(way.routing)
+    usual = dict(risks.CAUTION)
+    if way.caution:
+        risks.CAUTION[routing] = replace(usual[routing], **way.caution)
+    try:
+        yield routing
+    finally:
+        risks.CAUTION.update(usual)
 
 
 @dataclass(frozen=True)
@@ -93,16 +108,9 @@ def digest() -> str:
 
 def simulate(task: Task) -> Outcome:
     setting = scenario(task.place, task.seed, task.flows, task.rate_hz, int(task.seconds * SECOND))
-    way = WAYS[task.way]
-    usual = dict(risks.CAUTION)
-    if way.caution:
-        routing = Routing(way.routing)
-        risks.CAUTION[routing] = replace(usual[routing], **way.caution)
-    try:
-        world = World(setting.calm if task.calm else setting.network, seed=task.seed, routing=way.routing)
+    with in_force(WAYS[task.way]) as routing:
+        world = World(setting.calm if task.calm else setting.network, seed=task.seed, routing=routing.value)
         report = world.run()
-    finally:
-        risks.CAUTION.update(usual)
     topics = report.topics.values()
     return Outcome(
         task=task,

@@ -17,7 +17,7 @@ Also shown is how often a link's latency rises by half, by whether it did in the
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +28,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from _adaptive_misses import Change, changes
-from _adaptive_runs import WAYS
+from _adaptive_runs import WAYS, in_force
 from _adaptive_scenarios import SLICE_NS, Latencies, scenario
-from overlane.core import risks
 from overlane.core.linkhealth import SWING_REMEMBERED
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Advert, LinkClaim
-from overlane.core.qos import QosClass, Routing
+from overlane.core.qos import QosClass
 from overlane.core.routeplan import plan
 from overlane.core.units import SECOND, US, Nanos
 
@@ -92,15 +91,8 @@ def maps(found: list[Change], names: list[str]) -> Iterator[tuple[Change, LinkSt
 
 def route(table: LinkStateTable, ends: tuple[str, str], way: str, deadline_ns: Nanos) -> set[tuple[str, str]]:
     """The links that a source would use."""
-    kind = WAYS[way]
-    routing = Routing(kind.routing)
-    usual = dict(risks.CAUTION)
-    if kind.caution:
-        risks.CAUTION[routing] = replace(usual[routing], **kind.caution)
-    try:
+    with in_force(WAYS[way]) as routing:
         return set(plan(table, ends[0], QosClass(deadline_ns, routing=routing), [ends[1]]).links)
-    finally:
-        risks.CAUTION.update(usual)
 
 
 def is_in_time(

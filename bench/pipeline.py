@@ -56,7 +56,6 @@ IN_DUCKDB = {
 
 def one_size(path: Path, rows: int, given: argparse.Namespace) -> dict[str, Any]:
     """One sample, the pipeline on it, and DuckDB on it."""
-    hours = 1
     probe = write_sample(path / "probe", given.brokers, given.topics, 1, SEED).rows
     hours = max(1, round(rows / probe))
     shutil.rmtree(path / "probe")
