@@ -9,7 +9,7 @@ from overlays import RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.message import Message
-from waiting import eventually_async
+from waiting import WITHIN_S, eventually_async
 
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}
 TABLES = """
@@ -80,26 +80,29 @@ def test_messages_come_once_and_in_order_two_hops_away(line: RealOverlay, qos: i
 def test_a_retained_message_is_there_for_late_subscribers_at_every_broker_until_it_is_taken_away(
     line: RealOverlay,
 ) -> None:
-    async def late(name: str, topic: str) -> list[tuple[str, bytes]]:
-        async with listening(line[name].mqtt, topic) as listener:
-            await asyncio.sleep(0.3)
+    async def late(name: str) -> list[tuple[str, bytes]]:
+        """What comes to a new subscriber before anything that is published after it has subscribed."""
+        async with listening(line[name].mqtt, "state/#") as listener:
+            await listener.is_reached_from(listener.client, "state")
             return listener.heard
 
-    async def story() -> list[object]:
-        seen: list[object] = []
+    async def all_late(*wanted: tuple[str, bytes]) -> None:
+        """Until new subscribers anywhere get this, and nothing else."""
+        async with asyncio.timeout(WITHIN_S):
+            for name in ("a", "b"):
+                while await late(name) != list(wanted):
+                    pass
+
+    async def story() -> None:
         async with connect(line["a"].mqtt) as one, connect(line["b"].mqtt) as other:
             await one.publish("state/x", b"first", qos=1, retain=True)
-            await asyncio.sleep(0.5)
-            seen.append(await late("b", "state/#"))
+            await all_late(("state/x", b"first"))
             await other.publish("state/x", b"second", qos=1, retain=True)
-            await asyncio.sleep(0.5)
-            seen.append(await late("a", "state/x"))
+            await all_late(("state/x", b"second"))
             await one.publish("state/x", b"", qos=1, retain=True)
-            await asyncio.sleep(0.5)
-            seen.append(await late("b", "state/x"))
-        return seen
+            await all_late()
 
-    assert asyncio.run(story()) == [[("state/x", b"first")], [("state/x", b"second")], []]
+    asyncio.run(story())
 
 
 def test_a_shared_subscription_has_one_receiver_in_all_brokers(line: RealOverlay) -> None:
