@@ -1,25 +1,22 @@
 """Listeners: where clients come in, by TCP or TLS, plain or as a WebSocket.
 
-Connections are let in at no more than the allowed rate; what comes faster is closed at once and counted. The time that
-a client has to introduce itself runs from the moment it knocks, TLS and all. Everything else about a connection is the
-server's to judge.
+The time that a client has to introduce itself runs from the moment it knocks, TLS and all. Who it is allowed to be is
+the server's to judge.
 """
 
 import asyncio
-import ipaddress
 import logging
 import socket
 import ssl
 from typing import cast
 
-from overlane.core.units import SECOND, Nanos
-from overlane.mqtt.connection import Peer
+from overlane.core.units import SECOND
 from overlane.mqtt.counters import Refusal
 from overlane.network.schema import Endpoint
 from overlane.node.binding import bound
 from overlane.node.clientlink import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
+from overlane.node.doorman import Doorman, peer_of
 from overlane.node.driver import Driver
-from overlane.node.tls import user_of
 from overlane.node.websocket import WebSocketPipe
 
 BACKLOG = 4_096
@@ -35,7 +32,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     __slots__ = ("_doorman", "_link", "_name", "_since_ns", "tls_late")
 
-    def __init__(self, doorman: "Doorman", name: str) -> None:
+    def __init__(self, doorman: Doorman, name: str) -> None:
         self._doorman = doorman
         self._name = name
         self._since_ns = doorman.driver.clock.now()
@@ -72,36 +69,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self._link is not None:
             self._link.lost()
             self._link = None
-
-
-class Doorman:
-    """Lets connections in at a bounded rate: as many at once as come in a second, then one by one."""
-
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
-        self._tokens = float(driver.server.state.limits.connections_per_second)
-        self._tokens_ns = driver.clock.now()
-
-    def admits(self) -> bool:
-        state, now = self.driver.server.state, self.driver.clock.now()
-        rate = state.limits.connections_per_second
-        self._tokens = min(float(rate), self._tokens + (now - self._tokens_ns) * rate / SECOND)
-        self._tokens_ns = now
-        if self._tokens < 1:
-            self.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections a second")
-            return False
-        self._tokens -= 1
-        return True
-
-    def left_ns(self, since_ns: Nanos) -> Nanos:
-        """How long one that came then still has to introduce itself."""
-        state, now = self.driver.server.state, self.driver.clock.now()
-        return max(0, since_ns + state.limits.connect_within_ns - now)
-
-    def refuse(self, why: Refusal, told: str, link: ClientLink | None = None) -> None:
-        """Count one that is turned away before the server has seen a packet of it."""
-        self.driver.server.state.refuse(why, told, link.connection if link is not None else None)
-        self.driver.end_turn_soon()
 
 
 class Listener:
@@ -161,25 +128,3 @@ class Listener:
             within_s, self._doorman.refuse, Refusal.CONNECT_LATE, "TLS was not agreed on"
         )
         return protocol
-
-
-def peer_of(transport: asyncio.BaseTransport, listener: str) -> Peer:
-    address = transport.get_extra_info("peername") or ("?", 0)
-    host = str(address[0])
-    secure = transport.get_extra_info("ssl_object")
-    return Peer(
-        f"{host}:{address[1]}",
-        is_loopback=_is_loopback(host),
-        is_secure=secure is not None,
-        certified=user_of(secure.getpeercert()) if secure is not None else None,
-        listener=listener,
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)

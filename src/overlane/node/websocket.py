@@ -12,7 +12,7 @@ the broker hold more than a little, in whatever frames it comes.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
@@ -24,9 +24,7 @@ from overlane.core.units import SECOND
 from overlane.mqtt.connection import UNKNOWN
 from overlane.mqtt.counters import Refusal
 from overlane.node.clientlink import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
-
-if TYPE_CHECKING:
-    from overlane.node.listeners import Doorman
+from overlane.node.doorman import Doorman, peer_of
 
 STRANGER_BYTES_MAX = 64 * 1024
 """What a client may send before it is let in, request and all."""
@@ -39,7 +37,7 @@ _quiet.setLevel(logging.CRITICAL)
 class WebSocketPipe(asyncio.Protocol):
     """The protocol of a transport, and to the client's link a pipe like any other."""
 
-    def __init__(self, doorman: "Doorman", name: str) -> None:
+    def __init__(self, doorman: Doorman, name: str) -> None:
         self._doorman = doorman
         self._name = name
         self._transport: asyncio.Transport | None = None
@@ -133,8 +131,6 @@ class WebSocketPipe(asyncio.Protocol):
         self._flush()
 
     def _greet(self, request: Request) -> None:
-        from overlane.node.listeners import peer_of
-
         response = self._socket.accept(request)
         if response.status_code == 101 and self._socket.subprotocol is None:
             response = self._socket.reject(400, "the subprotocol mqtt is needed\n")
