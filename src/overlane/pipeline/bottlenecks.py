@@ -18,16 +18,17 @@ def bottlenecks(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
     """For each hour what links and brokers had to do with late deliveries."""
     late = (
         deliveries.where("in_time = false and size(path) > 1 and weight > 0")
-        .withColumn("hour_s", sf.expr(f"at_ns div {HOUR_S * SECOND_NS} * {HOUR_S}"))
-        .withColumn("path", sf.array_join("path", ROUTE_SIGN))
-        .groupBy("hour_s", "path")
+        .groupBy(
+            sf.expr(f"at_ns div {HOUR_S * SECOND_NS} * {HOUR_S}").alias("hour_s"),
+            sf.array_join("path", ROUTE_SIGN).alias("path"),
+        )
         .agg(sf.sum("weight").alias("late"), sf.expr("sum(age_ns * weight) / sum(weight)").alias("age_ns"))
     )
-    hops = late.withColumn("brokers", sf.split("path", ROUTE_SIGN)).withColumn(
-        "hop",
+    hops = late.select("*", sf.split("path", ROUTE_SIGN).alias("brokers")).select(
+        "*",
         sf.explode(
             sf.expr("transform(sequence(1, size(brokers) - 1), n -> struct(brokers[n - 1] as a, brokers[n] as b))")
-        ),
+        ).alias("hop"),
     )
     measured = minutes.groupBy(start_of(HOUR_S, "minute_s").alias("hour_s"), "broker", "peer").agg(
         sf.avg("latency_ns").alias("link_ns"), sf.avg("queue_bytes").alias("queue_bytes")
@@ -35,21 +36,23 @@ def bottlenecks(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
     placed = (
         hops.select("hour_s", "path", "late", "age_ns", sf.col("hop.a").alias("broker"), sf.col("hop.b").alias("peer"))
         .join(measured, ["hour_s", "broker", "peer"], "left")
-        .withColumn("link_ns", sf.coalesce("link_ns", sf.lit(0.0)))
-        .withColumn("queue_bytes", sf.coalesce("queue_bytes", sf.lit(0.0)))
+        .select(
+            *("hour_s", "path", "late", "age_ns", "broker", "peer"),
+            *[sf.coalesce(name, sf.lit(0.0)).alias(name) for name in ("link_ns", "queue_bytes")],
+        )
     )
     along = placed.groupBy("hour_s", "path").agg(
         sf.sum("link_ns").alias("links_ns"), sf.sum(sf.col("queue_bytes") + 1).alias("queues")
     )
-    spent = placed.join(along, ["hour_s", "path"]).withColumn(
-        "waited_ns", sf.expr("greatest(0, age_ns - links_ns) * (queue_bytes + 1) / queues")
+    spent = placed.join(along, ["hour_s", "path"]).select(
+        "*", sf.expr("greatest(0, age_ns - links_ns) * (queue_bytes + 1) / queues").alias("waited_ns")
     )
     parts = sf.expr(
         "array(struct('link' as kind, broker as at, peer as to, link_ns as ns), "
         "struct('broker' as kind, broker as at, cast(null as string) as to, waited_ns as ns))"
     )
     found = (
-        spent.withColumn("part", sf.explode(parts))
+        spent.select("*", sf.explode(parts).alias("part"))
         .groupBy("part.kind", sf.col("part.at").alias("broker"), sf.col("part.to").alias("peer"), "hour_s")
         .agg(
             sf.sum("late").alias("late_deliveries"),

@@ -30,9 +30,9 @@ def channel_plan(interest: DataFrame, channels: int) -> DataFrame:
     )
     heaviest = sf.row_number().over(Window.orderBy(sf.desc(sf.col("bps") * sf.size("brokers")), "topic"))
     given = (
-        wanted.withColumn("rank", heaviest)
+        wanted.select("*", heaviest.alias("rank"))
         .where(f"rank <= {ADVERTISEMENTS_MAX}")
-        .withColumn("channels", sf.lit(channels))
+        .select("*", sf.lit(channels).alias("channels"))
     )
     return all_at_once(given, _WANTED, _planned, TABLES["channel_plan"])
 

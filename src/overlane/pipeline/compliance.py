@@ -36,16 +36,17 @@ SCOPES: dict[str, tuple[str, ...]] = {
 def latency_bins(deliveries: DataFrame) -> DataFrame:
     """How many deliveries of each topic, route and hour were how old."""
     age = sf.greatest(sf.col("age_ns"), sf.lit(1)).cast("double")
-    found = (
-        deliveries.withColumn("bin", sf.floor(sf.log(age) / math.log(WIDER)).cast("int"))
-        .withColumn("hour_s", sf.expr(f"at_ns div {HOUR_S * SECOND_NS} * {HOUR_S}"))
-        .withColumn("path", sf.array_join("path", ROUTE_SIGN))
-        .groupBy("hour_s", "topic", "origin", "broker", "path", "bin")
-        .agg(
-            sf.sum("weight").alias("deliveries"),
-            sf.coalesce(sf.sum(sf.when(sf.col("in_time").isNotNull(), sf.col("weight"))), sf.lit(0)).alias("judged"),
-            sf.coalesce(sf.sum(sf.when(sf.col("in_time"), sf.col("weight"))), sf.lit(0)).alias("in_time"),
-        )
+    found = deliveries.groupBy(
+        sf.expr(f"at_ns div {HOUR_S * SECOND_NS} * {HOUR_S}").alias("hour_s"),
+        "topic",
+        "origin",
+        "broker",
+        sf.array_join("path", ROUTE_SIGN).alias("path"),
+        sf.floor(sf.log(age) / math.log(WIDER)).cast("int").alias("bin"),
+    ).agg(
+        sf.sum("weight").alias("deliveries"),
+        sf.coalesce(sf.sum(sf.when(sf.col("in_time").isNotNull(), sf.col("weight"))), sf.lit(0)).alias("judged"),
+        sf.coalesce(sf.sum(sf.when(sf.col("in_time"), sf.col("weight"))), sf.lit(0)).alias("in_time"),
     )
     return declare(found, TABLES["latency_bins"])
 
@@ -64,11 +65,11 @@ def offenders(bins: DataFrame) -> DataFrame:
     parts = []
     for scope in ("topic", "route", "hop"):
         keys = tuple(key for key in SCOPES[scope] if key != "path")
-        told = _scoped(_percentiles(_of(scope, bins), keys), scope, keys).withColumn(
-            "missed", sf.col("judged") - sf.col("in_time")
+        told = _scoped(_percentiles(_of(scope, bins), keys), scope, keys).select(
+            "*", (sf.col("judged") - sf.col("in_time")).alias("missed")
         )
         worst_first = Window.orderBy(sf.desc("missed"), *keys)
-        ranked = told.where("missed > 0").withColumn("rank", sf.row_number().over(worst_first))
+        ranked = told.where("missed > 0").select("*", sf.row_number().over(worst_first).alias("rank"))
         parts.append(declare(ranked.where(f"rank <= {OFFENDERS}"), TABLES["offenders"]))
     return reduce(lambda one, other: one.unionByName(other), parts)
 
@@ -76,13 +77,13 @@ def offenders(bins: DataFrame) -> DataFrame:
 def _of(scope: str, bins: DataFrame) -> DataFrame:
     if scope != "hop":
         return bins
-    passed = bins.where("path is not null").withColumn("brokers", sf.split("path", ROUTE_SIGN))
+    passed = bins.where("path is not null").select("*", sf.split("path", ROUTE_SIGN).alias("brokers"))
     hops = sf.expr(
         "transform(sequence(1, size(brokers) - 1), n -> struct(brokers[n - 1] as origin, brokers[n] as end))"
     )
     return (
         passed.where("size(brokers) > 1")
-        .withColumn("hop", sf.explode(hops))
+        .select("*", sf.explode(hops).alias("hop"))
         .select("hour_s", "bin", "deliveries", "judged", "in_time", "hop.origin", sf.col("hop.end").alias("broker"))
     )
 
@@ -92,8 +93,8 @@ def _percentiles(bins: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     sums = bins.groupBy(*keys, "bin").agg(*[sf.sum(name).alias(name) for name in counts])
     up_to = Window.partitionBy(*keys).orderBy("bin")
     all_of = Window.partitionBy(*keys)
-    ranked = sums.withColumn("up_to", sf.sum("deliveries").over(up_to)).withColumn(
-        "of", sf.sum("deliveries").over(all_of)
+    ranked = sums.select(
+        "*", sf.sum("deliveries").over(up_to).alias("up_to"), sf.sum("deliveries").over(all_of).alias("of")
     )
     found = ranked.groupBy(*keys).agg(
         *[sf.sum(name).alias(name) for name in counts],
@@ -102,7 +103,7 @@ def _percentiles(bins: DataFrame, keys: tuple[str, ...]) -> DataFrame:
             for name, share in PERCENTILES.items()
         ],
     )
-    return found.withColumn("in_time_rate", sf.expr("in_time / nullif(judged, 0)"))
+    return found.select("*", sf.expr("in_time / nullif(judged, 0)").alias("in_time_rate"))
 
 
 def _age_ms(of_bin: Column) -> Column:
@@ -111,11 +112,10 @@ def _age_ms(of_bin: Column) -> Column:
 
 def _scoped(told: DataFrame, scope: str, keys: tuple[str, ...]) -> DataFrame:
     """With the columns of all scopes: those that this one does not tell apart are empty."""
-    every = told.withColumn("scope", sf.lit(scope))
-    for name in ("topic", "origin", "broker", "path"):
-        if name not in keys:
-            every = every.withColumn(name, sf.lit(None).cast("string"))
-    return every
+    missing = [name for name in ("topic", "origin", "broker", "path") if name not in keys]
+    return told.select(
+        "*", sf.lit(scope).alias("scope"), *[sf.lit(None).cast("string").alias(name) for name in missing]
+    )
 
 
 def anomalies(told: DataFrame) -> DataFrame:
@@ -135,12 +135,15 @@ def anomalies(told: DataFrame) -> DataFrame:
     before = Window.partitionBy(*series, "measure").orderBy("hour_s").rangeBetween(-HISTORY_H * HOUR_S, -HOUR_S)
     judged = (
         measured.where("value is not null")
-        .withColumn("usual", sf.percentile_approx("value", 0.5).over(before))
-        .withColumn("hours", sf.count("value").over(before))
-        .withColumn("off", sf.abs(sf.col("value") - sf.col("usual")))
-        .withColumn("deviation", sf.percentile_approx("off", 0.5).over(before))
+        .select(
+            "*",
+            sf.percentile_approx("value", 0.5).over(before).alias("usual"),
+            sf.count("value").over(before).alias("hours"),
+        )
+        .select("*", sf.abs(sf.col("value") - sf.col("usual")).alias("off"))
+        .select("*", sf.percentile_approx("off", 0.5).over(before).alias("deviation"))
         # 1.4826 median deviations are a standard deviation, where values are normal.
-        .withColumn("score", sf.expr("(value - usual) / greatest(1.4826D * coalesce(deviation, 0D), least)"))
+        .select("*", sf.expr("(value - usual) / greatest(1.4826D * coalesce(deviation, 0D), least)").alias("score"))
         .where(f"hours >= {HISTORY_MIN_H} and abs(score) >= {ODD_SCORE}")
     )
     return declare(judged, TABLES["anomalies"])

@@ -79,14 +79,21 @@ def _shared_out(rates: DataFrame, means: DataFrame, blocks: DataFrame, block: in
     pairs = "cast(blocks * (blocks + 1) / 2 as int)"
     slices = f"greatest(1, cast(ceil({tasks} / {pairs}) as int))"
     chunks = rates.select("chunk_s", "block", "number", "rates").crossJoin(sf.broadcast(blocks))
-    chunks = chunks.withColumn("slice", sf.expr(f"cast(pmod(chunk_s div {CHUNK_S}, {slices}) as int)"))
-    first = means.crossJoin(sf.broadcast(blocks)).withColumn("slice", sf.explode(sf.expr(f"sequence(0, {slices} - 1)")))
-    first = first.withColumn("chunk_s", sf.lit(MEANS_FIRST).cast("long")).withColumn("number", sf.lit(-1))
-    every = chunks.unionByName(first).withColumn("partner", sf.explode(sf.expr("sequence(0, blocks - 1)")))
-    every = every.withColumn("one", sf.least("block", "partner")).withColumn("other", sf.greatest("block", "partner"))
+    chunks = chunks.select("*", sf.expr(f"cast(pmod(chunk_s div {CHUNK_S}, {slices}) as int)").alias("slice"))
+    first = means.crossJoin(sf.broadcast(blocks)).select(
+        "*",
+        sf.explode(sf.expr(f"sequence(0, {slices} - 1)")).alias("slice"),
+        sf.lit(MEANS_FIRST).cast("long").alias("chunk_s"),
+        sf.lit(-1).alias("number"),
+    )
+    every = chunks.unionByName(first).select("*", sf.explode(sf.expr("sequence(0, blocks - 1)")).alias("partner"))
+    every = every.select("*", sf.least("block", "partner").alias("one"), sf.greatest("block", "partner").alias("other"))
     pair = "(other * (other + 1) / 2 + one)"
-    placed = every.withColumn("task", sf.expr(f"cast({pair} * {slices} + slice as int)"))
-    placed = placed.withColumn("first", sf.col("block") * block)
+    placed = every.select(
+        "*",
+        sf.expr(f"cast({pair} * {slices} + slice as int)").alias("task"),
+        (sf.col("block") * block).alias("first"),
+    )
     # One partition for each of the tasks; should there be more tasks than that, they share partitions in turn.
     spread = placed.repartitionById(tasks, sf.pmod(sf.col("task"), sf.lit(tasks)).cast("int"))
     return spread.sortWithinPartitions("task", "chunk_s", "first")

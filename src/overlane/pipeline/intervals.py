@@ -29,7 +29,7 @@ DOWN = ("failed", "down")
 
 def link_minutes(links: DataFrame) -> DataFrame:
     """Each end of each link, minute by minute."""
-    seen = links.withColumn("second_s", second_s()).withColumn("is_down", sf.col("state").isin(*DOWN))
+    seen = links.select("*", second_s().alias("second_s"), sf.col("state").isin(*DOWN).alias("is_down"))
     found = seen.groupBy("broker", "peer", start_of(MINUTE_S).alias("minute_s")).agg(
         sf.bit_or(bit()).alias("seen"),
         sf.coalesce(sf.bit_or(sf.when(sf.col("is_down"), bit())), sf.lit(0).cast("long")).alias("down"),
@@ -65,13 +65,13 @@ def _broker_intervals(lives: DataFrame, events: DataFrame) -> DataFrame:
     next_up = sf.lead("start_s").over(Window.partitionBy("broker").orderBy("start_s"))
     until = ups.agg(sf.max("end_s").alias("until_s"))
     downs = (
-        ups.withColumn("next_s", next_up)
+        ups.select("*", next_up.alias("next_s"))
         .crossJoin(sf.broadcast(until))
-        .withColumn(
-            "next_s", sf.coalesce("next_s", sf.when(sf.expr(f"until_s - end_s > {UNWRITTEN_S}"), sf.col("until_s")))
+        .select(
+            *("kind", "broker", "peer", sf.col("end_s").alias("start_s")),
+            sf.expr(f"coalesce(next_s, if(until_s - end_s > {UNWRITTEN_S}, until_s, null))").alias("end_s"),
         )
-        .where("next_s is not null")
-        .select("kind", "broker", "peer", sf.col("end_s").alias("start_s"), sf.col("next_s").alias("end_s"))
+        .where("end_s is not null")
     )
     stops = (
         events.where("kind = 'broker-stopped'")
@@ -80,8 +80,8 @@ def _broker_intervals(lives: DataFrame, events: DataFrame) -> DataFrame:
         .agg(sf.collect_list("stop_s").alias("stops"))
     )
     said_so = sf.expr(f"exists(stops, stop -> stop between start_s - {NEAR_S} and start_s + {NEAR_S})")
-    judged = downs.join(sf.broadcast(stops), "broker", "left").withColumn(
-        "state", sf.when(sf.coalesce(said_so, sf.lit(False)), "stopped").otherwise("down")
+    judged = downs.join(sf.broadcast(stops), "broker", "left").select(
+        "*", sf.when(sf.coalesce(said_so, sf.lit(False)), "stopped").otherwise("down").alias("state")
     )
     return _told(ups).unionByName(_told(judged))
 
@@ -99,7 +99,7 @@ def _link_intervals(minutes: DataFrame, brokers: DataFrame) -> DataFrame:
         )
         .groupBy("kind", "one", "other", "minute_s")
         .agg(sf.bit_or("seen").alias("seen"), sf.bit_or("down").alias("down"), sf.max("every_s").alias("every_s"))
-        .withColumnsRenamed({"one": "broker", "other": "peer"})
+        .selectExpr("kind", "one as broker", "other as peer", "minute_s", "seen", "down", "every_s")
     )
     found = _stretches(both)
     gone = brokers.where("state <> 'up'").select(
@@ -115,12 +115,13 @@ def _link_intervals(minutes: DataFrame, brokers: DataFrame) -> DataFrame:
         sf.broadcast(gone), sf.expr("gone in (broker, peer) and start_s between gone_s and back_s"), "left_anti"
     )
     ups = found.where("state = 'up'")
-    return _told(ups.unionByName(own).unionByName(by_broker.withColumn("state", sf.lit("broker"))))
+    excused = by_broker.selectExpr("kind", "broker", "peer", "'broker' as state", "start_s", "end_s")
+    return _told(ups.unionByName(own).unionByName(excused))
 
 
 def _stretches(minutes: DataFrame) -> DataFrame:
     """Minutes of masks as stretches of one state: kind, broker, peer, state, start_s, end_s."""
-    spans = minutes.withColumn("first", first_of("seen")).withColumn("last", last_of("seen"))
+    spans = minutes.select("*", first_of("seen").alias("first"), last_of("seen").alias("last"))
     is_calm = sf.expr(f"down = 0 and bit_count(seen) >= last - first + 1 - {GAP_S}")
     calm = spans.where(is_calm).selectExpr(
         "kind",
@@ -132,7 +133,7 @@ def _stretches(minutes: DataFrame) -> DataFrame:
     )
     restless = (
         spans.where(~is_calm)
-        .withColumn("second", sf.explode(seconds_of("seen")))
+        .select("*", sf.explode(seconds_of("seen")).alias("second"))
         .selectExpr(
             "kind",
             "broker",
@@ -146,10 +147,9 @@ def _stretches(minutes: DataFrame) -> DataFrame:
     begins = sf.expr(f"state <> before or start_s > before_s + {GAP_S}")
     return (
         calm.unionByName(restless)
-        .withColumn("before", sf.lag("state").over(in_order))
-        .withColumn("before_s", sf.lag("end_s").over(in_order))
-        .withColumn("begins", sf.coalesce(begins, sf.lit(True)).cast("int"))
-        .withColumn("stretch", sf.sum("begins").over(in_order))
+        .select("*", sf.lag("state").over(in_order).alias("before"), sf.lag("end_s").over(in_order).alias("before_s"))
+        .select("*", sf.coalesce(begins, sf.lit(True)).cast("int").alias("begins"))
+        .select("*", sf.sum("begins").over(in_order).alias("stretch"))
         .groupBy("kind", "broker", "peer", "stretch", "state")
         .agg(sf.min("start_s").alias("start_s"), sf.max("end_s").alias("end_s"))
         .select("kind", "broker", "peer", "state", "start_s", "end_s")
@@ -157,7 +157,7 @@ def _stretches(minutes: DataFrame) -> DataFrame:
 
 
 def _told(stretches: DataFrame) -> DataFrame:
-    found = stretches.withColumn("start_ns", sf.col("start_s") * SECOND_NS).withColumn(
-        "end_ns", sf.col("end_s") * SECOND_NS
+    found = stretches.select(
+        "*", (sf.col("start_s") * SECOND_NS).alias("start_ns"), (sf.col("end_s") * SECOND_NS).alias("end_ns")
     )
     return declare(found, TABLES["intervals"])

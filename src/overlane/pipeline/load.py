@@ -53,8 +53,8 @@ def load_hours(windows: DataFrame, lives: DataFrame) -> DataFrame:
     counted = windows.groupBy(start_of(HOUR_S, "window_s").alias("hour_s"), "topic").agg(
         sf.sum("messages_in").alias("messages"), sf.sum("bytes_in").alias("bytes")
     )
-    found = counted.join(sf.broadcast(observed(lives, HOUR_S, "hour_s")), "hour_s").withColumn(
-        "messages_per_second", sf.col("messages") / sf.col("seconds")
+    found = counted.join(sf.broadcast(observed(lives, HOUR_S, "hour_s")), "hour_s").select(
+        "*", (sf.col("messages") / sf.col("seconds")).alias("messages_per_second")
     )
     return declare(found, TABLES["load_hours"])
 
@@ -66,13 +66,16 @@ def peaks(windows: DataFrame, lives: DataFrame, domain: str) -> DataFrame:
         observed(lives, WINDOW_S, "window_s")
         .join(came, "window_s", "left")
         .select("window_s", "seconds", sf.coalesce("messages", sf.lit(0)).alias("messages"))
-        .withColumn("load", sf.col("messages") / sf.col("seconds"))
+        .select("*", (sf.col("messages") / sf.col("seconds")).alias("load"))
     )
     busy = _busiest(loads)
     before = Window.orderBy("window_s")
-    periods = busy.withColumn(
-        "begins", sf.coalesce(sf.col("window_s") - sf.lag("window_s").over(before) > WINDOW_S, sf.lit(True)).cast("int")
-    ).withColumn("period", sf.sum("begins").over(before))
+    periods = busy.select(
+        "*",
+        sf.coalesce(sf.col("window_s") - sf.lag("window_s").over(before) > WINDOW_S, sf.lit(True))
+        .cast("int")
+        .alias("begins"),
+    ).select("*", sf.sum("begins").over(before).alias("period"))
     found = (
         periods.groupBy("period")
         .agg(
@@ -80,7 +83,7 @@ def peaks(windows: DataFrame, lives: DataFrame, domain: str) -> DataFrame:
             (sf.max("window_s") + WINDOW_S).alias("end_s"),
             (sf.sum("messages") / sf.sum("seconds")).alias("messages_per_second"),
         )
-        .withColumn("domain", sf.lit(domain))
+        .select("*", sf.lit(domain).alias("domain"))
     )
     return declare(found, TABLES["peaks"])
 
@@ -89,11 +92,12 @@ def _busiest(loads: DataFrame) -> DataFrame:
     busiest_first = Window.orderBy(sf.desc("load"), "window_s")
     so_far = busiest_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     every = Window.partitionBy()
-    ranked = (
-        loads.withColumn("busy", sf.row_number().over(busiest_first))
-        .withColumn("busy_mean", sf.avg("load").over(so_far))
-        .withColumn("count", sf.count(sf.lit(1)).over(every))
-        .withColumn("mean", sf.avg("load").over(every))
+    ranked = loads.select(
+        "*",
+        sf.row_number().over(busiest_first).alias("busy"),
+        sf.avg("load").over(so_far).alias("busy_mean"),
+        sf.count(sf.lit(1)).over(every).alias("count"),
+        sf.avg("load").over(every).alias("mean"),
     )
     # With k of n windows on the busy side, the variance between the sides is k / (n - k) * (busy mean - mean)^2.
     between = sf.when(
@@ -102,6 +106,6 @@ def _busiest(loads: DataFrame) -> DataFrame:
     ).otherwise(0.0)
     cut = sf.first("busy").over(Window.orderBy(sf.desc("between"), "busy"))
     cut_mean = sf.first("busy_mean").over(Window.orderBy(sf.desc("between"), "busy"))
-    judged = ranked.withColumn("between", between).withColumn("cut", cut).withColumn("cut_mean", cut_mean)
+    judged = ranked.select("*", between.alias("between")).select("*", cut.alias("cut"), cut_mean.alias("cut_mean"))
     stands_out = sf.col("cut_mean") >= BUSIER_MIN * sf.col("mean")
     return judged.where((sf.col("busy") <= sf.col("cut")) | ~stands_out)

@@ -32,7 +32,7 @@ def lake_files(landed: Mapping[str, DataFrame]) -> DataFrame:
                     sf.min(sf.when(sf.col("fault").isNull(), sf.col("at_ns"))).alias("first_ns"),
                     sf.max(sf.when(sf.col("fault").isNull(), sf.col("at_ns"))).alias("last_ns"),
                 )
-                .withColumn("table", sf.lit(table)),
+                .select("*", sf.lit(table).alias("table")),
                 TABLES["lake_files"],
             )
             for table, rows in landed.items()
@@ -67,8 +67,8 @@ def _repeats_of(table: str, rows: DataFrame, overlaps: DataFrame) -> DataFrame:
         sf.broadcast(overlaps.where(sf.col("table") == table).select("file", "from_ns", "to_ns")), "file"
     )
     same = Window.partitionBy("broker", "incarnation", "at_ns", *KEYS[table]).orderBy("file", "row")
-    found = suspicious.where("at_ns between from_ns and to_ns").withColumn("times", sf.row_number().over(same))
-    return declare(found.where("times > 1").withColumn("table", sf.lit(table)), TABLES["repeats"])
+    found = suspicious.where("at_ns between from_ns and to_ns").select("*", sf.row_number().over(same).alias("copy"))
+    return declare(found.where("copy > 1").select("*", sf.lit(table).alias("table")), TABLES["repeats"])
 
 
 def good(rows: DataFrame, table: str, repeated: DataFrame) -> DataFrame:
@@ -90,7 +90,7 @@ def quarantine(landed: Mapping[str, DataFrame], repeated: DataFrame) -> DataFram
 def _quarantined(table: str, rows: DataFrame, reason: Column) -> DataFrame:
     content = sf.to_json(sf.struct(*[name for name in LANDED[table].fieldNames() if name not in ("file", "fault")]))
     told = rows.select("file", "row", "broker", "at_ns", reason.alias("reason"), content.alias("content"))
-    return declare(told.withColumn("table", sf.lit(table)), TABLES["quarantine"])
+    return declare(told.select("*", sf.lit(table).alias("table")), TABLES["quarantine"])
 
 
 def _together(parts: list[DataFrame]) -> DataFrame:

@@ -48,10 +48,13 @@ def reliability(intervals: DataFrame, minutes: DataFrame) -> DataFrame:
     )
     looked = (
         totals.join(sf.broadcast(repairs), "kind")
-        .withColumn("mtbf_s", sf.expr("(observed_s - down_s) / nullif(failures, 0)"))
-        .withColumn("mttr_s", sf.expr("down_s / nullif(failures, 0)"))
-        .withColumn("looks", sf.expr("observed_s / (2 * repair_s)"))
-        .withColumn("bad", sf.expr("down_s / (2 * repair_s)"))
+        .selectExpr(
+            "*",
+            "(observed_s - down_s) / nullif(failures, 0) as mtbf_s",
+            "down_s / nullif(failures, 0) as mttr_s",
+            "observed_s / (2 * repair_s) as looks",
+            "down_s / (2 * repair_s) as bad",
+        )
         .join(_measured(minutes), ["kind", "broker", "peer"], "left")
     )
     return declare(looked, _LOOKS).mapInArrow(_judged, TABLES["reliability"])
@@ -61,9 +64,7 @@ def _measured(minutes: DataFrame) -> DataFrame:
     """Latency, jitter and loss of links, of both directions together."""
     mean = sf.expr("sum(latency_ns * samples) / nullif(sum(if(latency_ns is null, 0, samples)), 0)")
     return (
-        minutes.withColumn("one", sf.least("broker", "peer"))
-        .withColumn("other", sf.greatest("broker", "peer"))
-        .groupBy("one", "other")
+        minutes.groupBy(sf.least("broker", "peer").alias("one"), sf.greatest("broker", "peer").alias("other"))
         .agg(
             (mean / 1e6).alias("latency_ms"),
             (sf.percentile_approx("latency_ns", 0.99, 1_000) / 1e6).alias("latency_p99_ms"),

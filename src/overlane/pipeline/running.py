@@ -100,6 +100,7 @@ def dry_run(spark: SparkSession, settings: Settings, told: Told = untold) -> lis
 def _flow(
     spark: SparkSession, settings: Settings, place: Place, this: Run, now_ns: int, told: Told, *, dry: bool
 ) -> list[str]:
+    faults: list[str] = []
     try:
         _prepare(spark, place, this)
         graph = create_dataflow_graph(spark, CATALOG, place.database, {})
@@ -109,10 +110,10 @@ def _flow(
         # Not before: what is in the catalogue already would not be taken for a table of this pipeline.
         _register(spark, place)
         events = start_run(spark, graph, [], False, [], dry, place.state.as_uri())
-        _follow(events, len(names), told)
+        _follow(events, len(names), told, faults)
         return names
     except PySparkException as refused:
-        raise RunFailed(str(refused).split("JVM stacktrace")[0].strip()) from None
+        raise RunFailed("\n".join(faults) or str(refused).split("JVM stacktrace")[0].strip()) from None
 
 
 def _prepare(spark: SparkSession, place: Place, this: Run) -> None:
@@ -147,14 +148,18 @@ def _do(spark: SparkSession, statement: str) -> None:
 
 
 _FLOW = re.compile(r"Flow '?(?:\w+\.)*`?(\w+)`?'? (?:is|has) (\w+)\.?(.*)", re.DOTALL)
+_UNRESOLVED = re.compile(r"Failed to resolve flow: '?(?:\w+\.)*`?(\w+)`?'?\.\s*(?:Error: )?(.*)", re.DOTALL)
 
 
-def _follow(events: Iterator[dict[str, Any]], tables: int, told: Told) -> None:
+def _follow(events: Iterator[dict[str, Any]], tables: int, told: Told, faults: list[str]) -> None:
+    """Tell of flows as they complete; the first causes go to `faults`, not what fails because of them."""
     done: set[str] = set()
     for event in events:
         if "pipeline_event_result" not in event:
             continue
         message = event["pipeline_event_result"].event.message
+        if unresolved := _UNRESOLVED.match(message):
+            faults.append(": ".join(unresolved.groups()))
         match = _FLOW.search(message)
         if match is None:
             continue

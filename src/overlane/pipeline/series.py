@@ -39,13 +39,13 @@ def peak_windows(peaks: DataFrame) -> DataFrame:
 def load_chunks(lives: DataFrame, peaks: DataFrame) -> DataFrame:
     """The chunks of all peaks, each with the seconds of it that were observed."""
     minutes = lives.groupBy("minute_s").agg(sf.bit_or("seen").alias("seen"))
-    within = minutes.withColumn("window_s", start_of(WINDOW_S, "minute_s")).join(
+    within = minutes.select("*", start_of(WINDOW_S, "minute_s").alias("window_s")).join(
         sf.broadcast(peak_windows(peaks)), "window_s", "left_semi"
     )
     found = (
-        within.withColumn("chunk_s", start_of(CHUNK_S, "minute_s"))
-        .withColumn("offset", (sf.col("minute_s") - sf.col("chunk_s")).cast("int"))
-        .withColumn("seconds", sf.transform(seconds_of("seen"), lambda second: second + sf.col("offset")))
+        within.select("*", start_of(CHUNK_S, "minute_s").alias("chunk_s"))
+        .select("*", (sf.col("minute_s") - sf.col("chunk_s")).cast("int").alias("offset"))
+        .select("*", sf.transform(seconds_of("seen"), lambda second: second + sf.col("offset")).alias("seconds"))
         .groupBy("chunk_s")
         .agg(sf.array_sort(sf.flatten(sf.collect_list("seconds"))).alias("seconds"))
     )
@@ -60,10 +60,11 @@ def load_series(topic_rates: DataFrame, peaks: DataFrame, chunks: DataFrame) -> 
         (sf.col("messages_in") * sf.lit(float(SECOND_NS)) / sf.col("interval_ns")).alias("rate"),
     )
     rates = (
-        published.withColumn("window_s", start_of(WINDOW_S))
+        published.select("*", start_of(WINDOW_S).alias("window_s"))
         .join(sf.broadcast(peak_windows(peaks)), "window_s", "left_semi")
-        .withColumn("chunk_s", start_of(CHUNK_S))
-        .withColumn("second", (sf.col("second_s") - sf.col("chunk_s")).cast("int"))
+        .select(
+            "*", start_of(CHUNK_S).alias("chunk_s"), sf.expr(f"cast(pmod(second_s, {CHUNK_S}) as int)").alias("second")
+        )
     )
     told = rates.select("chunk_s", "topic", "second", "rate", sf.lit(None).cast("array<int>").alias("seconds"))
     looked = chunks.selectExpr("chunk_s", "cast(null as string) as topic", "0 as second", "0D as rate", "seconds")
@@ -103,11 +104,14 @@ def topic_load(series: DataFrame, chunks: DataFrame, windows: DataFrame, item_le
     found = (
         sums.join(sizes, "topic", "left")
         .crossJoin(seconds)
-        .withColumn("number", sf.row_number().over(Window.orderBy("topic")) - 1)
-        .withColumn("item", sf.substring_index("topic", "/", item_levels))
-        .withColumn("mean", sf.col("total") / sf.col("seconds"))
-        .withColumn("variance", sf.expr("(squares - total * total / seconds) / nullif(seconds - 1, 0)"))
-        .withColumn("bytes_mean", sf.col("mean") * sf.col("size_bytes"))
+        .select(
+            "*",
+            (sf.row_number().over(Window.orderBy("topic")) - 1).alias("number"),
+            sf.substring_index("topic", "/", item_levels).alias("item"),
+            (sf.col("total") / sf.col("seconds")).alias("mean"),
+            sf.expr("(squares - total * total / seconds) / nullif(seconds - 1, 0)").alias("variance"),
+            sf.expr("total / seconds * size_bytes").alias("bytes_mean"),
+        )
     )
     return declare(found, TABLES["topic_load"])
 
@@ -115,6 +119,6 @@ def topic_load(series: DataFrame, chunks: DataFrame, windows: DataFrame, item_le
 def item_load(topics: DataFrame, covariance: DataFrame) -> DataFrame:
     """Items, each with the mean of its topics together; the variance is from their covariance."""
     items = topics.groupBy("item").agg(sf.count(sf.lit(1)).alias("topics"), sf.sum("mean").alias("mean"))
-    numbered = items.withColumn("number", sf.row_number().over(Window.orderBy("item")) - 1)
+    numbered = items.select("*", (sf.row_number().over(Window.orderBy("item")) - 1).alias("number"))
     variances = covariance.select("number", sf.expr("covariances[number]").alias("variance"))
     return declare(numbered.join(variances, "number"), TABLES["item_load"])

@@ -30,8 +30,9 @@ def failure_pairs(intervals: DataFrame) -> DataFrame:
         _key().alias("name"), "kind", "broker", "peer", (sf.col("start_ns") / SECOND_NS).cast("long").alias("at_s")
     )
     counts = failed.groupBy("name").agg(sf.count(sf.lit(1)).alias("failures"))
-    near = failed.withColumn(
-        "slot", sf.explode(sf.expr(f"array(at_s div {NEAR_S} - 1, at_s div {NEAR_S}, at_s div {NEAR_S} + 1)"))
+    near = failed.select(
+        "*",
+        sf.explode(sf.expr(f"array(at_s div {NEAR_S} - 1, at_s div {NEAR_S}, at_s div {NEAR_S} + 1)")).alias("slot"),
     )
     others = failed.select(
         sf.col("name").alias("other"),
@@ -48,11 +49,14 @@ def failure_pairs(intervals: DataFrame) -> DataFrame:
         .agg(sf.countDistinct("at_s").alias("joint"))
     )
     found = (
-        joint.join(counts.withColumnsRenamed({"failures": "one_failures"}), "name")
-        .join(counts.withColumnsRenamed({"name": "other", "failures": "other_failures"}), "other")
+        joint.join(counts.selectExpr("name", "failures as one_failures"), "name")
+        .join(counts.selectExpr("name as other", "failures as other_failures"), "other")
         .crossJoin(sf.broadcast(span))
-        .withColumn("expected", sf.expr(f"one_failures * other_failures * {2 * NEAR_S + 1} / span_s"))
-        .withColumn("correlation", sf.expr("least(1.0, joint / sqrt(one_failures * other_failures))"))
+        .selectExpr(
+            "*",
+            f"one_failures * other_failures * {2 * NEAR_S + 1} / span_s as expected",
+            "least(1.0, joint / sqrt(one_failures * other_failures)) as correlation",
+        )
         .where(f"joint >= {JOINT_MIN} and joint >= {OVER_CHANCE} * expected")
     )
     return declare(found, TABLES["failure_pairs"])
@@ -64,7 +68,7 @@ def failure_groups(pairs: DataFrame, intervals: DataFrame) -> DataFrame:
     grouped = all_at_once(edges, columns("one string, other string"), _grouped, columns("group bigint, name string"))
     failures = (
         intervals.where("state = 'down'")
-        .withColumn("name", _key())
+        .select("*", _key().alias("name"))
         .groupBy("name", "kind", "broker", "peer")
         .agg(sf.count(sf.lit(1)).alias("failures"))
     )
