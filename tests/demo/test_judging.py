@@ -17,7 +17,7 @@ NETWORK = Network(
 )
 SEEN = [
     Everything([Written(0, [0, 1 * SECOND, 2 * SECOND, 3 * SECOND])], []),
-    Everything([], [Read(0, 0, [0, 2, 1], [10 * MS, 60 * MS, 50 * MS], 1)]),
+    Everything([], [Read(0, 0, [0, 2, 1], [10 * MS, 60 * MS, 50 * MS], [2])]),
 ]
 
 
@@ -27,6 +27,8 @@ def test_messages_are_judged_by_when_they_were_published_and_how_long_they_took(
     assert (figures.in_time, figures.late, figures.missing, figures.duplicates) == (1, 1, 1, 1)
     assert (figures.p50_ms, figures.p99_ms) == (60.0, 60.0)
     assert figures.in_time_rate == 1 / 3
+    (before,) = judge(Plan(NETWORK, None, None), SEEN, 0, 2 * SECOND)
+    assert (before.expected, before.missing, before.duplicates) == (2, 0, 0)
 
 
 def test_only_what_came_once_and_all_of_it_is_faithful() -> None:

@@ -32,7 +32,7 @@ from overlane.network.schema import Network
 LOST = 1
 LINKS_SHOWN = 4
 
-_NUMBERS = ("of", "in time", "late", "missing", "lost", "twice", "p50", "p99", "down", "latency", "file", "history")
+_NUMBERS = ("of", "in time", "late", "lost", "twice", "p50", "p99", "down", "latency", "deliveries", "file", "history")
 
 
 def demo(
@@ -62,13 +62,9 @@ async def _play(console: Console, stage: Stage, stay: bool, pipeline: bool, port
             await stack.enter_async_context(stage.running())
         address = await stack.enter_async_context(stage.page(port))
         console.print(f"Watch it, and try it by hand: [bold cyan]{address}[/]\n")
-        outcomes: list[Outcome] = []
-
-        def tell(outcome: Outcome) -> None:
-            outcomes.append(outcome)
-            _report(console, outcome)
-
-        figures = await stage.play(lambda number, step: _announce(console, number, step), tell)
+        outcomes, figures = await stage.play(
+            lambda number, step: _announce(console, number, step), lambda outcome: _report(console, outcome)
+        )
         _summary(console, outcomes, figures)
         if pipeline:
             await _learn(console, stage)
@@ -90,7 +86,10 @@ def _announce(console: Console, number: int, step: Step) -> None:
 def _report(console: Console, outcome: Outcome) -> None:
     for move in outcome.moves:
         after = f"{move.after_s * 1000:.0f} ms" if move.after_s < 10 else f"{move.after_s:.0f} s"
-        console.print(f"     {escape(move.topic)} moved after {after}: {escape(shown(move.paths))}", soft_wrap=True)
+        again = "" if move.times == 1 else f", {move.times} times in all, now"
+        console.print(
+            f"     {escape(move.topic)} moved after {after}{again}: {escape(shown(move.paths))}", soft_wrap=True
+        )
         console.print(f"         because: {escape(move.cause)}", style="dim")
     if outcome.step.events:
         moved = {move.topic for move in outcome.moves}
@@ -112,9 +111,9 @@ def _summary(console: Console, outcomes: Sequence[Outcome], figures: Sequence[Fi
     for outcome in outcomes:
         for number, one in enumerate(outcome.figures):
             name = outcome.step.name if number == 0 else ""
-            shown_table.add_row(name, *_cells(one, lost="" if one.missing == 0 else f"({one.missing})"))
+            shown_table.add_row(name, *_cells(one))
     for number, one in enumerate(figures):
-        shown_table.add_row("[bold]all[/]" if number == 0 else "", *_cells(one, lost=str(one.missing)))
+        shown_table.add_row("[bold]all[/]" if number == 0 else "", *_cells(one))
     console.print(shown_table)
     if is_faithful(figures):
         console.print("\n[bold green]Nothing acknowledged was lost, nothing came twice.[/]")
@@ -123,13 +122,13 @@ def _summary(console: Console, outcomes: Sequence[Outcome], figures: Sequence[Fi
         console.print(f"\n[bold red]{lost} acknowledged messages were lost, {twice} came twice.[/]")
 
 
-def _cells(one: Figures, lost: str) -> tuple[str, ...]:
+def _cells(one: Figures) -> tuple[str, ...]:
     return (
         escape(one.topic),
         str(one.expected),
         f"{one.in_time_rate:.2%}",
         str(one.late),
-        lost,
+        str(one.missing),
         str(one.duplicates),
         f"{one.p50_ms:.0f} ms",
         f"{one.p99_ms:.0f} ms",
@@ -148,13 +147,13 @@ async def _learn(console: Console, stage: Stage) -> None:
         with console.status("starting Spark") as status:
             lessons = await learn(stage.lake, stage.file.parent / "tables", lambda line: status.update(escape(line)))
     except Unavailable as error:
-        console.print(f"It did not come to an end: {escape(str(error))}", style="yellow")
+        console.print(escape(str(error)), style="yellow")
         return
-    _show_lessons(console, lessons)
-    _show_plan(console, stage.network, lessons.plan)
+    show_lessons(console, lessons)
+    show_plan(console, stage.network, lessons.plan)
 
 
-def _show_lessons(console: Console, lessons: Lessons) -> None:
+def show_lessons(console: Console, lessons: Lessons) -> None:
     links = table("link", "down", "95 % interval", "failures", "latency", numbers=_NUMBERS)
     for row in lessons.links[:LINKS_SHOWN]:
         interval = f"{row['failure_low']:.1%} to {row['failure_high']:.1%}"
@@ -163,9 +162,16 @@ def _show_lessons(console: Console, lessons: Lessons) -> None:
             f"{row['broker']} - {row['peer']}", f"{row['failure']:.1%}", interval, str(row["failures"]), latency
         )
     console.print(links)
+    topics = table("topic", "deliveries", "in time", "p50", "p99", numbers=_NUMBERS)
+    for row in lessons.topics:
+        in_time = "-" if row["in_time_rate"] is None else f"{row['in_time_rate']:.2%}"
+        topics.add_row(
+            escape(row["topic"]), str(row["deliveries"]), in_time, f"{row['p50_ms']:.0f} ms", f"{row['p99_ms']:.0f} ms"
+        )
+    console.print(topics)
 
 
-def _show_plan(console: Console, network: Network, plan: Plan) -> None:
+def show_plan(console: Console, network: Network, plan: Plan) -> None:
     changes = [change for change in differences(_as_plan(network), plan) if "failure" in change[0]]
     worst = sorted(changes, key=lambda change: -(change[2] or 0.0))[:LINKS_SHOWN]
     console.print(

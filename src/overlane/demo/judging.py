@@ -34,17 +34,14 @@ def is_faithful(figures: Iterable[Figures]) -> bool:
 
 
 def judge(plan: Plan, seen: Sequence[Everything], from_ns: Nanos, until_ns: Nanos) -> list[Figures]:
-    """For every publisher's topic: of all messages published within the span, how many came, and when.
-
-    Duplicates count from the beginning: when a message came for the second time is not known.
-    """
+    """For every publisher's topic: of all messages published within the span, how many came, and when."""
     read = {(one.subscriber, one.publisher): one for everything in seen for one in everything.read}
     written = sorted((one for everything in seen for one in everything.written), key=lambda one: one.publisher)
     found = []
     for one in written:
         topic = plan.network.publishers[one.publisher].topic
         deadline_ns = plan.qos_of(topic).deadline_ns
-        wanted = [number for number, at_ns in enumerate(one.times_ns) if from_ns <= at_ns < until_ns]
+        wanted = {number for number, at_ns in enumerate(one.times_ns) if from_ns <= at_ns < until_ns}
         expected = duplicates = 0
         latencies: list[Nanos] = []
         for number, subscriber in enumerate(plan.network.subscribers):
@@ -54,7 +51,7 @@ def judge(plan: Plan, seen: Sequence[Everything], from_ns: Nanos, until_ns: Nano
                 if got is not None:
                     came = dict(zip(got.numbers, got.latencies_ns, strict=True))
                     latencies += [came[message] for message in wanted if message in came]
-                    duplicates += got.duplicates
+                    duplicates += sum(message in wanted for message in got.again)
         in_time = sum(latency_ns <= deadline_ns for latency_ns in latencies)
         latencies.sort()
         found.append(

@@ -23,9 +23,8 @@ class Lessons:
     links: list[dict[str, Any]]
     """Rows of the table of reliability, the worst first."""
     topics: list[dict[str, Any]]
-    """Rows of the table of compliance, by topic."""
+    """Rows of the table of compliance, by topic and hour."""
     plan: Plan
-    tables: Path
 
 
 def why_not() -> str | None:
@@ -57,15 +56,17 @@ async def learn(lake: Path, out: Path, tell: Callable[[str], None]) -> Lessons:
             await process.wait()
     if status != 0:
         raise Unavailable("the pipeline", "\n".join(words[-5:]) or f"ended with status {status}")
-    return await asyncio.to_thread(_read, out / "latest")
+    return await asyncio.to_thread(read_lessons, out / "latest")
 
 
-def _read(run: Path) -> Lessons:
+def read_lessons(run: Path) -> Lessons:
+    """From the tables and plans of a run of the pipeline."""
     reliability = _rows(run / "tables" / "reliability")
     links = sorted((row for row in reliability if row["kind"] == "link"), key=lambda row: -row["failure"])
-    compliance = [row for row in _rows(run / "tables" / "compliance") if row["scope"] == "topic"]
+    compliance = (row for row in _rows(run / "tables" / "compliance") if row["scope"] == "topic")
+    topics = sorted(compliance, key=lambda row: (row["topic"], row["hour_s"]))
     plan = read_plan((run / "plans" / "brokers.json").read_bytes())
-    return Lessons(links, compliance, plan, run / "tables")
+    return Lessons(links, topics, plan)
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:

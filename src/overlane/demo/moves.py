@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -15,12 +15,14 @@ CLOCKS_DIFFER_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A topic takes other paths from now on."""
+    """A topic takes other paths from now on; perhaps after others in between."""
 
     topic: str
     after_s: float
-    paths: tuple[tuple[str, ...], ...]
+    """Until it first moved, and why it did."""
     cause: str
+    paths: tuple[tuple[str, ...], ...]
+    times: int = 1
 
 
 class Diary:
@@ -36,17 +38,20 @@ class Diary:
         asked_s = time.monotonic()
         news = self._ask(self._newest)
         self._newest = news.newest
-        first: dict[str, Move] = {}
+        moves: dict[str, Move] = {}
         for event in news.items:
             paths = tuple(path for ways in event.paths.values() for path in ways)
             at_s = asked_s - event.ago_s - since_s
             if event.kind != "route" or not paths or at_s < -CLOCKS_DIFFER_S:
                 continue
             for topic in event.topics:
-                known = first.get(topic)
-                after_s = max(0.0, at_s) if known is None else known.after_s
-                first[topic] = Move(topic, after_s, paths, known.cause if known is not None else event.cause)
-        return [first[topic] for topic in sorted(first)]
+                known = moves.get(topic)
+                moves[topic] = (
+                    Move(topic, max(0.0, at_s), event.cause, paths)
+                    if known is None
+                    else replace(known, paths=paths, times=known.times + 1)
+                )
+        return [moves[topic] for topic in sorted(moves)]
 
     def _ask(self, after: int) -> EventList:
         try:

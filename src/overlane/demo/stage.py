@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic_ns
 
@@ -18,6 +18,7 @@ from overlane.network.schema import Endpoint, Network
 from overlane.sim.setup import Plan
 from overlane.testbed.crew import Crew
 from overlane.testbed.loopback import HOST, Loopback, free_ports
+from overlane.testbed.players import Everything
 from overlane.testbed.processes import Processes
 from overlane.testbed.trial import happen
 
@@ -31,7 +32,7 @@ WITHOUT_END_NS: Nanos = 30 * 86_400 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step brought about."""
+    """What a step brought about, so far or in the end."""
 
     step: Step
     moves: list[Move]
@@ -80,11 +81,14 @@ class Stage:
                 if wanted != port:
                     raise
 
-    async def play(self, tell: Callable[[int, Step], None], told: Callable[[Outcome], None]) -> list[Figures]:
-        """All steps; what became of all messages in the end."""
+    async def play(
+        self, tell: Callable[[int, Step], None], told: Callable[[Outcome], None]
+    ) -> tuple[list[Outcome], list[Figures]]:
+        """All steps; what became of each of them in the end, and of all messages."""
         start_ns = self._crew.begin(WITHOUT_END_NS)
         await asyncio.sleep((start_ns - monotonic_ns()) / SECOND)
         diary = await asyncio.to_thread(Diary, self._ground, SOURCE)
+        outcomes: list[tuple[Outcome, Nanos, Nanos]] = []
         for number, step in enumerate(STEPS):
             tell(number, step)
             from_ns, done_s = monotonic_ns() - start_ns, time.monotonic()
@@ -93,16 +97,24 @@ class Stage:
             until_ns = monotonic_ns() - start_ns
             moves = await asyncio.to_thread(diary.moves, done_s) if step.events else []
             await asyncio.sleep(SETTLE_S)
-            told(Outcome(step, moves, judge(self._plan, await self._crew.recount(), from_ns, until_ns)))
-        return await self._in_the_end(monotonic_ns() - start_ns)
+            outcome = Outcome(step, moves, judge(self._plan, await self._crew.recount(), from_ns, until_ns))
+            outcomes.append((outcome, from_ns, until_ns))
+            told(outcome)
+        all_until_ns = monotonic_ns() - start_ns
+        seen = await self._everything(all_until_ns)
+        in_the_end = [
+            replace(outcome, figures=judge(self._plan, seen, from_ns, until_ns))
+            for outcome, from_ns, until_ns in outcomes
+        ]
+        return in_the_end, judge(self._plan, seen, 0, all_until_ns)
 
-    async def _in_the_end(self, until_ns: Nanos) -> list[Figures]:
-        """Of all that was published until then."""
+    async def _everything(self, until_ns: Nanos) -> list[Everything]:
+        """What was seen when all that was published until then has come, or has had its time."""
         patience_s = time.monotonic() + LAST_WORDS_S
         while True:
-            figures = judge(self._plan, await self._crew.recount(), 0, until_ns)
-            if not any(one.missing for one in figures) or time.monotonic() > patience_s:
-                return figures
+            seen = await self._crew.recount()
+            if not any(one.missing for one in judge(self._plan, seen, 0, until_ns)) or time.monotonic() > patience_s:
+                return seen
             await asyncio.sleep(0.2)
 
     async def _do(self, step: Step) -> None:

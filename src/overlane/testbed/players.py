@@ -74,13 +74,14 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What a subscriber has got from a publisher: the numbers and latencies of messages, each once."""
+    """What a subscriber has got from a publisher: the numbers and latencies of messages, each once, and the numbers of
+    those that came again."""
 
     subscriber: int
     publisher: int
     numbers: list[int]
     latencies_ns: list[Nanos]
-    duplicates: int
+    again: list[int]
 
 
 class Everything(msgspec.Struct, frozen=True, tag="everything"):
@@ -196,14 +197,13 @@ class Reader:
                 self._reached.add(publisher)
                 _tell(Reached(self.number, publisher))
             return
-        read = self.read.get(publisher) or Read(self.number, publisher, [], [], 0)
+        read = self.read.setdefault(publisher, Read(self.number, publisher, [], [], []))
         if (publisher, number) in self._seen:
-            read = msgspec.structs.replace(read, duplicates=read.duplicates + 1)
+            read.again.append(number)
         else:
             self._seen.add((publisher, number))
             read.numbers.append(number)
             read.latencies_ns.append(now - sent_ns)
-        self.read[publisher] = read
 
 
 class Writer:

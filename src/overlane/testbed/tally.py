@@ -55,7 +55,7 @@ def topic_reports(plan: Plan, seen: Sequence[Everything]) -> dict[str, TopicRepo
 
 def _judge(row: _Row, subscriber: Subscriber, times_ns: Sequence[Nanos], read: Read | None) -> None:
     came = dict(zip(read.numbers, read.latencies_ns, strict=True)) if read is not None else {}
-    row.duplicates += read.duplicates if read is not None else 0
+    row.duplicates += len(read.again) if read is not None else 0
     # Who starts at time zero was there before it.
     start_ns = subscriber.start_ns or -GRACE_NS
     stop_ns = NEVER if subscriber.stop_ns is None else subscriber.stop_ns
