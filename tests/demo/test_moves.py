@@ -5,7 +5,7 @@ import time
 import msgspec
 
 from overlane.core.units import MS
-from overlane.demo.moves import Diary, Move, shown
+from overlane.demo.moves import Diary
 from overlane.errors import Unavailable
 from overlane.network import Network
 from overlane.node.views import EventList, EventView
@@ -73,8 +73,3 @@ def test_what_moved_before_the_step_or_at_a_broker_that_is_away_is_not_told() ->
     assert diary.moves(time.monotonic() - 5.0) == []
     told.is_answering = False
     assert diary.moves(time.monotonic() - 5.0) == []
-
-
-def test_paths_are_shown_as_people_read_them() -> None:
-    move = Move("alarms/1", 0.1, "", (DIRECT, AROUND))
-    assert shown(move.paths) == "a > b and a > c > b"

@@ -21,7 +21,6 @@ from overlane.cli.plan.following import differences
 from overlane.cli.showing import table
 from overlane.demo.judging import Figures, is_faithful
 from overlane.demo.lessons import Lessons, learn, why_not
-from overlane.demo.moves import shown
 from overlane.demo.stage import Outcome, Stage
 from overlane.demo.steps import STEPS, Step
 from overlane.errors import Unavailable
@@ -86,11 +85,10 @@ def _announce(console: Console, number: int, step: Step) -> None:
 def _report(console: Console, outcome: Outcome) -> None:
     for move in outcome.moves:
         after = f"{move.after_s * 1000:.0f} ms" if move.after_s < 10 else f"{move.after_s:.0f} s"
-        again = "" if move.times == 1 else f", {move.times} times in all, now"
-        console.print(
-            f"     {escape(move.topic)} moved after {after}{again}: {escape(shown(move.paths))}", soft_wrap=True
-        )
-        console.print(f"         because: {escape(move.cause)}", style="dim")
+        again = "" if move.times == 1 else f", and {move.times} times in all"
+        console.print(f"     {escape(move.topic)} moved after {after}{again}, because: {escape(move.cause)}")
+        for path in move.paths:
+            console.print(f"         now  {escape(' > '.join(path))}", style="dim")
     if outcome.step.events:
         moved = {move.topic for move in outcome.moves}
         for figures in outcome.figures:

@@ -1,7 +1,6 @@
 """Which routes moved in a step, and how soon, by what the broker that decided it tells of itself."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -58,8 +57,3 @@ class Diary:
             return msgspec.json.decode(self._ground.ask(self._broker, "GET", f"/events?after={after}"), type=EventList)
         except Unavailable:
             return EventList(items=(), newest=after)
-
-
-def shown(paths: Sequence[Sequence[str]]) -> str:
-    """Paths as people read them."""
-    return " and ".join(" > ".join(path) for path in paths)
