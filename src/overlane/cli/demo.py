@@ -60,11 +60,16 @@ async def _play(console: Console, stage: Stage, stay: bool, pipeline: bool, port
         with console.status("starting brokers and clients"):
             await stack.enter_async_context(stage.running())
         address = await stack.enter_async_context(stage.page(port))
-        console.print(f"Watch it, and try it by hand: [bold cyan]{address}[/]\n")
+        console.print(f"Watch it, and try it by hand: [bold cyan]{address}[/]")
+        if not stay:
+            console.print("It ends with the story; --stay, or make demo STAY=1, leaves it running.", style="dim")
+        console.print()
         outcomes, figures = await stage.play(
             lambda number, step: _announce(console, number, step), lambda outcome: _report(console, outcome)
         )
         _summary(console, outcomes, figures)
+        if not stay:
+            await stack.aclose()  # the last of what they record is written then, and the pipeline has their processors
         if pipeline:
             await _learn(console, stage)
         if stay:
