@@ -69,7 +69,9 @@ def write_large(file: Path, luck: random.Random) -> None:
     first_path = farthest_path(links, names[0])
     cut = set(first_path[1:-1])
     second_path = farthest_path([ends for ends in links if not cut & set(ends)], names[0])
-    paths = (first_path, second_path)
+    paths: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for path in (first_path, second_path):
+        paths[path[-1]] = (*paths.get(path[-1], ()), path)
 
     def way(state: LinkState) -> Way:
         return Way(
@@ -89,9 +91,9 @@ def write_large(file: Path, luck: random.Random) -> None:
             routes={
                 "broker-000/1": Route(
                     source=names[0],
-                    destinations=tuple(path[-1] for path in paths),
+                    destinations=tuple(paths),
                     filters=("alarms/#",),
-                    paths={path[-1]: (path,) for path in paths},
+                    paths=paths,
                 )
             },
             topics={"alarms/#": Topic(deadline_ms=60.0, rate_hz=100.0, lately=figures, total=figures)},

@@ -146,6 +146,9 @@ def test_links_are_cut_and_healed_by_hand_and_the_page_shows_what_the_brokers_sa
         routes = overlay.ask("aix", "/routes")["items"]
         alarms = next(one for one in routes if "alarms/test" in one["topics"])
         assert alarms["paths"]["caen"] == [["aix", "bonn", "caen"]]
+        facts = text_of(page, "#inspector .facts").split("\n")
+        for state, latency in zip(*(facts[facts.index(what) + 1 :][:2] for what in ("state", "latency")), strict=True):
+            assert latency == "–" or state != "no connection"
         keep_screenshot(page, "live-cut")
         page.click("#tab-happened")
         page.wait_for_selector("[data-kind=deed]:has-text('aix - caen is cut')")

@@ -55,7 +55,9 @@ function linkParts(place, name, link, shown) {
     element("dd", {}, valueOf(there)),
     element("dd", {}, valueOf(back)),
   ];
-  const loss = (way) => (isKnown(way.loss) ? percent(way.loss) : "–");
+  // What was measured last says nothing of a connection that is gone.
+  const now = (way) => (way.state === "down" ? {} : way);
+  const loss = (way) => (isKnown(now(way).loss) ? percent(way.loss) : "–");
   const facts = element(
     "dl",
     { className: "facts" },
@@ -63,8 +65,8 @@ function linkParts(place, name, link, shown) {
     element("dd", { className: "head", title: `from ${one} to ${other}` }, `${one} →`),
     element("dd", { className: "head", title: `from ${other} to ${one}` }, `← ${other}`),
     ...row("state", (way) => LINK_LOOKS[way.state ?? "unknown"].word),
-    ...row("latency", (way) => ms(way.latency_ms)),
-    ...row("jitter", (way) => ms(way.jitter_ms)),
+    ...row("latency", (way) => ms(now(way).latency_ms)),
+    ...row("jitter", (way) => ms(now(way).jitter_ms)),
     ...row("loss", loss),
     ...row("load", (way) => bits(way.rate_bps ?? 0)),
     ...row("queue", (way) => (way.queue_bytes_max ? `${bytes(way.queue_bytes ?? 0)}` : "–")),
