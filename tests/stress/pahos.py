@@ -114,7 +114,11 @@ class Paho:
 
 
 class PersistentPaho:
-    """A client whose session is kept and that comes back by itself, as paho does."""
+    """A client whose session is kept and that comes back by itself, as paho does, as soon as `may_return` is set.
+
+    It must not try in vain: with the second try paho forgets that it has released a message of QoS 2, and publishes it
+    once more (`_messages_reconnect_reset_out` makes `mqtt_ms_publish` of `mqtt_ms_resend_pubrel`).
+    """
 
     def __init__(self, port: int, client: str, version: MQTTProtocolVersion, topic: str, qos: int) -> None:
         clean = None if version == MQTTv5 else False
@@ -124,6 +128,9 @@ class PersistentPaho:
         self.paho.on_subscribe = self._on_subscribe
         self.paho.on_message = self._on_message
         self.paho.on_publish = self._on_publish
+        self.paho.on_disconnect = self._on_disconnect
+        self.may_return = threading.Event()
+        self.may_return.set()
         self.topic = topic
         self.qos = qos
         self.is_subscriber = False
@@ -146,6 +153,7 @@ class PersistentPaho:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.may_return.set()
         self.paho.disconnect()
         self.paho.loop_stop()
 
@@ -169,6 +177,9 @@ class PersistentPaho:
             client.subscribe(self.topic, self.qos)
         else:
             self.is_ready.set()
+
+    def _on_disconnect(self, *_: object) -> None:
+        self.may_return.wait()
 
     def _on_publish(self, _client: Client, _data: object, number: int, _reason: object, _properties: object) -> None:
         self._answered.add(number)

@@ -66,8 +66,12 @@ def test_paho_gets_through_the_deaths_of_its_broker(broker: WatchedBroker, name:
                 return publisher.acknowledged >= enough
 
             eventually(has_enough, "acknowledged")
+            for client in (publisher, subscriber):
+                client.may_return.clear()
             broker.kill()
             broker.start()
+            for client in (publisher, subscriber):
+                client.may_return.set()
         eventually(lambda: publisher.acknowledged == publisher.published, "all is acknowledged")
         eventually(lambda: set(subscriber.heard) == set(range(publisher.published)), "all is heard")
     assert (publisher.sessions_lost, subscriber.sessions_lost) == (0, 0)
