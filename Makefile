@@ -5,7 +5,7 @@ PYTHON_ENV := .venv/bin/python
 SOURCES := src tests bench scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench clean distclean
+.PHONY: help setup demo test check format bench clean distclean
 .NOTPARALLEL:
 
 help: ## list the commands
@@ -19,14 +19,11 @@ demo: setup ## five cities as real brokers, troubles, what became of messages; S
 
 check: setup ## format, lint, strict types and fast tests
 	@scripts/check-code $(SOURCES)
-	$(PYTHON_ENV) -m pytest -q -n auto --dist loadgroup -m "not slow and not long"
+	$(PYTHON_ENV) -m pytest -q -n auto --dist loadgroup -m "not slow"
 
 test: setup ## all of check, and the slow tests
 	@scripts/check-code $(SOURCES)
-	$(PYTHON_ENV) -m pytest -q -n auto --dist loadgroup -m "not long"
-
-test-long: setup ## whole pipelines on Spark: here, on a cluster, through Connect, killed in the middle; takes a while
-	$(PYTHON_ENV) -m pytest -q -m long
+	$(PYTHON_ENV) -m pytest -q -n auto --dist loadgroup
 
 format: setup ## put the code into its format, and mend what the linter can mend
 	.venv/bin/ruff check --fix $(SOURCES)

@@ -1,31 +1,39 @@
 """One Spark for all tests of a process: starting it takes longer than most of them."""
 
 import atexit
+import os
 import shutil
+import sys
 from contextlib import ExitStack
 from functools import cache
 
 import pytest
 from pyspark.sql import SparkSession
 
+from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.session import open_session
 
 GROUP = pytest.mark.xdist_group("spark")
 
-BRIEF = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""A few rows are done before code that would be fast has been made for them."""
-
 
 @cache
 def the_spark() -> SparkSession:
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
+    need_java()
     stack = ExitStack()
     session: SparkSession = stack.enter_context(open_session("local[2]", conf=BRIEF))
     atexit.register(stack.close)
     return session
+
+
+def need_java() -> None:
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+
+
+def pipeline(*words: str) -> list[str]:
+    return [sys.executable, "-m", "overlane", "pipeline", *words]
+
+
+def unmarked() -> dict[str, str]:
+    """The environment without the mark of this process's session, which would tell others to use Connect too."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}

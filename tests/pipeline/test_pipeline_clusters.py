@@ -1,8 +1,9 @@
-"""The same pipeline on a standalone cluster and through Spark Connect: the same tables, row for row."""
+"""The same pipeline here, on a standalone cluster and through Spark Connect: the same tables, row for row.
 
-import os
+Here they were made in two runs, the second of which read only what was new; there they are made in one.
+"""
+
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -14,17 +15,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from sparks import BRIEF, GROUP
+from pipelinestory import the_story
+from sparks import GROUP, pipeline, unmarked
 
-from overlane.pipeline.sample import START_S, write_sample
 from overlane.pipeline.schemas import TABLES
-from overlane.pipeline.units import HOUR_S
 
-pytestmark = [GROUP, pytest.mark.slow, pytest.mark.long]
+pytestmark = [GROUP, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
 WAIT_S = 300
-SEED = 3
+HERE = "here"
+ELSEWHERE = ("cluster", "connect")
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def started(log: Path, ready: str, *command: str) -> Iterator[str]:
     here = {"SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     with log.open("w") as said:
         process = subprocess.Popen(
-            command, stdout=said, stderr=subprocess.STDOUT, cwd=log.parent, env={**os.environ, **here}
+            command, stdout=said, stderr=subprocess.STDOUT, cwd=log.parent, env={**unmarked(), **here}
         )
     try:
         end_s = time.monotonic() + WAIT_S
@@ -48,42 +49,47 @@ def started(log: Path, ready: str, *command: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Where the tables are, by how they were made."""
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
-    path = tmp_path_factory.mktemp("clusters")
-    write_sample(path / "lake", 4, 20, 3, SEED, START_S + 8 * HOUR_S)
-    spark_class, submit = str(SPARK / "bin" / "spark-class"), str(SPARK / "bin" / "spark-submit")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Where the tables are, by where they were made."""
+    story, path = the_story(), tmp_path_factory.mktemp("clusters")
     with ExitStack() as stack:
-        deploy = "org.apache.spark.deploy"
-        own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        at = r"Starting Spark master at (spark://\S+)"
-        master = stack.enter_context(started(path / "master.log", at, spark_class, f"{deploy}.master.Master", *own))
-        for number in (1, 2):
-            work = ("--cores", "1", "--memory", "1g", "--work-dir", str(path / f"work{number}"), master)
-            worker = (spark_class, f"{deploy}.worker.Worker", *own, *work)
-            stack.enter_context(started(path / f"worker{number}.log", r"(Successfully registered)", *worker))
-        _pipeline(path, "cluster", "--master", master, "--conf", "spark.executor.memory=800m")
-    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        master = _cluster(stack, path)
+        _run(story.lake, path / "cluster", "--master", master, "--conf", "spark.executor.memory=800m")
+    with ExitStack() as stack:
+        _run(story.lake, path / "connect", "--remote", _connect_server(stack, path))
+    return {HERE: story.second.tables} | {name: path / name / "latest" / "tables" for name in ELSEWHERE}
+
+
+def _cluster(stack: ExitStack, path: Path) -> str:
+    """A master and two workers of one core each."""
+    deploy, spark_class = "org.apache.spark.deploy", str(SPARK / "bin" / "spark-class")
+    own = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    at = r"Starting Spark master at (spark://\S+)"
+    master = stack.enter_context(started(path / "master.log", at, spark_class, f"{deploy}.master.Master", *own))
+    for number in (1, 2):
+        work = ("--cores", "1", "--memory", "1g", "--work-dir", str(path / f"work{number}"), master)
+        worker = (spark_class, f"{deploy}.worker.Worker", *own, *work)
+        stack.enter_context(started(path / f"worker{number}.log", r"(Successfully registered)", *worker))
+    return master
+
+
+def _connect_server(stack: ExitStack, path: Path) -> str:
     conf = (
         "spark.connect.grpc.binding.address=127.0.0.1",
         "spark.connect.grpc.binding.port=0",
         "spark.ui.enabled=false",
     )
     settings = [word for each in conf for word in ("--conf", each)]
-    command = (submit, "--master", "local[2]", *settings, "--class", server, "spark-internal")
-    with started(path / "connect.log", r"Spark Connect server started at: \S+:(\d+)", *command) as port:
-        _pipeline(path, "connect", "--remote", f"sc://127.0.0.1:{port}")
-    return {name: path / name / "latest" / "tables" for name in ("cluster", "connect")}
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    submit = (str(SPARK / "bin" / "spark-submit"), "--master", "local[2]", *settings)
+    ready = r"Spark Connect server started at: \S+:(\d+)"
+    port = stack.enter_context(started(path / "connect.log", ready, *submit, "--class", server, "spark-internal"))
+    return f"sc://127.0.0.1:{port}"
 
 
-def _pipeline(path: Path, name: str, *where: str) -> None:
-    brief = [word for item in BRIEF.items() for word in ("--conf", "=".join(item))]
-    command = [sys.executable, "-m", "overlane", "pipeline", "run", "--json", *where, *brief]
-    done = subprocess.run(
-        [*command, "--lake", str(path / "lake"), "--out", str(path / name)], capture_output=True, text=True, check=False
-    )
+def _run(lake: Path, out: Path, *where: str) -> None:
+    command = pipeline("run", "--json", "--lake", str(lake), "--out", str(out), *where)
+    done = subprocess.run(command, env=unmarked(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -102,9 +108,10 @@ def _order(row: tuple[Any, ...]) -> str:
     return str([f"{value:.6g}" if isinstance(value, float) else value for value in row if not isinstance(value, list)])
 
 
+@pytest.mark.parametrize("where", ELSEWHERE)
 @pytest.mark.parametrize("table", sorted(TABLES))
-def test_the_same_tables_come_out_wherever_the_pipeline_runs(runs: dict[str, Path], table: str) -> None:
-    here, there = rows(runs["cluster"] / table), rows(runs["connect"] / table)
+def test_the_same_tables_come_out_wherever_the_pipeline_runs(tables: dict[str, Path], table: str, where: str) -> None:
+    here, there = rows(tables[HERE] / table), rows(tables[where] / table)
     assert len(here) == len(there)
     for one, two in zip(here, there, strict=True):
         assert len(one) == len(two)

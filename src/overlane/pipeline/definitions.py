@@ -1,7 +1,8 @@
 """The pipeline as Spark Declarative Pipelines knows it: which tables there are and which function makes each.
 
 Six streaming tables take in the files of the lake, each file once. All else is materialized views. The order in which
-they are made follows from who reads whom; nothing here says it.
+they are made follows from who reads whom; nothing here says it. Spark looks once a second whether a table is done that
+others wait for, so what is small is computed again rather than waited for.
 """
 
 from collections.abc import Callable
@@ -67,6 +68,15 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
     def good(table: str) -> DataFrame:
         return quarantine.good(of(RAW[table]), table, of("repeats"))
 
+    def chunks() -> DataFrame:
+        return series.load_chunks(of("alive"), of("peaks"))
+
+    def items() -> DataFrame:
+        return series.item_load(of("topic_load"), of("item_covariance"))
+
+    def problem() -> DataFrame:
+        return casebase.planning_problem(items(), of("item_covariance"), of("alive"), settings.capacity)
+
     return {
         "lake_files": lambda: quarantine.lake_files(landed()),
         "repeats": lambda: quarantine.repeats(landed(), of("lake_files")),
@@ -75,8 +85,8 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         "load_windows": lambda: load.load_windows(good("topic_rates")),
         "load_hours": lambda: load.load_hours(of("load_windows"), of("alive")),
         "peaks": lambda: load.peaks(of("load_windows"), of("alive"), settings.domain),
-        "load_chunks": lambda: series.load_chunks(of("alive"), of("peaks")),
-        "load_series": lambda: series.load_series(good("topic_rates"), of("peaks"), of("load_chunks")),
+        "load_chunks": chunks,
+        "load_series": lambda: series.load_series(good("topic_rates"), of("peaks"), chunks()),
         "topic_load": lambda: series.topic_load(
             of("load_series"), of("load_chunks"), of("load_windows"), settings.item_levels
         ),
@@ -88,7 +98,7 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
             settings.covariance_tasks,
         ),
         "item_covariance": lambda: covariance.item_covariance(of("topic_covariance"), of("topic_load")),
-        "item_load": lambda: series.item_load(of("topic_load"), of("item_covariance")),
+        "item_load": items,
         "link_minutes": lambda: intervals.link_minutes(good("links")),
         "intervals": lambda: intervals.intervals(of("alive"), of("link_minutes"), good("events")),
         "reliability": lambda: reliability.reliability(of("intervals"), of("link_minutes")),
@@ -104,9 +114,7 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         "channel_plan": lambda: channels.channel_plan(of("interest"), settings.channels),
         "channels": lambda: channels.channels(of("channel_plan")),
         "channel_costs": lambda: channels.channel_costs(of("channel_plan")),
-        "planning_problem": lambda: casebase.planning_problem(
-            of("item_load"), of("item_covariance"), of("alive"), settings.capacity
-        ),
-        "normal_plan": lambda: casebase.normal(of("planning_problem")),
+        "planning_problem": problem,
+        "normal_plan": lambda: casebase.normal(problem()),
         "case_base": lambda: casebase.case_base(of("planning_problem"), of("normal_plan"), settings.case_tasks),
     }

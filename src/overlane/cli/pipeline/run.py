@@ -4,8 +4,9 @@ Exit status: 0 done, 1 a table could not be made or Spark is not to be had, 2 th
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -16,6 +17,7 @@ from rich.table import Table
 
 from overlane.cli.plan import following
 from overlane.errors import Unavailable
+from overlane.pipeline.brevity import BRIEF, CASE_TASKS, is_small
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
 
@@ -52,8 +54,10 @@ def run(
 ) -> None:
     """Make all tables from what is in the lake; telemetry that an earlier run has read is not read again."""
     brokers = following.audience_of(apply) if apply is not None else None
-    settings = Settings(address_of(lake), domain, item_levels, capacity, channels)
-    with session(master, remote, conf) as spark, _running() as running:
+    settings, brief = Settings(address_of(lake), domain, item_levels, capacity, channels), {}
+    if is_small(settings.lake, out):
+        settings, brief = replace(settings, case_tasks=CASE_TASKS), BRIEF
+    with session(master, remote, conf, brief) as spark, _running() as running:
         done, summary = running.run(spark, settings, out, _teller(Console(stderr=True)))
     if as_json:
         typer.echo(msgspec.json.encode(summary))
@@ -75,13 +79,16 @@ def dry_run(
     lake: Lake, master: Master = None, remote: Remote = None, conf: Conf = None, as_json: AsJson = False
 ) -> None:
     """Check that all tables could be made, and name them; nothing is written."""
-    with session(master, remote, conf) as spark, _running() as running:
+    with session(master, remote, conf, BRIEF) as spark, _running() as running:
         names = running.dry_run(spark, Settings(address_of(lake)))
     typer.echo(msgspec.json.encode(names) if as_json else f"{len(names)} tables: {', '.join(names)}")
 
 
 @contextmanager
-def session(master: str | None, remote: str | None, conf: list[str] | None) -> Iterator[Any]:
+def session(
+    master: str | None, remote: str | None, conf: list[str] | None, suited: Mapping[str, str] | None = None
+) -> Iterator[Any]:
+    """A session with settings that suit what it is for, and then those that are given."""
     # Tables of a few rows are sorted in one place, which Spark finds remarkable.
     warnings.filterwarnings("ignore", message=".*No Partition Defined for Window.*")
     if master is not None and remote is not None:
@@ -90,7 +97,7 @@ def session(master: str | None, remote: str | None, conf: list[str] | None) -> I
     if len(given) < len(conf or []):
         stop("--conf: NAME=VALUE is wanted, each name once", BAD_OPTIONS)
     try:
-        with open_session(master, remote, given) as spark:
+        with open_session(master, remote, {**(suited or {}), **given}) as spark:
             yield spark
     except Unavailable as missing:
         stop(str(missing), FAILED)
