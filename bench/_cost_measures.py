@@ -13,9 +13,9 @@ import mqtt5
 
 from overlane.core.broker import Broker
 from overlane.core.events import Lane
-from overlane.core.parcel import FlowPart, Message, cut, pack_flow, pack_messages, unpack_flow, unpack_messages
+from overlane.core.parcel import FlowPart, Message, cut, pack_flow, pack_messages, unpack
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.core.wire import FrameType, read_parcel, split
+from overlane.core.wire import NO_ROUTE, FrameType, read_parcel, split
 from overlane.network import Topic
 from overlane.sim.story import Story, topic
 
@@ -222,15 +222,13 @@ def _pass(row: Row, data: bytes, now: Nanos) -> list[Chunk]:
 
 
 def _pack(draft: list[Message]) -> bytes:
-    return pack_flow(PART) + pack_messages(next(cut(draft)))
+    return pack_flow(PART, PART.incarnation) + pack_messages(next(cut(draft)))
 
 
 def _unpack(data: bytes) -> int:
     frames, _ = split(data)
     for kind, body in frames:
         if kind == FrameType.PARCEL:
-            header, rest = read_parcel(body)
-            content = bytes(rest)
-            _, position = unpack_flow(content)
-            return len(unpack_messages(content, position, header.messages))
+            header, rest = read_parcel(body, NO_ROUTE)
+            return len(unpack(bytes(rest), header.incarnation, header.messages)[1])
     return 0

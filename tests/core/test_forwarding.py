@@ -7,7 +7,8 @@ from overlane.core import wire
 from overlane.core.events import Close, DeadlineUnmeetable, LinkChanged, RouteEstablished
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, SECOND
-from overlane.core.wire import FrameType
+from overlane.core.watch import NOTICE_DELAY
+from overlane.core.wire import FrameType, ParcelFlag
 
 DIAMOND = {"a-b": 10, "b-d": 10, "a-c": 15, "c-d": 15}
 
@@ -226,12 +227,47 @@ def test_a_notice_that_is_nearly_due_goes_along_with_a_parcel() -> None:
     net.run(1_000)
     before = len(net.frames)
     net.publish("a", "t", b"x")
-    net.run(50)
+    net.run(10 + (NOTICE_DELAY - 10 * MS) // MS)
     net.publish("b", "u", b"y")
     net.run(100)
     kinds = [[kind for kind, _ in wire.split(frame[3])[0]] for frame in net.frames[before:] if frame[:2] == ("b", "a")]
     assert [FrameType.PARCEL, FrameType.NOTICE] in kinds
     assert [FrameType.NOTICE] not in kinds
+
+
+@pytest.mark.parametrize(("deadline_ms", "is_prompt"), [(15, False), (100, True), (2_000, False)])
+def test_a_notice_at_once_is_asked_for_where_what_is_lost_can_be_sent_again_but_not_much_later(
+    deadline_ms: int, is_prompt: bool
+) -> None:
+    net = Overlay({"a-b": 10}, {"t": QosClass(deadline_ms * MS)})
+    net.run(3_000)
+    net.subscribe("b", "t")
+    net.run(500)
+    before = len(net.frames)
+    net.publish("a", "t", b"x")
+    net.run(100)
+    frames = [frame for _, _, _, data in net.frames[before:] for frame in wire.split(data)[0]]
+    flags = [body[0] for kind, body in frames if kind == FrameType.PARCEL]
+    assert [bool(one & ParcelFlag.PROMPT) for one in flags] == [is_prompt]
+    assert net.bodies("b") == [b"x"]
+
+
+def test_notices_tell_of_several_parcels_at_once_where_nobody_is_in_a_hurry() -> None:
+    net = Overlay({"a-b": 10}, {"t": QosClass(2_000 * MS)})
+    net.run(3_000)
+    net.subscribe("b", "t")
+    net.run(500)
+    before = len(net.frames)
+    for _ in range(100):
+        net.publish("a", "t", b"x")
+        net.run(10)
+    kinds = [kind for _, _, _, data in net.frames[before:] for kind, _ in wire.split(data)[0]]
+    assert kinds.count(FrameType.PARCEL) == 100
+    assert 20 <= kinds.count(FrameType.NOTICE) <= 30
+    pings = [
+        frame for frame in net.frames[before:] if frame[0] == "a" and wire.split(frame[3])[0][0][0] == FrameType.PING
+    ]
+    assert len(pings) <= 1
 
 
 def test_an_idle_broker_sleeps_until_its_next_ping() -> None:

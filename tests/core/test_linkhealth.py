@@ -329,3 +329,43 @@ def test_a_link_slower_than_the_first_guess_has_not_risen() -> None:
     line = Line(lambda _: 400 * MS)
     line.run(5 * SECOND)
     assert (line.health.rtt_ns, line.health.swing_ns, line.health.state) == (400 * MS, 0, LinkState.UP)
+
+
+def test_a_link_that_notices_tell_of_is_not_pinged_and_one_they_no_longer_tell_of_is() -> None:
+    line = Line(steady(20))
+    line.run(SECOND - 1)
+    pings = len(line.pings)
+    for _ in range(100):
+        line.health.observed(20 * MS, line.now)
+        line.health.attested(line.now)
+        line.run(50 * MS)
+    assert len(line.pings) == pings
+    line.run(2 * SECOND)
+    assert len(line.pings) >= pings + 3
+    assert (line.was(), line.health.dead) == ([UP], False)
+
+
+def test_cycles_without_a_ping_are_not_missed_and_silence_after_them_is_found_out_as_ever() -> None:
+    line = Line(steady(20))
+    line.run(SECOND)
+    for _ in range(20):
+        line.health.observed(20 * MS, line.now)
+        line.health.attested(line.now)
+        line.run(50 * MS)
+    line.fate = mute
+    silent_from = line.now
+    while not line.health.dead:
+        line.run(INTERVAL // 4)
+    assert 3 * INTERVAL < line.now - silent_from <= 5 * INTERVAL
+
+
+def test_a_parcel_without_notice_is_asked_about_though_the_cycle_has_no_ping() -> None:
+    line = Line(steady(20))
+    line.run(SECOND - 1)
+    line.health.observed(20 * MS, line.now)
+    line.health.attested(line.now)
+    line.run(10 * MS)
+    pings = len(line.pings)
+    line.health.silent(line.now)
+    line.run(1 * MS)
+    assert len(line.pings) == pings + 1

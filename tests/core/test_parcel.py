@@ -17,6 +17,7 @@ from overlane.core.parcel import (
     pack_flow,
     pack_lone,
     pack_messages,
+    unpack,
     unpack_flow,
     unpack_lone,
     unpack_messages,
@@ -31,8 +32,9 @@ MESSAGES = st.lists(st.tuples(TOPICS, st.integers(0, 255), st.binary(max_size=12
 
 @given(PARTS, st.binary(max_size=8))
 def test_the_place_in_a_flow_is_unpacked_as_packed(part: FlowPart, content: bytes) -> None:
-    packed = pack_flow(part)
-    assert unpack_flow(packed + content) == (part, len(packed))
+    for incarnation in (part.incarnation, 7):
+        packed = pack_flow(part, incarnation)
+        assert unpack_flow(packed + content, incarnation) == (part, len(packed))
 
 
 @given(MESSAGES, st.binary(max_size=8))
@@ -46,19 +48,31 @@ def test_a_message_alone_is_packed_as_it_is_among_others(
 ) -> None:
     name = incarnation, flow
     alone = pack_lone(name, sequence, after, message)
-    assert alone == pack_flow(FlowPart(*name, sequence, 0, after)) + packed([message])
-    assert unpack_lone(ahead + alone, len(ahead)) == (name, sequence, after, message)
+    part = FlowPart(*name, sequence, 0, after)
+    assert unpack(alone, incarnation, 1) == (part, [message])
+    among_others = pack_flow(part, incarnation) + packed([message])
+    assert len(alone) <= len(among_others)
+    if len(alone) < len(among_others):
+        assert unpack_lone(ahead + alone, len(ahead), incarnation) == (name, sequence, after, message)
+    else:
+        assert alone == among_others
+
+
+def test_a_message_alone_in_the_usual_place_takes_twelve_bytes_more_than_topic_and_body() -> None:
+    assert len(pack_lone((7, 3), 100_000, 99_999, ("topic", 0, b"body"))) == 12 + 5 + 4
 
 
 @given(PARTS, MESSAGES, st.data())
 def test_what_is_not_a_message_alone_is_left_to_others(
     part: FlowPart, messages: list[Message], data: st.DataObject
 ) -> None:
-    content = pack_flow(part) + packed(messages)
-    if part.predecessors or len({topic for topic, _, _ in messages}) > 1:
-        assert unpack_lone(content, 0) is None
-    alone = pack_flow(part) + packed(messages[:1])
-    assert unpack_lone(alone[: data.draw(st.integers(0, len(alone) - 1))], 0) is None
+    content = pack_flow(part, part.incarnation) + packed(messages)
+    assert unpack_lone(content, 0, 1) is None
+    alone = pack_lone((1, 3), 9, 8, messages[0])
+    head = 12 + len(messages[0][0].encode())
+    assert unpack_lone(alone[: data.draw(st.integers(0, head - 1))], 0, 1) is None
+    with pytest.raises(BadContent):
+        unpack(alone, 1, 2)
 
 
 def test_topics_are_written_once_for_all_their_messages() -> None:
@@ -68,7 +82,7 @@ def test_topics_are_written_once_for_all_their_messages() -> None:
 
 @given(PARTS, MESSAGES, st.data())
 def test_truncated_content_is_bad_content(part: FlowPart, messages: list[Message], data: st.DataObject) -> None:
-    head, tail = pack_flow(part), packed(messages)
+    head, tail = pack_flow(part, 1), packed(messages)
     cut = data.draw(st.integers(0, len(head + tail) - 1))
     with pytest.raises(BadContent):
         read((head + tail)[:cut], len(messages))
@@ -78,7 +92,8 @@ def test_truncated_content_is_bad_content(part: FlowPart, messages: list[Message
 def test_corrupted_content_reads_as_something_or_is_bad_content(
     part: FlowPart, messages: list[Message], data: st.DataObject
 ) -> None:
-    content = bytearray(pack_flow(part) + packed(messages))
+    alone = data.draw(st.booleans()) and len(messages) == 1
+    content = bytearray(pack_lone((1, 2), 9, 8, messages[0]) if alone else pack_flow(part, 1) + packed(messages))
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     try:
@@ -101,8 +116,7 @@ def test_another_number_of_messages_than_there_are_is_bad_content(messages: list
 
 
 def read(content: bytes, count: int) -> tuple[FlowPart, list[Message]]:
-    part, position = unpack_flow(content)
-    return part, unpack_messages(content, position, count)
+    return unpack(content, 1, count)
 
 
 def test_a_turn_is_cut_into_parcels_by_bytes_and_by_messages() -> None:

@@ -7,7 +7,7 @@ from msgspec import structs
 from overlane.core.messages import Establish, Established, Teardown
 from overlane.core.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, Entry, RouteTable
 from overlane.core.units import MS, SECOND, US, Nanos
-from overlane.core.wire import broker_id
+from overlane.core.wire import broker_id, route_key
 
 NOW = 50 * SECOND
 Links = set[tuple[str, str]]
@@ -289,3 +289,48 @@ def test_a_broker_the_route_does_not_name_takes_no_part_in_it() -> None:
     assert [type(message) for _, message in letters] == [Established]
     assert (entry := table.entry(broker_id("a"), 1, 1)) is not None
     assert (entry.next_hops, entry.deliver) == ((), False)
+
+
+def keys(table: RouteTable) -> dict[bytes, int]:
+    """The versions that parcels' keys lead to."""
+    return {key: entry.message.version for key, entry in table.keyed.items()}
+
+
+def key(version: int, incarnation: int = 1) -> bytes:
+    return route_key(broker_id("a"), incarnation, 1, version)
+
+
+def test_keys_lead_to_the_versions_there_are_and_to_no_others() -> None:
+    net = Signals("abc")
+    net.establish(describe({("a", "b"), ("b", "c")}, "c"))
+    net.establish(describe({("a", "c")}, "c", version=2, before={("a", "b"), ("b", "c")}))
+    table = net.tables["c"]
+    assert keys(table) == {key(1): 1, key(2): 2}
+    table.sweep(NOW + GRACE + 1)
+    assert keys(table) == {key(2): 2}
+    net.establish(describe({("a", "c")}, "c", incarnation=2))
+    assert keys(table) == {key(1, incarnation=2): 1}
+    table.origin_restarted("a", 3)
+    assert keys(table) == {}
+    net.establish(describe({("a", "c")}, "c", incarnation=3))
+    table.sweep(NOW + EXPIRE_AFTER + 1)
+    assert keys(table) == {}
+
+
+def test_a_torn_down_route_leaves_no_key() -> None:
+    net = Signals("ab")
+    net.establish(describe({("a", "b")}, "b"))
+    net.tear_down()
+    assert [keys(table) for table in net.tables.values()] == [{}, {}]
+
+
+def test_a_route_whose_key_is_taken_is_not_set_up_and_its_next_version_is() -> None:
+    table = RouteTable("b")
+    table.establish("a", describe({("a", "b")}, "b"), NOW)
+    other = table.keyed[key(1)]
+    table = RouteTable("b")
+    table.keyed[key(1)] = other
+    assert table.establish("a", describe({("a", "b")}, "b"), NOW) == ([], False)
+    assert table.keyed == {key(1): other}
+    letters, whole = table.establish("a", describe({("a", "b")}, "b", version=2), NOW)
+    assert ([hop for hop, _ in letters], whole) == (["a"], True)

@@ -24,7 +24,7 @@ from overlane.core.messages import (
     Teardown,
     encode,
 )
-from overlane.core.parcel import FlowPart, pack_flow, pack_messages
+from overlane.core.parcel import FlowPart, pack_flow, pack_lone, pack_messages
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import FrameType, Header, ParcelFlag, broker_id
@@ -78,7 +78,7 @@ def header(**fields: int) -> Header:
 ROUTE = Establish("far", 1, 1, 1, ["bad", "far", "me"], [], [1, 0, 0, 2], [], [2], [0, 0, 0], 0, 0, 2)
 OURS = msgspec.structs.replace(ROUTE, origin="me", added=[2, 0], destinations=[0])
 HELLO = wire.hello(BAD, 1)
-REST = pack_flow(FlowPart(1, 1, 1, 1, 0)) + pack_messages((("u",), (0,), (b"x",)))
+REST = pack_flow(FlowPart(1, 1, 1, 1, 0), 1) + pack_messages((("u",), (0,), (b"x",)))
 WRONG: dict[str, tuple[bytes, str]] = {
     "an unknown frame": (struct.pack("!IB", 1, 99), "a frame of unknown type 99"),
     "an oversized frame": (struct.pack("!IB", 1 << 24, FrameType.CONTROL), "a frame of 16777216 bytes"),
@@ -94,6 +94,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "a detour past us": (wire.detour((broker_id(GOOD),), 0, header(), REST), "a detour that does not pass here"),
     "a detour in a circle": (wire.detour((5, 5), 0, header(), REST), "a detour that passes a broker twice"),
     "a parcel without messages": (wire.parcel(header(messages=0), REST), "a parcel without messages"),
+    "a parcel without its deadline": (
+        struct.pack("!IBB6sHIIHH", 22, FrameType.PARCEL, 0x40, b"", 0, 1, 0, 1, 0),
+        "a truncated parcel",
+    ),
     "a truncated parcel": (struct.pack("!IB", 3, FrameType.PARCEL) + b"ab", "a truncated parcel"),
     "a long ping": (struct.pack("!IB", 6, FrameType.PING) + bytes(5), "a ping or pong of the wrong size"),
     "a map of itself": (
@@ -122,7 +126,7 @@ def test_a_violation_closes_its_link_with_a_reason_and_changes_nothing_else(wron
         (control(0, Summary([])), "the first frame of a connection must be a greeting"),
         (wire.hello("else", 1), "calls itself else, expected bad"),
         (HELLO.replace(b"OVLN", b"HTTP"), "not an Overlane broker: wrong magic number"),
-        (HELLO.replace(b"OVLN\x01", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 1"),
+        (HELLO.replace(b"OVLN\x02", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 2"),
     ],
 )
 def test_who_does_not_greet_as_itself_is_not_let_in(data: bytes, reason: str) -> None:
@@ -192,6 +196,8 @@ GENUINE = [
     wire.route(encode(ROUTE)),
     wire.parcel(header(flags=3, hop_sequence=4), REST),
     wire.parcel(header(origin=broker_id("me")), REST),
+    wire.parcel(header(flags=0x42, sequence=7, hop_sequence=5, deadline_us=9), REST),
+    wire.parcel(header(sequence=8), pack_lone((1, 1), 2, 1, ("u", 0, b"alone"))),
     wire.detour((broker_id("me"),), 0, header(flags=int(ParcelFlag.DIRECT), sequence=2), REST),
     wire.detour((broker_id("me"), broker_id(GOOD)), 0, header(sequence=3, deadline_us=9), REST),
     control(1, ROUTE),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlane.core import wire
-from overlane.core.wire import Detour, FrameType, Header, Hello, Notice
+from overlane.core.wire import NO_ROUTE, Detour, FrameType, Header, Hello, Notice, ParcelFlag, RouteName
 from overlane.errors import ProtocolViolation
 
 U8 = st.integers(0, 0xFF)
@@ -17,13 +17,15 @@ U16 = st.integers(0, 0xFFFF)
 U32 = st.integers(0, 0xFFFFFFFF)
 U64 = st.integers(0, (1 << 64) - 1)
 NAMES = st.text(min_size=1, max_size=16).filter(lambda name: 0 < len(name.encode(errors="replace")) <= 64)
-HEADERS = st.builds(Header, U8, U16, U64, U32, U64, U32, U32, U32, st.integers(1, 0xFFFFFFFF), U32)
+U48 = st.integers(0, (1 << 48) - 1)
+HEADERS = st.builds(Header, U8, U16, U64, U32, U48, U32, U32, U32, st.integers(1, 0xFFFF), U32)
 READERS: list[Callable[[memoryview], object]] = [
     wire.read_hello,
     wire.read_token,
     wire.read_notice,
     wire.read_control,
-    wire.read_parcel,
+    lambda body: wire.read_parcel(body, NO_ROUTE),
+    wire.read_long,
     wire.read_detour,
 ]
 
@@ -72,11 +74,40 @@ def test_a_route_frame_is_read_as_written(message: bytes) -> None:
 
 @given(HEADERS, st.binary(max_size=64))
 def test_a_parcel_is_read_as_written_and_as_long_as_foretold(header: Header, rest: bytes) -> None:
+    if not header.flags & ParcelFlag.WATCHED:
+        header = header._replace(hop_sequence=0)
     data = wire.parcel(header, rest)
     kind, body = only_frame(data)
-    read, tail = wire.read_parcel(body)
+    route = RouteName(header.version, header.origin, header.incarnation, header.route, header.deadline_us)
+    if header.flags & ParcelFlag.OWN_DEADLINE:
+        route = route._replace(deadline_us=77)
+    assert wire.key_of(body) == wire.route_key(header.origin, header.incarnation, header.route, header.version)
+    read, tail = wire.read_parcel(body, route)
     assert (kind, read, bytes(tail)) == (FrameType.PARCEL, header, rest)
-    assert len(data) == wire.parcel_size(rest)
+    assert len(data) == wire.parcel_size(header.flags, rest)
+    older, _ = wire.read_parcel(body, route, 5)
+    assert older.age_us == min(wire.AGE_US_MAX, header.age_us + 5)
+    assert wire.read_parcel(only_frame(wire.aged(data, 9))[1], route)[0] == header._replace(age_us=9)
+
+
+@given(U64, U32, U32, U16)
+def test_a_route_has_the_same_key_everywhere_and_each_version_its_own(
+    origin: int, incarnation: int, route: int, version: int
+) -> None:
+    key = wire.route_key.__wrapped__(origin, incarnation, route, version)
+    assert key == wire.route_key(origin, incarnation, route, version)
+    others = {
+        wire.route_key(origin ^ 1, incarnation, route, version),
+        wire.route_key(origin, incarnation ^ 1, route, version),
+        wire.route_key(origin, incarnation, route ^ 1, version),
+        wire.route_key(origin, incarnation, route, version ^ 1),
+    }
+    assert len(key) == 6
+    assert len(others | {key}) == 5
+
+
+def test_a_notice_of_which_nothing_is_missing_is_short() -> None:
+    assert [len(wire.notice(99, 0, earlier)) for earlier in ((1 << 64) - 1, (1 << 64) - 2, 0)] == [11, 12, 19]
 
 
 @given(st.lists(U64, min_size=1, max_size=wire.HOPS_MAX, unique=True), st.data(), HEADERS, st.binary(max_size=64))
@@ -88,7 +119,7 @@ def test_a_detour_is_read_as_written_with_the_parcel_inside(
     detour = wire.read_detour(body)
     assert kind == FrameType.DETOUR
     assert detour == Detour(tuple(hops), position, detour.parcel)
-    read, tail = wire.read_parcel(detour.parcel)
+    read, tail = wire.read_long(detour.parcel)
     assert (read, bytes(tail)) == (header, rest)
 
 
@@ -131,21 +162,36 @@ def test_the_largest_frame_is_waited_for() -> None:
 HELLO = wire.hello("b", 7)[5:]
 
 
+def long(sequence: int = 0, messages: int = 1) -> bytes:
+    return struct.pack("!BHQIQIIIII", 0, 0, 0, 0, sequence, 0, 0, 0, messages, 0)
+
+
+def read_parcel(body: memoryview) -> object:
+    return wire.read_parcel(body, NO_ROUTE)
+
+
 @pytest.mark.parametrize(
     ("read", "body", "reason"),
     [
         (wire.read_hello, HELLO[:9], "a truncated greeting"),
         (wire.read_hello, b"HTTP" + HELLO[4:], "not an Overlane broker: wrong magic number"),
-        (wire.read_hello, HELLO[:4] + b"\x02" + HELLO[5:], "speaks version 2 of the overlay protocol"),
+        (wire.read_hello, HELLO[:4] + b"\x01" + HELLO[5:], "speaks version 1 of the overlay protocol"),
         (wire.read_hello, HELLO + b"c", "a greeting whose name has not the length it says"),
         (wire.read_hello, HELLO[:-1] + b"\xff", "a greeting whose name is not UTF-8"),
         (wire.read_hello, HELLO[:9] + b"\x00", "a greeting whose name has not the length it says"),
         (wire.read_hello, HELLO[:9] + b"\x41" + b"x" * 65, "a greeting whose name has not the length it says"),
         (wire.read_token, b"123", "a ping or pong of the wrong size"),
-        (wire.read_notice, bytes(13), "a notice of the wrong size"),
+        (wire.read_notice, bytes(5), "a notice of the wrong size"),
+        (wire.read_notice, bytes(15), "a notice of the wrong size"),
         (wire.read_control, b"123", "a truncated control frame"),
-        (wire.read_parcel, bytes(38), "a truncated parcel"),
-        (wire.read_parcel, bytes(60), "a parcel without messages"),
+        (read_parcel, bytes(18), "a truncated parcel"),
+        (read_parcel, bytes(60), "a parcel without messages"),
+        (read_parcel, b"\x02" + bytes(17) + b"\x01" + bytes(3), "a truncated parcel"),
+        (read_parcel, b"\x42" + bytes(17) + b"\x01" + bytes(7), "a truncated parcel"),
+        (wire.read_long, bytes(38), "a truncated parcel"),
+        (wire.read_long, bytes(60), "a parcel without messages"),
+        (wire.read_long, long(messages=1 << 16), "a parcel without messages, or with a number that nobody gives"),
+        (wire.read_long, long(sequence=1 << 48), "a parcel without messages, or with a number that nobody gives"),
         (wire.read_detour, b"\x01", "a truncated detour"),
         (wire.read_detour, b"\x00\x00", "a detour at hop 0 of 0"),
         (wire.read_detour, b"\x01\x01" + bytes(8), "a detour at hop 1 of 1"),

@@ -139,6 +139,27 @@ def test_a_publisher_may_ask_for_more_than_the_file_gives_its_topic_and_never_fo
     assert [(one.deadline_ns, one.reliable) for one in far.classes] == [(carried[0] * MS, carried[1] or qos > 0)]
 
 
+@pytest.mark.parametrize("is_v5", [False, True])
+def test_a_short_message_alone_is_carried_as_its_payload_and_reaches_clients_of_both_versions(is_v5: bool) -> None:
+    bench = Bench()
+    alice, bob = bench.client("alice"), bench.client("bob", version=4)
+    for client in (alice, bob):
+        client.subscribe("t")
+    bench.deliver(brought("t", *envelope.pack_lone(b"x" * 99, is_v5)))
+    assert alice.got() == bob.got() == [Got("t", b"x" * 99)]
+    bench.deliver(brought("t", *envelope.pack_lone(b"", is_v5)))
+    assert alice.got()[-1:] == bob.got()[-1:] == [Got("t", b"")]
+
+
+def test_a_message_that_is_too_long_to_be_one_alone_is_refused() -> None:
+    bench = Bench()
+    alice = bench.client("alice")
+    alice.subscribe("t")
+    bench.deliver(brought("t", *envelope.pack_lone(bytes(126), is_v5=False)))
+    assert alice.got() == []
+    assert bench.server.counters.refused[Refusal.MALFORMED] == 1
+
+
 NAMES = st.sampled_from(
     ["t", "t/1", "a/#", "+", "", "x\0y", "$retained/t", "$retained/", "$share/g/seattle/00/t", "$share/g"]
 )

@@ -215,7 +215,7 @@ class Forwarding:
         budget_ns = self.budget((header.origin, header.route)) if self.budget is not None else 0
         plan_ns = plan(due_ns, now, out.hop_count) if due_ns < NEVER else due_ns
         is_droppable = not header.flags & _RELIABLE
-        item = Waiting(out, parcel_size(out.rest), now, due_ns, is_droppable, budget_ns, plan_ns)
+        item = Waiting(out, parcel_size(header.flags, out.rest), now, due_ns, is_droppable, budget_ns, plan_ns)
         if gone := neighbour.enqueue(item, now):
             self.counters.queue_full_dropped += len(gone)
 

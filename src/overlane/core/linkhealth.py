@@ -2,7 +2,7 @@
 
 Two kinds of probe feed it. Pings go out in cycles, one each interval; an unanswered one is repeated a few times
 within its cycle, so that loss is not mistaken for death. Watched parcels are probes that cost nothing: their
-notices tell round-trip time and loss at the rate of the data.
+notices tell round-trip time and loss at the rate of the data, and while they do no pings are needed.
 
   round trip, jitter  moving averages (1/8, 1/4); one sample far outside the band is ignored, a second one is a step
   loss                moving average (1/16) over probes; lost is what stayed away while a later probe came back
@@ -24,6 +24,8 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 
 MISSED_CYCLES_MAX = 3
 ATTEMPTS_PER_CYCLE = 4
+ATTESTED_PART = 4
+"""A link of which a notice told within this part of a cycle is not pinged."""
 PHI_SUSPECT = 5.9
 TROUBLE_LOSS = 80_000
 """Loss, in millionths, from which a link counts as in trouble."""
@@ -72,6 +74,10 @@ class LinkHealth:
         self._overdue: dict[int, Nanos] = {}
         self._attempts = 0
         self._answers = 0
+        self._is_asked = False
+        """Whether this cycle has a ping, so that no answer at all means something."""
+        self._attested_ns: Nanos = -NEVER
+        """When a notice last told of the link."""
         self._missed_cycles = 0
         self._next_cycle: Nanos = NEVER
         self._next_ping: Nanos = NEVER
@@ -115,6 +121,7 @@ class LinkHealth:
         self._overdue.clear()
         self._missed_cycles = 0
         self._answers = 1
+        self._attested_ns = -NEVER
         self._phi = 0.0
         self._next_cycle = self._next_ping = now
         self._good_since = NEVER
@@ -178,6 +185,10 @@ class LinkHealth:
             self._good_since = now
         self._maybe_recover(now)
 
+    def attested(self, now: Nanos) -> None:
+        """What came back was a notice."""
+        self._attested_ns = now
+
     def silent(self, now: Nanos) -> None:
         """A watched parcel is overdue. Ask at once by a ping, too."""
         self._silence(now)
@@ -204,6 +215,7 @@ class LinkHealth:
         self._maybe_recover(now)
         if now < self._next_ping or self.dead:
             return None
+        self._is_asked = True
         self._attempts -= 1
         self._next_ping = NEVER
         self._token = (self._token + 1) & 0xFFFFFFFF
@@ -217,13 +229,15 @@ class LinkHealth:
     # How it changes its mind
 
     def _begin_cycle(self, now: Nanos) -> None:
-        if self._answers == 0:
+        if self._answers == 0 and self._is_asked:
             self._missed_cycles += 1
         self._answers = 0
+        self._is_asked = False
         self._attempts = ATTEMPTS_PER_CYCLE
         # A cycle leaves time for an answer, also on a link slower than the interval.
         self._next_cycle = now + max(self._ping_interval_ns, self.patience_ns)
-        self._next_ping = now
+        is_attested = now - self._attested_ns <= self._ping_interval_ns // ATTESTED_PART
+        self._next_ping = NEVER if is_attested else now
 
     def _silence(self, now: Nanos) -> None:
         self._phi += next((cap for loss, cap in _SURPRISE if self.loss_millionths >= loss), _SURPRISE_CLEAN)

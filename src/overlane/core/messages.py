@@ -22,6 +22,8 @@ Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Filters = Annotated[list[Annotated[str, Meta(min_length=1, max_length=65535)]], Meta(max_length=1 << 20)]
 Places = Annotated[list[Annotated[int, Meta(ge=0, lt=BROKERS_MAX)]], Meta(max_length=2 * LINKS_MAX)]
 """Indices into a list of brokers."""
+U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+"""What parcels carry."""
 Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
@@ -88,8 +90,8 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were in the version before."""
 
     origin: Name
-    incarnation: Count
-    route: Count
+    incarnation: U32
+    route: U32
     version: Annotated[int, Meta(ge=0, le=0xFFFF)]
     brokers: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
     kept: Places
@@ -98,7 +100,7 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     destinations: Places
     ahead_us: Annotated[list[Count], Meta(max_length=BROKERS_MAX)]
     """Per broker, the latency still to go to its farthest destination."""
-    deadline_us: Count
+    deadline_us: U32
     latency_us: Count
     hops: Count
     refresh: Count = 0

@@ -17,7 +17,7 @@ from overlane.core.linkqueue import LinkQueue, Waiting
 from overlane.core.messages import REASON_LENGTH_MAX, Farewell, LinkClaim, Message, encode
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.watch import NOTICE_DELAY, Noticing, Watch
-from overlane.core.wire import AGE_US_MAX, Header, Notice, ParcelFlag
+from overlane.core.wire import AGE_US_MAX, Header, Notice, ParcelFlag, RouteName
 from overlane.errors import ProtocolViolation
 
 GREETING_WITHIN: Nanos = 5000 * MS
@@ -26,10 +26,13 @@ NOTICE_AHEAD: Nanos = 25 * MS
 """A notice that would be due so soon does not wait when a parcel goes the same way."""
 LATE_MIN: Nanos = 1 * MS
 """A broker that looks at its links so much later than it wanted to was busy, or not let run."""
+PROMPT_LAXITY: Nanos = 150 * MS
+"""Who has more time to spare than this can wait for a notice that comes together with others."""
 URGENT_MAX = 4096
 """Pings, pongs and notices that wait; who asks for more answers than it takes gets the latest."""
 
 _PROMPT = int(ParcelFlag.PROMPT)
+_REPAIR = int(ParcelFlag.REPAIR)
 _WATCHED = int(ParcelFlag.WATCHED)
 
 _CONTROL, _DATA = Lane.CONTROL, Lane.DATA
@@ -102,8 +105,8 @@ class Neighbour:
         self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
         self._leftover: dict[Lane, bytes] = {}
         self.assembly = Assembly()
-        self._parked: tuple[bytes, int, int, Nanos] | None = None
-        """A parcel frame that waits alone, how old it was and when that was, and how many messages it has."""
+        self._parked: tuple[bytes, RouteName, int, int, Nanos] | None = None
+        """A parcel frame that waits alone, its route, how old it was, how many messages it has, and when that was."""
         self._watch: Watch[Outgoing] = Watch()
         self._noticing = Noticing()
         self._looks_again = False
@@ -150,9 +153,9 @@ class Neighbour:
         """A parcel for this neighbour; returns what had to go for lack of room."""
         self._signals.ready.add(self.name)
         if self._parked is not None:
-            frame, age_us, _, entered_ns = self._parked
+            frame, name, age_us, _, entered_ns = self._parked
             self._parked = None
-            header, rest = wire.read_parcel(memoryview(frame)[wire.FRAME_OVERHEAD :])
+            header, rest = wire.read_parcel(memoryview(frame)[wire.FRAME_OVERHEAD :], name)
             out = Outgoing(header._replace(age_us=age_us), rest, entered_ns, NEVER, 0)
             self.queue.push(Waiting(out, len(frame), entered_ns, NEVER, droppable=True), entered_ns)
         return self.queue.push(item, now)
@@ -170,16 +173,16 @@ class Neighbour:
     def has_parked(self) -> bool:
         return self._parked is not None
 
-    def park(self, frame: bytes, age_us: int, messages: int, now: Nanos) -> None:
+    def park(self, frame: bytes, name: RouteName, age_us: int, messages: int, now: Nanos) -> None:
         """Let a plain parcel leave as the frame that it is, unless another comes before; it has this age now."""
         self._signals.ready.add(self.name)
-        self._parked = frame, age_us, messages, now
+        self._parked = frame, name, age_us, messages, now
 
     def pull_parked(self, now: Nanos, in_buffer: int) -> tuple[bytes, int]:
         """The frame that was parked, with the age that it has now, and the number of its messages."""
         if self._parked is None:
             return b"", 0
-        frame, age_us, messages, entered_ns = self._parked
+        frame, _, age_us, messages, entered_ns = self._parked
         self._parked = None
         self.queue.passed_by(len(frame), now, in_buffer)
         age_us += (now - entered_ns) // US
@@ -238,9 +241,14 @@ class Neighbour:
             age_us = AGE_US_MAX
         number = 0
         if header.flags & _WATCHED:
-            prompt = bool(header.flags & _PROMPT)
-            number = self._watch.add(out, prompt, now)
             patience_ns = self.health.patience_ns
+            # A notice at once is of use only where what is lost can be sent again in time, but not much later.
+            prompt = bool(header.flags & _REPAIR) and patience_ns <= out.due_ns - now < PROMPT_LAXITY
+            if prompt:
+                header = header._replace(flags=header.flags | _PROMPT)
+            elif header.flags & _PROMPT:
+                header = header._replace(flags=header.flags & ~_PROMPT)
+            number = self._watch.add(out, prompt, now)
             self._wake_by(now + patience_ns if prompt else now + patience_ns + NOTICE_DELAY)
         if out.hops:
             header = header._replace(age_us=age_us, hop_sequence=number)
@@ -289,6 +297,7 @@ class Neighbour:
         self.health.came(told.came)
         if told.rtt_ns is not None:
             self.health.observed(told.rtt_ns, now, told.late)
+            self.health.attested(now)
 
     # Time
 

@@ -1,9 +1,18 @@
 """A parcel's inside: the end-to-end part that only its source and its destinations read.
 
-    flow incarnation u32 | flow u32 | flow sequence u32 | floor u32 | after u32 | predecessors u8
-    per predecessor: incarnation u32 | flow u32 | sequence u32 | brokers u16 | ids u64 ...
+    form u8 | flow u16 | flow sequence u32 | back u16, and as the form says:
+    OLDER         incarnation u32          of the flow, where it is of an earlier life of the source than the parcel
+    MANY          flow u32                 the flow, where it takes more than 16 bits
+    FLOOR         floor u32                0 where it is left out
+    AFTER         after u32                where it is not `back` less than the sequence, or, with back 0, 0
+    PREDECESSORS  count u8 | per predecessor: incarnation u32 | flow u32 | sequence u32 | brokers u16 | ids u64 ...
+
+    then the messages:
     topics u16 | per topic: length u16, UTF-8
     per message, column by column: topic index u16 ... (not for one topic) | length u32 ... | flags u8 ... | bodies
+
+    or, where the form is LONE and nothing else, one message:
+    topic length u16 | flags u8 | topic, UTF-8 | body
 
 A *flow* is what one source sends to one set of destinations in one QoS class. Its sequence numbers have no gaps, so
 that every destination sees what is missing. `floor` is the oldest sequence the source still cares for; what lies
@@ -30,12 +39,16 @@ TOPICS_MAX = 0xFFFF
 LONE_TOPICS_REMEMBERED = 10_000
 PREDECESSORS_MAX = 255
 
-_FLOW = struct.Struct("!IIIIIB")
-_LONE = struct.Struct("!IIIIIBHH")
+OLDER, MANY, FLOOR, AFTER, PREDECESSORS, LONE = 1, 2, 4, 8, 16, 32
+"""Forms of the flow part, which may come together, and of a message alone."""
+
+_FLOW = struct.Struct("!BHIH")
+_LONE = struct.Struct("!BHIHHB")
 _LONE_TOPIC = struct.Struct("!HH")
 _LONE_BODY = struct.Struct("!IB")
 _PREDECESSOR = struct.Struct("!IIIH")
 _U16 = struct.Struct("!H")
+_U32 = struct.Struct("!I")
 
 
 class BadContent(ValueError):
@@ -60,6 +73,7 @@ class FlowPart(NamedTuple):
     predecessors: tuple[Predecessor, ...] = ()
 
 
+_LONE_FORM = bytes((LONE,))
 _new_tuple = tuple.__new__
 
 Message = tuple[str, int, bytes]
@@ -110,59 +124,104 @@ def pack_messages(columns: Columns) -> bytes:
 
 
 def pack_lone(name: tuple[int, int], sequence: int, after: int, message: Message) -> bytes:
-    """The whole end-to-end part of a best-effort parcel of one message, which comes after nothing of another flow."""
+    """The whole end-to-end part of a best-effort parcel of one message, which comes after nothing of another flow.
+
+    The flow is one of this life of the source.
+    """
     topic, flags, body = message
-    flow = _FLOW.pack(*name, sequence, 0, after, 0)
-    return b"".join((flow, _lone_topic(topic), _LONE_BODY.pack(len(body), flags), body))
+    back = sequence - after if after else 0
+    if not 0 <= back <= 0xFFFF or name[1] > 0xFFFF or (after and not back):
+        return pack_flow(FlowPart(*name, sequence, 0, after), name[0]) + pack_messages(((topic,), (flags,), (body,)))
+    encoded = _encoded(topic)
+    return b"".join((_LONE.pack(LONE, name[1], sequence, back, len(encoded), flags), encoded, body))
 
 
 @lru_cache(maxsize=LONE_TOPICS_REMEMBERED)
-def _lone_topic(topic: str) -> bytes:
-    encoded = topic.encode()
-    return _LONE_TOPIC.pack(1, len(encoded)) + encoded
+def _encoded(topic: str) -> bytes:
+    return topic.encode()
 
 
-def pack_flow(part: FlowPart) -> bytes:
-    head = _FLOW.pack(*part[:5], len(part.predecessors))
-    if not part.predecessors:
-        return head
-    return head + b"".join(
-        _PREDECESSOR.pack(p.incarnation, p.flow, p.sequence, len(p.brokers))
-        + struct.pack(f"!{len(p.brokers)}Q", *p.brokers)
-        for p in part.predecessors
-    )
+def pack_flow(part: FlowPart, incarnation: int) -> bytes:
+    """`incarnation`: that of the parcel."""
+    life, flow, sequence, floor, after, predecessors = part
+    form, more = 0, b""
+    if life != incarnation:
+        form, more = OLDER, _U32.pack(life)
+    if flow > 0xFFFF:
+        form, more, flow = form | MANY, more + _U32.pack(flow), 0
+    if floor:
+        form, more = form | FLOOR, more + _U32.pack(floor)
+    back = sequence - after if after else 0
+    if not 0 <= back <= 0xFFFF or (after and not back):
+        form, more, back = form | AFTER, more + _U32.pack(after), 0
+    if predecessors:
+        form, more = form | PREDECESSORS, more + bytes((len(predecessors),))
+        for p in predecessors:
+            more += _PREDECESSOR.pack(p.incarnation, p.flow, p.sequence, len(p.brokers))
+            more += struct.pack(f"!{len(p.brokers)}Q", *p.brokers)
+    return _FLOW.pack(form, flow, sequence, back) + more
 
 
-def unpack_flow(rest: bytes | memoryview) -> tuple[FlowPart, int]:
+def unpack(content: bytes, incarnation: int, count: int) -> tuple[FlowPart, list[Message]]:
+    """Where a parcel stands in its flow, and its messages; what its header says of its incarnation and their number."""
+    if count == 1 and content[:1] == _LONE_FORM:
+        lone = unpack_lone(content, 0, incarnation)
+        if lone is None:
+            raise BadContent("a message alone that cannot be read")
+        name, sequence, after, message = lone
+        return FlowPart(*name, sequence, 0, after), [message]
+    part, position = unpack_flow(content, incarnation)
+    return part, unpack_messages(content, position, count)
+
+
+def unpack_flow(rest: bytes | memoryview, incarnation: int) -> tuple[FlowPart, int]:
     """Where the parcel stands in its flow, and where its messages begin."""
     try:
-        read = _FLOW.unpack_from(rest)
+        form, flow, sequence, back = _FLOW.unpack_from(rest)
         position = _FLOW.size
-        if not read[5]:
-            return _new_tuple(FlowPart, (*read[:5], ())), position
+        after = sequence - back if back else 0
+        if not form and after >= 0:
+            return _new_tuple(FlowPart, (incarnation, flow, sequence, 0, after, ())), position
+        if form & OLDER:
+            (incarnation,) = _U32.unpack_from(rest, position)
+            position += 4
+        if form & MANY:
+            (flow,) = _U32.unpack_from(rest, position)
+            position += 4
+        floor = 0
+        if form & FLOOR:
+            (floor,) = _U32.unpack_from(rest, position)
+            position += 4
+        if form & AFTER:
+            (after,) = _U32.unpack_from(rest, position)
+            position += 4
         predecessors = []
-        for _ in range(read[5]):
-            life, other, last, brokers = _PREDECESSOR.unpack_from(rest, position)
-            position += _PREDECESSOR.size
-            predecessors.append(Predecessor(life, other, last, struct.unpack_from(f"!{brokers}Q", rest, position)))
-            position += 8 * brokers
+        if form & PREDECESSORS:
+            (count,) = struct.unpack_from("!B", rest, position)
+            position += 1
+            for _ in range(count):
+                life, other, last, brokers = _PREDECESSOR.unpack_from(rest, position)
+                position += _PREDECESSOR.size
+                predecessors.append(Predecessor(life, other, last, struct.unpack_from(f"!{brokers}Q", rest, position)))
+                position += 8 * brokers
     except struct.error as short:
         raise BadContent(f"a truncated flow part: {short}") from None
-    return _new_tuple(FlowPart, (*read[:5], tuple(predecessors))), position
+    if form >= LONE or after < 0:
+        raise BadContent(f"a flow part of form {form} that is none")
+    return _new_tuple(FlowPart, (incarnation, flow, sequence, floor, after, tuple(predecessors))), position
 
 
-def unpack_lone(content: bytes, position: int) -> Lone | None:
+def unpack_lone(content: bytes, position: int, incarnation: int) -> Lone | None:
     """What `pack_lone` has made, from `position` on; None if it is something else, perhaps something wrong."""
     try:
-        incarnation, flow, sequence, _, after, predecessors, topics, size = _LONE.unpack_from(content, position)
-        position += _LONE.size + size
-        length, flags = _LONE_BODY.unpack_from(content, position)
-        if predecessors or topics != 1 or position + _LONE_BODY.size + length != len(content):
+        form, flow, sequence, back, size, flags = _LONE.unpack_from(content, position)
+        position += _LONE.size
+        if form != LONE or back > sequence or position + size > len(content):
             return None
-        message = content[position - size : position].decode(), flags, content[position + _LONE_BODY.size :]
+        message = content[position : position + size].decode(), flags, content[position + size :]
     except (struct.error, UnicodeDecodeError):
         return None
-    return (incarnation, flow), sequence, after, message
+    return (incarnation, flow), sequence, sequence - back if back else 0, message
 
 
 def unpack_messages(content: bytes, position: int, count: int) -> list[Message]:

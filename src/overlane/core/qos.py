@@ -16,6 +16,7 @@ HISTORY_ALL = -1
 
 
 TOPICS_REMEMBERED = 100_000
+DEADLINE_US_MAX = (1 << 32) - 1
 
 
 class Routing(StrEnum):
@@ -36,6 +37,11 @@ class QosClass:
     paths: int = 2
     lifespan_ns: Nanos = NEVER
     history: int = 0
+
+    @property
+    def deadline_us(self) -> int:
+        """As parcels and routes carry it: 0 if there is none, and no more than they can carry."""
+        return 0 if self.deadline_ns >= NEVER else min(DEADLINE_US_MAX, self.deadline_ns // US)
 
     @property
     def label(self) -> str:

@@ -29,11 +29,11 @@ from overlane.core.messages import (
 )
 from overlane.core.neighbour import Neighbour
 from overlane.core.parcel import BadContent
-from overlane.core.signalling import RouteTable
+from overlane.core.signalling import Entry, RouteTable
 from overlane.core.sink import Sink
 from overlane.core.source import Source
 from overlane.core.units import US, Nanos
-from overlane.core.wire import FrameType, Header, ParcelFlag
+from overlane.core.wire import NO_ROUTE, FrameType, Header, ParcelFlag
 from overlane.errors import ProtocolViolation
 
 _PARCEL = int(FrameType.PARCEL)
@@ -96,8 +96,10 @@ class Reception:
     def _frame(self, neighbour: Neighbour, kind: int, body: memoryview, now: Nanos) -> None:
         # Nearly all are of the first two types, and a constant is much quicker than a member of an enumeration.
         if kind == _PARCEL:
-            header, rest = wire.read_parcel(body, neighbour.health.latency_ns // US)
-            self._parcel(neighbour, header, rest, now)
+            entry = self._routes.keyed.get(wire.key_of(body))
+            name = NO_ROUTE if entry is None else entry.name
+            header, rest = wire.read_parcel(body, name, neighbour.health.latency_ns // US)
+            self._parcel(neighbour, entry, header, rest, now)
             return
         if kind == _NOTICE:
             neighbour.noticed(wire.read_notice(body), now)
@@ -180,13 +182,12 @@ class Reception:
 
     # Parcels
 
-    def _parcel(self, neighbour: Neighbour, header: Header, rest: memoryview, now: Nanos) -> None:
-        if header.origin == self._identity:
-            self._forwarding.counters.duplicates_dropped += 1
-            return
-        entry = self._routes.entry(header.origin, header.route, header.version)
+    def _parcel(self, neighbour: Neighbour, entry: Entry | None, header: Header, rest: memoryview, now: Nanos) -> None:
         if entry is None:
             self._forwarding.counters.unroutable_dropped += 1
+            return
+        if header.origin == self._identity:
+            self._forwarding.counters.duplicates_dropped += 1
             return
         if header.flags & _WATCHED:
             neighbour.notice_parcel(header, now)
@@ -199,7 +200,7 @@ class Reception:
             self._arrive(header, rest, now)
 
     def _detour(self, neighbour: Neighbour, detour: wire.Detour, now: Nanos) -> None:
-        header, rest = wire.read_parcel(detour.parcel, neighbour.health.latency_ns // US)
+        header, rest = wire.read_long(detour.parcel, neighbour.health.latency_ns // US)
         if detour.hops[detour.position] != self._identity:
             raise ProtocolViolation("a detour that does not pass here")
         if header.flags & _WATCHED:

@@ -345,7 +345,7 @@ class RoutePlanner:
             obsolete=flat(before - links),
             destinations=[place[name] for name in reached],
             ahead_us=[ahead.get(name, 0) // US for name in brokers],
-            deadline_us=0 if route.qos.deadline_ns >= NEVER else route.qos.deadline_ns // US,
+            deadline_us=route.qos.deadline_us,
             latency_us=route.latency_ns // US,
             hops=self._hops(route),
         )

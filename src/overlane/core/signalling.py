@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from overlane.core.messages import Establish, Established, Teardown
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire import Header, broker_id
+from overlane.core.wire import Header, RouteName, broker_id, route_key
 
 REFRESH_EVERY: Nanos = 30 * SECOND
 EXPIRE_AFTER: Nanos = 95 * SECOND
@@ -38,6 +38,7 @@ class Entry:
     """One version of a route, as this broker sees it."""
 
     message: Establish
+    name: RouteName
     next_hops: tuple[str, ...]
     obsolete_hops: tuple[str, ...]
     deliver: bool
@@ -68,6 +69,8 @@ class RouteTable:
     def __init__(self, me: str) -> None:
         self._me = me
         self._routes: dict[tuple[int, int], RouteState] = {}
+        self.keyed: dict[bytes, Entry] = {}
+        """Every version of every route by the key that parcels carry."""
         self.changes = 0
 
     def __len__(self) -> int:
@@ -96,12 +99,16 @@ class RouteTable:
         if state is None and len(self._routes) >= ROUTES_MAX:
             return [], False
         if state is None or state.incarnation < message.incarnation:
+            if state is not None:
+                self._forget(key)
             state = self._routes[key] = RouteState(message.incarnation)
         elif state.incarnation > message.incarnation or message.version < state.newest - VERSIONS_KEPT:
             return [], False
         state.refreshed_at = now
         entry = state.versions.get(message.version)
         if entry is None:
+            if self._key(message) in self.keyed:
+                return [], False  # another route has the same key: the next version will have its own
             entry = self._install(state, message, now)
             letters: Letters = [(hop, message) for hop in (*entry.next_hops, *entry.obsolete_hops) if hop != sender]
             if sender is not None:
@@ -142,7 +149,7 @@ class RouteTable:
         state = self._routes.get(key)
         if state is None or state.incarnation > message.incarnation:
             return []
-        del self._routes[key]
+        self._forget(key)
         hops = {hop for entry in state.versions.values() for hop in entry.next_hops}
         return [(hop, message) for hop in sorted(hops) if hop != sender]
 
@@ -151,17 +158,25 @@ class RouteTable:
         identity = broker_id(origin)
         for key in [key for key, state in self._routes.items() if key[0] == identity]:
             if self._routes[key].incarnation < incarnation:
-                del self._routes[key]
+                self._forget(key)
 
     def sweep(self, now: Nanos) -> None:
         """Drop superseded versions after their grace time, and routes nobody refreshes."""
         for key, state in list(self._routes.items()):
             if now - state.refreshed_at > EXPIRE_AFTER:
-                del self._routes[key]
+                self._forget(key)
                 continue
             for version, entry in list(state.versions.items()):
                 if now - entry.superseded_at > GRACE:
-                    del state.versions[version]
+                    del self.keyed[self._key(state.versions.pop(version).message)]
+
+    def _forget(self, route: tuple[int, int]) -> None:
+        for entry in self._routes.pop(route).versions.values():
+            del self.keyed[self._key(entry.message)]
+
+    @staticmethod
+    def _key(message: Establish) -> bytes:
+        return route_key(broker_id(message.origin), message.incarnation, message.route, message.version)
 
     def _install(self, state: RouteState, message: Establish, now: Nanos) -> Entry:
         brokers = message.brokers
@@ -172,6 +187,9 @@ class RouteTable:
         awaited = set(added) | {hop for hop in kept if known is None or hop in known.awaited}
         entry = Entry(
             message=message,
+            name=RouteName(
+                message.version, broker_id(message.origin), message.incarnation, message.route, message.deadline_us
+            ),
             next_hops=tuple(sorted({*kept, *added})),
             obsolete_hops=tuple(hop for hop in obsolete if hop not in kept and hop not in added),
             deliver=me in message.destinations,
@@ -188,7 +206,7 @@ class RouteTable:
             state.newest = message.version
         else:
             entry.superseded_at = now
-        state.versions[message.version] = entry
+        state.versions[message.version] = self.keyed[self._key(message)] = entry
         self.changes += 1
         return entry
 

@@ -16,7 +16,7 @@ from overlane.core.history import AWAITED_FOR, NAME_BYTES, History, Kept, unwrap
 from overlane.core.inflow import InflowName, Inflows, bits_to_bytes, decode_name, encode_name
 from overlane.core.interest import LocalInterest
 from overlane.core.messages import Receipt
-from overlane.core.parcel import BadContent, Lone, Message, unpack_flow, unpack_messages
+from overlane.core.parcel import BadContent, Lone, Message, unpack
 from overlane.core.qos import TOPICS_REMEMBERED, QosTable
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
@@ -88,8 +88,7 @@ class Sink:
 
     def arrive(self, header: Header, content: bytes, origin_name: str, now: Nanos) -> None:
         """A parcel came for us; BadContent if its inside is not one."""
-        part, position = unpack_flow(content)
-        messages = unpack_messages(content, position, header.messages)
+        part, messages = unpack(content, header.incarnation, header.messages)
         is_history = bool(header.flags & _HISTORY)
         if is_history and any(len(body) < NAME_BYTES for _, _, body in messages):
             raise BadContent("replayed messages without names")

@@ -27,7 +27,6 @@ from overlane.core.outflow import FlowName, Outflow, Retained, StoredParcel
 from overlane.core.parcel import Columns, FlowPart, Message, cut, pack_flow, pack_lone
 from overlane.core.places import TopicPlaces
 from overlane.core.qos import QosClass, QosTable, Routing
-from overlane.core.risks import PROMPT_SLACK
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Entry, Letters, RouteTable, reached_by
 from overlane.core.straight import Straight
@@ -48,10 +47,12 @@ ASIDES_MAX = 8
 
 _DIRECT = int(ParcelFlag.DIRECT)
 _HISTORY = int(ParcelFlag.HISTORY)
-_PROMPT = int(ParcelFlag.PROMPT)
+_OWN_DEADLINE = int(ParcelFlag.OWN_DEADLINE)
 _RELIABLE = int(ParcelFlag.RELIABLE)
 _REPAIR = int(ParcelFlag.REPAIR)
 _WATCHED = int(ParcelFlag.WATCHED)
+_MOST = _OWN_DEADLINE | _WATCHED
+"""With these a parcel's header is as long as it gets."""
 
 
 @dataclass(slots=True)
@@ -153,7 +154,7 @@ class Source:
         self._own.is_new(header.sequence)
         rest = pack_lone(flow.name, flow.sequence, after, message)
         if onward is not None:
-            onward.park(parcel_frame(header, rest), 0, 1, now)
+            onward.park(parcel_frame(header, rest), entry.name, 0, 1, now)
         else:
             self.forwarding.forward(entry, header, rest, now, None, now)
         return True
@@ -242,9 +243,11 @@ class Source:
         entry = self.routes.entry(self.identity, route.id, route.version)
         if entry is None or not entry.next_hops:
             return
-        rest = pack_flow(flow.part(parcel)) + parcel.content
-        if flow.qos.reliable and not all(self.forwarding.takes(hop, parcel_size(rest)) for hop in entry.next_hops):
-            entry = self._with_room(flow, parcel, entry, parcel_size(rest), now)
+        rest = pack_flow(flow.part(parcel), self.incarnation) + parcel.content
+        if flow.qos.reliable and not all(
+            self.forwarding.takes(hop, parcel_size(_MOST, rest)) for hop in entry.next_hops
+        ):
+            entry = self._with_room(flow, parcel, entry, parcel_size(_MOST, rest), now)
             if not entry.next_hops:
                 return
         header = self._header_on(flow, route, _age_us(parcel, now), parcel.messages, parcel.history)
@@ -274,16 +277,15 @@ class Source:
                 self._resend(flow, destination, now, at_once=False)
 
     def _header_on(self, flow: Outflow, route: Route, age_us: int, messages: int, history: bool) -> Header:
-        """On a route that may have to be hurried along, or may not be able to meet the deadline."""
+        """On a route that may not be able to meet the deadline."""
         flags, deadline_us = _flags(flow.qos, history), 0
         if flow.qos.deadline_ns < NEVER:
-            deadline_us, slack_ns = flow.qos.deadline_ns // US, route.slack_ns
+            deadline_us = flow.qos.deadline_us
             # A deadline the route cannot meet would have every hop give the message up: it is carried as well as it
             # can be.
-            if slack_ns < 0:
+            if route.slack_ns < 0:
                 deadline_us = 2 * route.latency_ns // US
-            if flags & _REPAIR and slack_ns < PROMPT_SLACK:
-                flags |= _PROMPT
+                flags |= _OWN_DEADLINE
         self._sequence += 1
         return Header(
             flags,
@@ -300,8 +302,7 @@ class Source:
 
     def _header(self, flow: Outflow, parcel: Retained, now: Nanos) -> Header:
         """Of a parcel that carries its own path."""
-        deadline_ns = flow.qos.deadline_ns
-        deadline_us = deadline_ns // US if deadline_ns < NEVER else 0
+        deadline_us = flow.qos.deadline_us
         flags = (_flags(flow.qos, parcel.history) | _DIRECT) & ~_REPAIR
         age_us = _age_us(parcel, now)
         self._sequence += 1
@@ -375,11 +376,11 @@ class Source:
         way, latency_ns = found
         due = flow.due_for_resend(destination, 2 * latency_ns, now, at_once)
         for place, parcel in enumerate(due):
-            rest = pack_flow(self._part_owed(flow, parcel)) + parcel.content
-            if not self.forwarding.takes(way[1], parcel_size(rest)):
+            rest = pack_flow(self._part_owed(flow, parcel), self.incarnation) + parcel.content
+            if not self.forwarding.takes(way[1], parcel_size(_MOST, rest)):
                 for unsent in due[place:]:
                     flow.put_back(unsent, (destination,))
-                self._wait(flow, destination, way[1], parcel_size(rest), now)
+                self._wait(flow, destination, way[1], parcel_size(_MOST, rest), now)
                 break
             header = self._header(flow, parcel, now)
             due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns

@@ -36,7 +36,7 @@ class Straight:
         self._names = names
         self._sink = sink
         self._neighbours = neighbours
-        self._routes = routes
+        self._keyed = routes.keyed
         self._duplicates = forwarding.duplicates
         self._counters = forwarding.counters
 
@@ -51,14 +51,16 @@ class Straight:
         """Bytes from a neighbour; False, and nothing done, if they are not just one parcel that goes a straight way."""
         if len(data) < PARCEL_BYTES or not source.greeted or not source.is_between_frames:
             return False
-        length, kind, flags, version, origin, life, number, route, age_us, deadline_us, messages, hop = unpack_parcel(
-            data
-        )
-        if kind != _PARCEL or length != len(data) - 4 or flags or deadline_us or hop or not messages:
+        length, kind, flags, key, high, low, age_us, messages = unpack_parcel(data)
+        if kind != _PARCEL or length != len(data) - 4 or flags or not messages:
             return False
-        entry = self._routes.entry(origin, route, version)
-        if entry is None or origin == self._me:
+        entry = self._keyed.get(key)
+        if entry is None:
             return False
+        _, origin, life, _, deadline_us = entry.name
+        if deadline_us or origin == self._me:
+            return False
+        number = high << 32 | low
         age_us += source.health.latency_ns // US
         if age_us > AGE_US_MAX:
             age_us = AGE_US_MAX
@@ -68,13 +70,13 @@ class Straight:
         if onward is None or onward is source:
             return False
         if self._duplicates.is_new(origin, life, number):
-            onward.park(data, age_us, messages, now)
+            onward.park(data, entry.name, age_us, messages, now)
         else:
             self._counters.duplicates_dropped += 1
         return True
 
     def _ends(self, data: bytes, origin: int, life: int, number: int, age_us: int, now: Nanos) -> bool:
-        lone = unpack_lone(data, PARCEL_BYTES)
+        lone = unpack_lone(data, PARCEL_BYTES, life)
         if lone is None or not self._sink.takes_straight(origin, lone):
             return False
         if self._duplicates.is_new(origin, life, number):

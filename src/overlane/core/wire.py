@@ -10,18 +10,30 @@ A frame is a length, a type and a body. Numbers are big-endian.
     HELLO     magic "OVLN" | version u8 | incarnation u32 | name length u8 | name
     PING      token u32
     PONG      token u32
-    NOTICE    highest u32 | delay u16 (16 us) | earlier u64      hop acknowledgement; bit i of earlier: highest-1-i came
+    NOTICE    highest u32 | delay u16 (16 us) | missing       hop acknowledgement; bit i of missing: highest-1-i has not
+              come; at most 8 bytes, little-endian, zero bytes at the end left out
     CONTROL   sequence u32 | message (msgpack, see messages.py)
     PARCEL    the header below | end-to-end part (parcel.py)
     ROUTE     an Establish message (msgpack), ahead of a parcel that needs it
-    DETOUR    hops u8 | this hop u8 | ids u64 x hops | PARCEL without its length and type
+    DETOUR    hops u8 | this hop u8 | ids u64 x hops | the long header below | end-to-end part
 
     PARCEL header, rewritten by each hop (age, hop sequence) while the rest passes untouched:
 
-     0       4      5       6         8        16            20         28      32       36            40         44
-    +-------+------+-------+---------+--------+-------------+----------+-------+--------+-------------+----------+-----+
-    | length| type | flags | version | origin | incarnation | sequence | route | age us | deadline us | messages | hop |
-    +-------+------+-------+---------+--------+-------------+----------+-------+--------+-------------+----------+-----+
+     0        4      5       6     12         18       22         24
+    +--------+------+-------+-----+----------+--------+----------+ - - - - - - - + - - - - - +
+    | length | type | flags | key | sequence | age us | messages | deadline us   | hop       |
+    +--------+------+-------+-----+----------+--------+----------+ - - - - - - - + - - - - - +
+                                                                  OWN_DEADLINE    WATCHED       each u32, if flagged
+
+    The key stands for origin, incarnation, route and version: six bytes of a hash of them, so that every broker that
+    has been told of the route knows the key too. A deadline that is the route's is not repeated.
+
+    Long header, of a parcel that follows no route:
+
+    +-------+---------+--------+-------------+----------+-------+--------+-------------+----------+-----+
+    | flags | version | origin | incarnation | sequence | route | age us | deadline us | messages | hop |
+    | u8    | u16     | u64    | u32         | u64      | u32   | u32    | u32         | u32      | u32 |
+    +-------+---------+--------+-------------+----------+-------+--------+-------------+----------+-----+
 
 The first frame of a connection is a HELLO. CONTROL frames are numbered from 0 on each connection, so that a frame
 that was replayed, lost or inserted is noticed. Whoever sends what is not in this table is a violator: its link is
@@ -31,17 +43,21 @@ closed.
 import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
 from overlane.errors import ProtocolViolation
 
 MAGIC = b"OVLN"
-VERSION = 1
+VERSION = 2
 NAME_BYTES_MAX = 64
 FRAME_BYTES_MAX = 1 << 20
 HOPS_MAX = 64
 AGE_US_MAX = (1 << 32) - 1
+MESSAGES_MAX = (1 << 16) - 1
+SEQUENCE_MAX = (1 << 48) - 1
+KEYS_REMEMBERED = 10_000
 NO_DEADLINE_US = 0
 
 
@@ -68,26 +84,35 @@ class ParcelFlag(IntFlag):
     """Hops may send it again, or around, while it can still be in time."""
     DIRECT = 32
     """On a detour: to be delivered at its end, whatever the route says."""
+    OWN_DEADLINE = 64
+    """Another one than its route's."""
 
 
 _FRAME = struct.Struct("!IB")
 _HELLO = struct.Struct("!4sBIB")
 _TOKEN = struct.Struct("!I")
-_NOTICE = struct.Struct("!IHQ")
+_NOTICE = struct.Struct("!IH")
 _HEADER = struct.Struct("!BHQIQIIIII")
-_PARCEL = struct.Struct("!IBBHQIQIIIII")
+_PARCEL = struct.Struct("!IBB6sHIIH")
+_PARCEL_BODY = struct.Struct("!B6sHIIH")
+_ROUTE_NAME = struct.Struct("!QQQH")
 _DETOUR = struct.Struct("!BB")
 _IDENTITY = struct.Struct("!Q")
 
 FRAME_OVERHEAD = _FRAME.size
 PARCEL_BYTES = _PARCEL.size
-"""What a parcel frame has ahead of the end-to-end part."""
+"""What the frame of a plain parcel has ahead of the end-to-end part."""
 unpack_parcel = _PARCEL.unpack_from
-"""Length, type, and the fields of Header."""
-_AGE_AT = 32
+"""Length, type, flags, key, the upper 16 and the lower 32 bits of the sequence, age, messages."""
+_AGE_AT = 18
 _U32 = struct.Struct("!I")
 _HEADER_BYTES = _HEADER.size
-_unpack_header = _HEADER.unpack_from
+_PARCEL_BODY_BYTES = _PARCEL_BODY.size
+_NOTICE_BYTES = _NOTICE.size
+_EARLIER_MASK = (1 << 64) - 1
+_OWN_DEADLINE = int(ParcelFlag.OWN_DEADLINE)
+_WATCHED = int(ParcelFlag.WATCHED)
+_EXTRAS = _OWN_DEADLINE | _WATCHED
 _PARCEL_TYPE = int(FrameType.PARCEL)
 _DETOUR_TYPE = int(FrameType.DETOUR)
 
@@ -112,8 +137,21 @@ class Header(NamedTuple):
     hop_sequence: int
 
 
+class RouteName(NamedTuple):
+    """What a version of a route tells of the parcels on it."""
+
+    version: int
+    origin: int
+    incarnation: int
+    route: int
+    deadline_us: int
+
+
+NO_ROUTE = RouteName(0, 0, 0, 0, 0)
+
 _AGE = Header._fields.index("age_us")
 _MESSAGES = Header._fields.index("messages")
+_SEQUENCE = Header._fields.index("sequence")
 _new_tuple = tuple.__new__
 
 
@@ -137,6 +175,12 @@ class Detour(NamedTuple):
     parcel: memoryview
 
 
+@lru_cache(maxsize=KEYS_REMEMBERED)
+def route_key(origin: int, incarnation: int, route: int, version: int) -> bytes:
+    """What parcels on a version of a route carry in its place."""
+    return blake2b(_ROUTE_NAME.pack(origin, incarnation, route, version), digest_size=6).digest()
+
+
 def hello(name: str, incarnation: int) -> bytes:
     encoded = name.encode()
     if not 0 < len(encoded) <= NAME_BYTES_MAX:
@@ -153,7 +197,8 @@ def pong(token: int) -> bytes:
 
 
 def notice(highest: int, delay_us: int, earlier: int) -> bytes:
-    return _frame(FrameType.NOTICE, _NOTICE.pack(highest, min(delay_us >> 4, 0xFFFF), earlier))
+    missing = (~earlier & _EARLIER_MASK).to_bytes(8, "little").rstrip(b"\0")
+    return _frame(FrameType.NOTICE, _NOTICE.pack(highest, min(delay_us >> 4, 0xFFFF)) + missing)
 
 
 def control(sequence: int, message: bytes) -> bytes:
@@ -171,25 +216,23 @@ def parcel(
 ) -> bytes:
     """Older than its header says, and numbered for the hop, where that is given."""
     flags, version, origin, incarnation, sequence, route, age, deadline_us, messages, hop = header
-    return b"".join(
-        (
-            _PARCEL.pack(
-                1 + _HEADER.size + len(rest),
-                _PARCEL_TYPE,
-                flags,
-                version,
-                origin,
-                incarnation,
-                sequence,
-                route,
-                age if age_us is None else age_us,
-                deadline_us,
-                messages,
-                hop if hop_sequence is None else hop_sequence,
-            ),
-            rest,
-        )
+    extras = b""
+    if flags & _EXTRAS:
+        if flags & _OWN_DEADLINE:
+            extras = _U32.pack(deadline_us)
+        if flags & _WATCHED:
+            extras += _U32.pack(hop if hop_sequence is None else hop_sequence)
+    head = _PARCEL.pack(
+        1 + _PARCEL_BODY_BYTES + len(extras) + len(rest),
+        _PARCEL_TYPE,
+        flags,
+        route_key(origin, incarnation, route, version),
+        sequence >> 32,
+        sequence & 0xFFFFFFFF,
+        age if age_us is None else age_us,
+        messages,
     )
+    return b"".join((head, extras, rest))
 
 
 def aged(frame: bytes, age_us: int) -> bytes:
@@ -205,8 +248,9 @@ def detour(hops: tuple[int, ...], position: int, header: Header, rest: bytes | m
     )
 
 
-def parcel_size(rest: bytes | memoryview) -> int:
-    return _PARCEL.size + len(rest)
+def parcel_size(flags: int, rest: bytes | memoryview) -> int:
+    extras = 4 * bool(flags & _OWN_DEADLINE) + 4 * bool(flags & _WATCHED) if flags & _EXTRAS else 0
+    return PARCEL_BYTES + extras + len(rest)
 
 
 def split(buffer: bytearray | bytes | memoryview) -> tuple[list[tuple[int, memoryview]], int]:
@@ -258,10 +302,11 @@ def read_token(body: memoryview) -> int:
 
 
 def read_notice(body: memoryview) -> Notice:
-    if len(body) != _NOTICE.size:
+    if not _NOTICE_BYTES <= len(body) <= _NOTICE_BYTES + 8:
         raise ProtocolViolation("a notice of the wrong size")
-    highest, delay, earlier = _NOTICE.unpack(body)
-    return Notice(highest, delay << 4, earlier)
+    highest, delay = _NOTICE.unpack_from(body)
+    missing = int.from_bytes(body[_NOTICE_BYTES:], "little")
+    return Notice(highest, delay << 4, ~missing & _EARLIER_MASK)
 
 
 def read_control(body: memoryview) -> tuple[int, memoryview]:
@@ -270,19 +315,52 @@ def read_control(body: memoryview) -> tuple[int, memoryview]:
     return int(_TOKEN.unpack_from(body)[0]), body[_TOKEN.size :]
 
 
-def read_parcel(body: memoryview, latency_us: int = 0) -> tuple[Header, memoryview]:
-    """The header, older by the latency of the link that the parcel came over, and the rest."""
+def key_of(body: memoryview) -> bytes:
+    """Of the route that a parcel is on."""
+    return bytes(body[1:7])
+
+
+def read_parcel(body: memoryview, name: RouteName, latency_us: int = 0) -> tuple[Header, memoryview]:
+    """The header, older by the latency of the link that the parcel came over, and the rest. Its key means `name`."""
+    if len(body) < _PARCEL_BODY_BYTES:
+        raise ProtocolViolation("a truncated parcel")
+    flags, _, high, low, age_us, messages = _PARCEL_BODY.unpack_from(body)
+    if not messages:
+        raise ProtocolViolation("a parcel without messages")
+    version, origin, incarnation, route, deadline_us = name
+    position, hop = _PARCEL_BODY_BYTES, 0
+    if flags & _EXTRAS:
+        try:
+            if flags & _OWN_DEADLINE:
+                (deadline_us,) = _U32.unpack_from(body, position)
+                position += 4
+            if flags & _WATCHED:
+                (hop,) = _U32.unpack_from(body, position)
+                position += 4
+        except struct.error:
+            raise ProtocolViolation("a truncated parcel") from None
+    age_us += latency_us
+    if age_us > AGE_US_MAX:
+        age_us = AGE_US_MAX
+    sequence = high << 32 | low
+    # As Header(...) does, without naming it all again: every hop does this for every parcel.
+    header = _new_tuple(
+        Header, (flags, version, origin, incarnation, sequence, route, age_us, deadline_us, messages, hop)
+    )
+    return header, body[position:]
+
+
+def read_long(body: memoryview, latency_us: int = 0) -> tuple[Header, memoryview]:
+    """As `read_parcel`, of a parcel that follows no route."""
     if len(body) < _HEADER_BYTES:
         raise ProtocolViolation("a truncated parcel")
-    read = _unpack_header(body)
-    if not read[_MESSAGES]:
-        raise ProtocolViolation("a parcel without messages")
+    read = _HEADER.unpack_from(body)
+    if not 0 < read[_MESSAGES] <= MESSAGES_MAX or read[_SEQUENCE] > SEQUENCE_MAX:
+        raise ProtocolViolation("a parcel without messages, or with a number that nobody gives")
     age_us = read[_AGE] + latency_us
     if age_us > AGE_US_MAX:
         age_us = AGE_US_MAX
-    # As Header(...) does, without taking all apart and naming it again: every hop does this for every parcel.
-    header = _new_tuple(Header, (*read[:_AGE], age_us, *read[_AGE + 1 :]))
-    return header, body[_HEADER_BYTES:]
+    return Header(*read)._replace(age_us=age_us), body[_HEADER_BYTES:]
 
 
 def read_detour(body: memoryview) -> Detour:

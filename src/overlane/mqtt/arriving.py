@@ -32,9 +32,13 @@ class Arriving:
             if not subscribers:
                 continue
             try:
-                if flags & envelope.RUN and not topic.startswith(elsewhere.RESERVED):
-                    run, count, is_v5 = envelope.unpack_run(flags, body)
-                    self._fastlane.arrive(topic, run, count, is_v5, now)
+                if flags & envelope.LANE and not topic.startswith(elsewhere.RESERVED):
+                    if flags & envelope.RUN:
+                        run, count, is_v5 = envelope.unpack_run(flags, body)
+                        self._fastlane.arrive(topic, run, count, is_v5, now)
+                    else:
+                        is_v5 = bool(flags & envelope.RUN_OF_V5)
+                        run = self._fastlane.arrive_lone(topic, body, is_v5, now)
                     self._streams.arrive(topic, run, is_v5, now)
                 else:
                     self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, now)

@@ -1,6 +1,7 @@
 """An MQTT message as the overlay carries it: eight flags and a body.
 
     flags   bit 0 retain | bits 1-2 QoS | bit 3 properties ahead of the payload | bit 4 a run | bit 5 of MQTT 5
+            bit 6 a run of one short packet, of which only the payload is carried: the rest follows from the topic
     body    [ length varint | properties | ] payload
     run     number of messages u32 | their PUBLISH packets as a client sent them, all plain and of one topic
 
@@ -19,6 +20,9 @@ QOS_MASK = 0x06
 PROPERTIES = 0x08
 RUN = 0x10
 RUN_OF_V5 = 0x20
+LONE = 0x40
+LANE = RUN | LONE
+"""Plain messages, one way or the other."""
 
 _EXPIRY_FIRST = b"\x02"
 _EXPIRY_BYTES = 5
@@ -69,6 +73,10 @@ def _expiry_of(properties: bytes) -> int | None:
 
 def pack_run(run: bytes, count: int, is_v5: bool) -> tuple[int, bytes]:
     return RUN | (RUN_OF_V5 if is_v5 else 0), count.to_bytes(4) + run
+
+
+def pack_lone(payload: bytes, is_v5: bool) -> tuple[int, bytes]:
+    return LONE | RUN_OF_V5 if is_v5 else LONE, payload
 
 
 def unpack_run(flags: int, body: bytes) -> tuple[bytes, int, bool]:

@@ -22,7 +22,7 @@ from overlane.core.units import MS, NEVER, Nanos
 from overlane.mqtt import way
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, TopicStats
-from overlane.mqtt.envelope import pack_run
+from overlane.mqtt.envelope import pack_lone, pack_run
 from overlane.mqtt.fields import write_variable
 from overlane.mqtt.framing import packet_end
 from overlane.mqtt.session import Session
@@ -208,7 +208,8 @@ class FastLane:
         self._state.counters.messages_in += count
         is_v5 = sender.version == V5
         if entry.qos is not None:
-            flags, body = pack_run(run, count, is_v5)
+            is_lone = count == 1 and run[1] < 0x80
+            flags, body = pack_lone(run[entry.head_bytes :], is_v5) if is_lone else pack_run(run, count, is_v5)
             if self._state.uplink.publish(entry.topic, body, flags, entry.qos, now) is not Published.ACCEPTED:
                 self._state.counters.dropped[Drop.OVERLAY_FULL] += count
             way.look(self._state.uplink, sender, entry.topic, entry.qos, now)
@@ -225,6 +226,16 @@ class FastLane:
         if (1 if is_lone else self._counted(run, prefix)) != count:
             raise ValueError("not as many messages as it says")
         self._hand_out(self._state.subscriptions.audience(topic), run, count, is_v5, now)
+
+    def arrive_lone(self, topic: str, payload: bytes, is_v5: bool, now: Nanos) -> bytes:
+        """As `arrive`, for one message; returns it as the packet that clients get."""
+        prefix = _checked_prefix(topic, is_v5)
+        length = len(prefix) + len(payload)
+        if length > 0x7F:
+            raise ValueError("longer than a message alone")
+        packet = b"".join((bytes((PLAIN, length)), prefix, payload))
+        self._hand_out(self._state.subscriptions.audience(topic), packet, 1, is_v5, now)
+        return packet
 
     @staticmethod
     def _counted(run: bytes, prefix: bytes) -> int:
