@@ -199,6 +199,34 @@ def test_one_late_answer_among_many_changes_little() -> None:
     assert health.rtt_ns == 90 * MS
 
 
+def test_one_answer_that_comes_early_is_believed() -> None:
+    health = LinkHealth(INTERVAL)
+    health.connected(START)
+    for _ in range(50):
+        health.observed(90 * MS, START)
+    health.observed(20 * MS, START)
+    assert (health.rtt_ns, health.swing_ns) == (20 * MS, 0)
+
+
+def test_a_link_that_became_slower_is_asked_again_at_once() -> None:
+    line = Line(steady(100))
+    line.run(10 * SECOND - 1)
+    line.fate = steady(105)  # outside the band, but not overdue
+    line.run(300 * MS)
+    assert [at - START - 10 * SECOND for at in line.pings[-2:]] == [0, 105 * MS]
+    assert line.health.rtt_ns == 105 * MS
+
+
+def test_a_link_that_is_asked_is_pinged_once_and_keeps_a_ping_for_silence() -> None:
+    line = Line(steady(20))
+    line.run(10 * SECOND - 1)
+    before = len(line.pings)
+    for _ in range(40):
+        line.run(10 * MS)
+        line.health.ask(line.now + 1)
+    assert 1 < len(line.pings) - before < ATTEMPTS_PER_CYCLE
+
+
 def test_the_first_suspicion_ends_with_the_first_answer() -> None:
     line = Line(steady(20))
     line.run(10 * SECOND)

@@ -180,6 +180,18 @@ def test_after_a_calm_time_a_change_goes_out_quickly_again() -> None:
     assert speaker.considers(calm + 2 * GAP_MIN, claim("d"))
 
 
+def test_what_happens_to_a_few_links_every_other_second_is_told_within_a_moment() -> None:
+    speaker = Speaker()
+    for turn in range(20):
+        start = NOW + turn * 2 * SECOND
+        for at, latency_ms in enumerate((30, 15, 60, 40) if turn % 2 else (20, 40, 80, 160)):
+            noticed = start + at * 30 * MS
+            if not speaker.considers(noticed, claim("b", latency_ms)):
+                when = speaker.announcer.next_deadline()
+                assert when - noticed < 200 * MS
+                assert speaker.considers(when, claim("b", latency_ms))
+
+
 def test_a_farewell_does_not_wait() -> None:
     speaker = Speaker()
     speaker.considers(NOW, claim("b"))

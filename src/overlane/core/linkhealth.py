@@ -4,7 +4,8 @@ Two kinds of probe feed it. Pings go out in cycles, one each interval; an unansw
 within its cycle, so that loss is not mistaken for death. Watched parcels are probes that cost nothing: their
 notices tell round-trip time and loss at the rate of the data, and while they do no pings are needed.
 
-  round trip, jitter  moving averages (1/8, 1/4); one sample far outside the band is ignored, a second one is a step
+  round trip, jitter  moving averages (1/8, 1/4); a sample far below the band is a step, since nothing comes early by
+                      accident; one far above is asked about, a second one is a step
   loss                moving average (1/16) over probes; lost is what stayed away while a later probe came back
   suspicion           phi accrual: each probe overdue by this link's own distribution of round trips adds how
                       surprising its silence is, given the link's usual loss. At PHI_SUSPECT the link is SUSPECT:
@@ -26,6 +27,8 @@ MISSED_CYCLES_MAX = 3
 ATTEMPTS_PER_CYCLE = 4
 ATTESTED_PART = 4
 """A link of which a notice told within this part of a cycle is not pinged."""
+ASK_GAP: Nanos = 50 * MS
+"""Between a ping and one that is sent because the link may be other than believed."""
 PHI_SUSPECT = 5.9
 TROUBLE_LOSS = 80_000
 """Loss, in millionths, from which a link counts as in trouble."""
@@ -81,6 +84,7 @@ class LinkHealth:
         self._missed_cycles = 0
         self._next_cycle: Nanos = NEVER
         self._next_ping: Nanos = NEVER
+        self._pinged_at: Nanos = -NEVER
         # Damping
         self._hold_ns: Nanos = 0
         self._memory_ns: Nanos = MEMORY_MIN
@@ -195,6 +199,11 @@ class LinkHealth:
         if self._attempts > 0:
             self._next_ping = min(self._next_ping, now)
 
+    def ask(self, at: Nanos) -> None:
+        """The link may be other than believed: ping it then, but keep a ping of this cycle for silence."""
+        if self._attempts > 1 and at >= self._pinged_at + ASK_GAP and self.state is not LinkState.FAILED:
+            self._next_ping = min(self._next_ping, at)
+
     def tick(self, now: Nanos, judges: bool = True) -> int | None:
         """Whatever is due by now; silence only where it is certain. Returns the token of a ping to send."""
         if self.state is LinkState.FAILED:
@@ -218,6 +227,7 @@ class LinkHealth:
         self._is_asked = True
         self._attempts -= 1
         self._next_ping = NEVER
+        self._pinged_at = now
         self._token = (self._token + 1) & 0xFFFFFFFF
         self._waiting[self._token] = now, self.patience_ns
         return self._token
@@ -279,8 +289,10 @@ class LinkHealth:
         away = rtt_ns - self.rtt_ns
         if abs(away) > max(4 * self.jitter_ns, MARGIN_MIN):
             self._step = max(self._step, 0) + 1 if away > 0 else min(self._step, 0) - 1
-            if abs(self._step) >= 2:
+            if self._step < 0 or self._step >= 2:
                 self._jump(rtt_ns, now)
+            else:
+                self.ask(now)
             return
         self._step = 0
         self.rtt_ns += away >> 3

@@ -16,11 +16,13 @@ from overlane.core.messages import LinkClaim
 from overlane.core.neighbour import NOTICE_AHEAD, Chunk, Neighbour, Outgoing, Signals
 from overlane.core.networkmap import MILLION
 from overlane.core.signalling import RouteTable
-from overlane.core.units import NEVER, US, Nanos
+from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.wire import ParcelFlag
 
-RISK_REMEMBERED = 60_000
+RISK_REMEMBERED = 20_000
 """Millionths: how likely a link that was in trouble lately is taken to fail a message."""
+ASK_AFTER: Nanos = 1 * MS
+"""How soon after one link has changed the others are asked: what is told now may be the first of several news."""
 PROCESSING_US_MIN = 500
 """Processing latency below this is not worth a word."""
 
@@ -243,6 +245,10 @@ class Links:
                 self.effects.append(LinkChanged(neighbour.name, state.name.lower()))
             claim, said = self._claim(neighbour, now), neighbour.claimed
             news |= claim != said if claim is None or said is None else differs(said, claim)
+        if news:
+            # What is wrong with one link is often wrong with its broker, and nothing but pings tells of an unused one.
+            for neighbour in self.neighbours.values():
+                neighbour.ask(now + ASK_AFTER)
         return news
 
     def failure_of(self, peer: str) -> float:

@@ -20,7 +20,8 @@ REMEMBER_LEFT: Nanos = 7 * 86_400 * SECOND
 """That a broker left for good is remembered, so that one that was away in the meantime hears of it."""
 GAP_MIN: Nanos = 20 * MS
 GAP_MAX: Nanos = 500 * MS
-CALM_AFTER: Nanos = 5 * SECOND
+CALM_AFTER: Nanos = 1 * SECOND
+"""Changes that come farther apart than this do not keep coming: what happens to several links is told in one go."""
 
 _LOSS_STEPS = (10_000, 30_000, 80_000, 200_000, 400_000)
 

@@ -281,6 +281,12 @@ class Neighbour:
         self.touch()
         self.health.answered(token, now)
 
+    def ask(self, at: Nanos) -> None:
+        """Another link of this broker has changed; this one may have, too."""
+        if self.greeted:
+            self.health.ask(at)
+            self._wake()
+
     def notice_parcel(self, header: Header, now: Nanos) -> None:
         """A watched parcel came in: remember to say so."""
         if header.hop_sequence:
