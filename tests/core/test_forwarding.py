@@ -4,7 +4,7 @@ import pytest
 from handwired import Frame, Overlay
 
 from overlane.core import wire
-from overlane.core.events import Close, DeadlineUnmeetable, LinkChanged, RouteEstablished
+from overlane.core.events import Close, DeadlineUnmeetable, Foresee, LinkChanged, RouteEstablished
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, SECOND
 from overlane.core.watch import NOTICE_DELAY
@@ -64,6 +64,21 @@ def test_where_the_link_is_not_likely_to_make_it_the_last_chance_also_goes_aroun
     net.run(400)
     assert net.bodies("d") == [b"first", b"x"]
     assert net.brokers["a"].counters["detours"] >= 1
+
+
+def test_where_another_copy_is_on_its_way_what_is_lost_does_not_go_around() -> None:
+    net = overlay(60)
+    net.handle("a", Foresee(None, {"b": 0.05, "c": 0.05}))
+    net.run(1_000)
+    net.publish("a", "t", b"both ways")
+    net.run(400)
+    lose_next(net, "a", "b", 1)
+    before = len(net.frames)
+    net.publish("a", "t", b"x")
+    net.run(400)
+    assert net.bodies("d") == [b"first", b"both ways", b"x"]
+    assert {("a", "b"), ("a", "c"), ("c", "d")} <= set(parcels(net, before))
+    assert net.brokers["a"].counters["detours"] == 0
 
 
 def test_a_class_without_repair_loses_what_is_lost() -> None:

@@ -283,6 +283,20 @@ def test_what_a_former_life_of_a_broker_set_up_is_gone_when_it_restarts() -> Non
     assert entry.message.incarnation == 4
 
 
+def test_a_link_is_spared_where_other_copies_reach_all_destinations_without_it() -> None:
+    table = RouteTable("a")
+    table.establish(None, describe({("a", "b"), ("b", "d"), ("a", "c"), ("c", "d"), ("d", "e")}, "e"), NOW)
+    assert (entry := table.entry(broker_id("a"), 1, 1)) is not None
+    assert (entry.spares("b"), entry.spares("c")) == (True, True)
+    table.establish(None, describe({("a", "b"), ("b", "d"), ("a", "c"), ("c", "d")}, "cd", 2), NOW)
+    assert (entry := table.entry(broker_id("a"), 1, 2)) is not None
+    assert (entry.spares("b"), entry.spares("c")) == (True, False)
+    at_d = RouteTable("d")
+    at_d.establish("b", describe({("a", "b"), ("b", "d"), ("a", "c"), ("c", "d"), ("d", "e")}, "e"), NOW)
+    assert (entry := at_d.entry(broker_id("a"), 1, 1)) is not None
+    assert not entry.spares("e")
+
+
 def test_a_broker_the_route_does_not_name_takes_no_part_in_it() -> None:
     table = RouteTable("z")
     letters, _ = table.establish("a", describe(LINE, "c"), NOW + MS)

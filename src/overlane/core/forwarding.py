@@ -5,8 +5,8 @@ A parcel on a detour carries its own path and is only passed on until it is at i
 
 Repair. A watched parcel of which no notice came is lost on that hop, or late. While there is time for another try
 after this one, the cheapest try is made: the same link again. The last chance takes everything that can still be in
-time: the link and a way around it. Where a link is silent or gone, its parcels go around at once, until the source
-has moved the route.
+time: the link and a way around it, unless other copies are on their way past that link anyway. Where a link is silent
+or gone, its parcels go around at once, until the source has moved the route.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from overlane.core.budgets import plan
 from overlane.core.duplicates import Duplicates
-from overlane.core.linkhealth import LinkState
+from overlane.core.linkhealth import TROUBLE_LOSS, LinkState
 from overlane.core.linkqueue import Waiting
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Receipt, encode
@@ -79,7 +79,8 @@ class Forwarding:
             )
             if neighbour is not None and not neighbour.connected:
                 neighbour = None
-            if header.flags & _REPAIR and (neighbour is None or neighbour.health.state is not _UP):
+            is_sound = neighbour is not None and neighbour.health.state is _UP
+            if header.flags & _REPAIR and not is_sound and not _is_spared(neighbour, entry):
                 self.go_around(out, hop, entry, now)
             if neighbour is not None:
                 self._enqueue(neighbour, out, now)
@@ -132,7 +133,7 @@ class Forwarding:
         sound = neighbour.connected and health.state is LinkState.UP
         again = neighbour.connected and laxity >= 0
         another_chance = sound and out.repairs > 0 and laxity >= health.patience_ns
-        if not (again and another_chance) and not out.hops:
+        if not (again and another_chance) and not out.hops and not _is_spared(neighbour, entry):
             self.go_around(out, hop, entry, now)
         if again:
             self.counters.repairs += 1
@@ -218,6 +219,15 @@ class Forwarding:
         item = Waiting(out, parcel_size(header.flags, out.rest), now, due_ns, is_droppable, budget_ns, plan_ns)
         if gone := neighbour.enqueue(item, now):
             self.counters.queue_full_dropped += len(gone)
+
+
+def _is_spared(neighbour: Neighbour | None, entry: Entry | None) -> bool:
+    """Whether a link need not be gone around: it may only lose, and other copies pass it by."""
+    if neighbour is None or not neighbour.connected or entry is None:
+        return False
+    # What loses so much falls silent by chance, too.
+    passes_some = neighbour.health.state is _UP or neighbour.health.loss_millionths >= TROUBLE_LOSS
+    return passes_some and entry.spares(neighbour.name)
 
 
 def _due(header: Header, ahead_ns: Nanos, entered_ns: Nanos) -> Nanos:

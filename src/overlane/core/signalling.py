@@ -37,6 +37,7 @@ Letters = list[tuple[str, Establish | Established | Teardown]]
 class Entry:
     """One version of a route, as this broker sees it."""
 
+    here: str
     message: Establish
     name: RouteName
     next_hops: tuple[str, ...]
@@ -53,6 +54,14 @@ class Entry:
     superseded_at: Nanos = NEVER
     onward: str = ""
     """The neighbour that is all there is to it, where it only passes, or begins here."""
+    _spared: dict[str, bool] = field(default_factory=dict)
+
+    def spares(self, hop: str) -> bool:
+        """Whether the route leads to all of its destinations without the link to this next hop, too."""
+        known = self._spared.get(hop)
+        if known is None:
+            known = self._spared[hop] = hop in self.next_hops and _leads_without(self.message, self.here, hop)
+        return known
 
 
 @dataclass(slots=True)
@@ -186,6 +195,7 @@ class RouteTable:
         # Only new next hops must be waited for; the others carry the route already, if they acknowledged it.
         awaited = set(added) | {hop for hop in kept if known is None or hop in known.awaited}
         entry = Entry(
+            here=self._me,
             message=message,
             name=RouteName(
                 message.version, broker_id(message.origin), message.incarnation, message.route, message.deadline_us
@@ -241,6 +251,17 @@ def _hops_through(message: Establish, me: int) -> int:
     ahead = _steps(me, ends)
     behind = _steps(message.brokers.index(message.origin), ends).get(me, 0)
     return max(1, behind + max((ahead.get(place, 0) for place in message.destinations), default=0))
+
+
+def _leads_without(message: Establish, here: str, hop: str) -> bool:
+    brokers, links = message.brokers, [*message.kept, *message.added]
+    left_out = brokers.index(here), brokers.index(hop)
+    ends: dict[int, list[int]] = {}
+    for link in zip(links[::2], links[1::2], strict=False):
+        if link != left_out:
+            ends.setdefault(link[0], []).append(link[1])
+    reached = _steps(brokers.index(message.origin), ends)
+    return all(place in reached for place in message.destinations)
 
 
 def _steps(start: int, ends: dict[int, list[int]]) -> dict[int, int]:
