@@ -279,6 +279,14 @@ def test_trouble_that_moves_about_does_not_move_a_route_that_serves_as_well_as_a
     assert route.version == version
 
 
+def test_loss_that_may_only_be_remembered_is_answered_by_a_second_path_and_not_by_all() -> None:
+    net = Map(**FAN)
+    net.lossy("bd", "cd", "ed", loss=0.02)
+    assert net.links(qos("adaptive", 30), "d") == "ab ac bd cd"
+    net.lossy("bd", "cd", "ed", loss=0.06)
+    assert net.links(qos("adaptive", 30), "d") == "ab ac ae bd cd ed"
+
+
 # When a route moves
 
 

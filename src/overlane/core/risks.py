@@ -26,6 +26,8 @@ Link = tuple[str, str]
 
 LOSS_MIN = 0.01
 """Less loss than this is left to hop-by-hop repair."""
+LOSES_MIN = 0.05
+"""Less than this may be the memory of loss that has ended."""
 TROUBLE_MIN = 0.0005
 BURST_LOSS = 0.25
 SUSPECT_RISK = 0.9999
@@ -91,16 +93,15 @@ class Risks:
         return link in self._map.claims
 
     def loses(self, link: Link, slack_ns: Nanos) -> bool:
-        """Whether a link, or one of its brokers, loses or lately lost what there is no time to repair."""
+        """Whether a link, or another of one of its brokers, loses now, and there is no time to repair it."""
         claim = self._map.claims.get(link)
-        lossy = claim is not None and claim.loss_millionths >= LOSS_MIN * MILLION and link not in self._map.suspects
+        lossy = claim is not None and claim.loss_millionths >= LOSES_MIN * MILLION and link not in self._map.suspects
         return (lossy or not self._losing.isdisjoint(link)) and self.failing_now(link, slack_ns) > 0
 
     def failing(self, link: Link, slack_ns: Nanos, caution: Caution) -> float:
         """How likely a message fails on a link, where the way over it leaves so much slack; 0 if hardly ever."""
         failing = self.failing_now(link, slack_ns)
-        claim = self._map.claims.get(link)
-        if caution.standing > 1 and claim is not None and self._may_begin(claim, slack_ns):
+        if caution.standing > 1 and self.knows(link) and self._may_begin(link, slack_ns):
             failing = max(failing, UNREPAIRED_RISK)
         if caution.standing > 1 and self.is_often_down(link):
             failing = max(failing, self._map.failure(link))
@@ -122,10 +123,15 @@ class Risks:
             loss = max(loss, STRICKEN_LOSS)
         return _unrepaired(claim, loss, slack_ns)
 
-    def _may_begin(self, claim: LinkClaim, slack_ns: Nanos) -> bool:
-        if max(claim.swing_us, SWING_RATIO * self._swing_us) * US > max(0, slack_ns):
+    def swings(self, link: Link, slack_ns: Nanos) -> bool:
+        """Whether its latency may rise beyond the slack, by what it or others lately did."""
+        claim = self._map.claims.get(link)
+        return claim is not None and max(claim.swing_us, SWING_RATIO * self._swing_us) * US > max(0, slack_ns)
+
+    def _may_begin(self, link: Link, slack_ns: Nanos) -> bool:
+        if self.swings(link, slack_ns):
             return True
-        return self._unsettled and slack_ns < _retry_ns(claim, slack_ns)
+        return self._unsettled and slack_ns < _retry_ns(self._map.claims[link], slack_ns)
 
     def missing(self, link: Link, slack_ns: Nanos) -> float:
         """How likely the way over a link takes longer than the map says, and too long."""

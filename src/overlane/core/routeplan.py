@@ -146,7 +146,7 @@ def _targeted(
         quickest = tree.path(destination)
         if quickest is None:
             continue
-        own = frozenset(pairwise(quickest.brokers))
+        own = quick = frozenset(pairwise(quickest.brokers))
         latency[destination] = quickest.latency_ns
         slack_ns = qos.deadline_ns - quickest.latency_ns
         if any(risks.failing((names[one], names[other]), slack_ns, caution) for one, other in own):
@@ -164,7 +164,11 @@ def _targeted(
             shared = {end: caution.shared for link in trouble for end in link} if caution.shared else {}
             found = targeted.spread(network, source, [destination], deadline, trouble, target, gain_min, shared)
             own, latency[destination] = found.links, found.latency_ns[destination]
-            if caution.standing > 1 and not loses:
+            if (
+                caution.standing > 1
+                and not loses
+                and any(risks.swings((names[a], names[b]), slack_ns) for a, b in quick)
+            ):
                 # Nothing tells one link from another, so the paths that have least in common are the best guess.
                 standing, latency_ns, _ = _multipath(network, source, [destination], deadline, caution.standing)
                 if not any(risks.failing_now((names[one], names[other]), slack_ns) for one, other in standing):
