@@ -48,7 +48,7 @@ def profile(judge: Judge, setting: Scenario, moves: tuple[RouteChange, ...]) -> 
         routes = [
             (int(move.time_s * SECOND), {(place[one], place[other]) for one, other in move.links})
             for move in moves
-            if topic.filter in move.topics
+            if topic.filter in move.topics and move.source == publisher.broker
         ]
         ends = place[publisher.broker], place[subscriber.broker]
         reasons[publisher.topic] = _Flow(*ends, topic.deadline_ns or 0, routes, found)
