@@ -21,20 +21,18 @@ Place = tuple[FlowName, str]
 class Anteroom:
     def __init__(self, forwarding: Forwarding) -> None:
         self._forwarding = forwarding
-        self._waiting: dict[str, dict[Place, int]] = {}
+        self.waiting: dict[str, dict[Place, int]] = {}
+        """By neighbour, those that wait with the bytes that they need."""
         self._looked_ns: Nanos = -NEVER
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
 
     def wait(self, hop: str, place: Place, size: int, now: Nanos) -> None:
         """Let a debt wait for a neighbour's queue to have room for so many bytes."""
         self._looked_ns = now
-        self._waiting.setdefault(hop, {})[place] = size
+        self.waiting.setdefault(hop, {})[place] = size
 
     def next_deadline(self) -> Nanos:
         """At once where one of those that wait can go; otherwise it depends on the links."""
-        for hop, line in self._waiting.items():
+        for hop, line in self.waiting.items():
             if self._forwarding.takes(hop, next(iter(line.values()))):
                 return self._looked_ns + 1
         return NEVER
@@ -42,8 +40,8 @@ class Anteroom:
     def called(self, now: Nanos) -> Iterator[Place]:
         """Those that can go, one after the other; who finds too little room again may wait again, but not be called."""
         self._looked_ns = now
-        for hop in sorted(self._waiting):
-            line = self._waiting[hop]
+        for hop in sorted(self.waiting):
+            line = self.waiting[hop]
             for _ in range(len(line)):
                 place, size = next(iter(line.items()))
                 if not self._forwarding.takes(hop, size):
@@ -51,4 +49,4 @@ class Anteroom:
                 del line[place]
                 yield place
             if not line:
-                del self._waiting[hop]
+                del self.waiting[hop]

@@ -301,7 +301,7 @@ class Broker:
         if self._stirred:
             self._find_slow_deadline()
         when = min(self._links.next_deadline(), self._slow_at, self._inflows.wake_at)
-        if self._source.anteroom:
+        if self._source.anteroom.waiting:
             when = min(when, self._source.anteroom.next_deadline())
         return min(when, self._drafts.next_deadline()) if self._drafts.open else when
 

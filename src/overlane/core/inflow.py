@@ -134,21 +134,17 @@ class Inflows:
             self._hurry_receipt(name, flow, now)  # something is missing: the source should know soon
         return released + self._release_followers(name, now) if moved else released
 
-    def is_next(self, name: InflowName, sequence: int, after: int) -> bool:
-        """Whether a best-effort parcel is just the next one of a flow of which nothing is missing, as nearly always."""
+    def with_next(self, name: InflowName, sequence: int, after: int) -> Inflow | None:
+        """The flow of which a best-effort parcel is just the next one, and nothing is missing, as nearly always."""
         flow = self._flows.get(name)
-        return (
+        if (
             flow is not None
             and sequence == flow.next
             and after < sequence > flow.horizon
             and not (flow.done or flow.held or flow.reliable or self._holding)
-        )
-
-    def advance(self, name: InflowName, age_ns: Nanos, now: Nanos) -> None:
-        """The next one came, and is handed on."""
-        flow = self._flows[name]
-        flow.touch(age_ns, now)
-        flow.next += 1
+        ):
+            return flow
+        return None
 
     def set_wake(self) -> None:
         """After everything due has been done: when is the next?"""

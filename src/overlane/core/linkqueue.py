@@ -65,8 +65,7 @@ class LinkQueue:
 
     def passed_by(self, size: int, now: Nanos, in_buffer: int) -> None:
         """So many bytes went to the wire without waiting here, since nothing else did."""
-        start = self._wire.free_at(now, in_buffer)
-        self.leaves_at = start + self._wire.pulled(size, some_wait=False)
+        self.leaves_at = self._wire.passed(size, now, in_buffer)
 
     def observe_rate(self, bytes_sent: int, duration_ns: Nanos) -> None:
         """A first guess: so many bytes take so long on the wire. The queue measures by itself whenever something waits.

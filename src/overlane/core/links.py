@@ -17,7 +17,7 @@ from overlane.core.neighbour import NOTICE_AHEAD, Chunk, Neighbour, Outgoing, Si
 from overlane.core.networkmap import MILLION
 from overlane.core.signalling import RouteTable
 from overlane.core.units import MS, NEVER, US, Nanos
-from overlane.core.wire import ParcelFlag
+from overlane.core.wire import AGE_US_MAX, ParcelFlag, RouteName, aged
 
 RISK_REMEMBERED = 20_000
 """Millionths: how likely a link that was in trouble lately is taken to fail a message."""
@@ -136,8 +136,8 @@ class Links:
         neighbour = self.neighbours[peer]
         if not neighbour.connected:
             return []
-        if neighbour.has_parked and not neighbour.has_words and bytes_max > 0:
-            return [(_DATA, self._pull_parked(neighbour, now, in_buffer))]
+        if neighbour.parked is not None and not neighbour.has_words and bytes_max > 0:
+            return [(_DATA, self._pull_parked(neighbour, *neighbour.parked, now, in_buffer))]
         chunks: list[Chunk] = []
         room = bytes_max
         if neighbour.has_words:
@@ -145,8 +145,8 @@ class Links:
                 chunks.append(chunk)
                 room -= len(chunk[1])
                 self.sent.control_bytes += len(chunk[1])
-        if room > 0 and neighbour.has_parked:
-            chunks.append((_DATA, self._pull_parked(neighbour, now, in_buffer)))
+        if room > 0 and neighbour.parked is not None:
+            chunks.append((_DATA, self._pull_parked(neighbour, *neighbour.parked, now, in_buffer)))
             return chunks
         while room > 0:
             is_last = neighbour.queue.lone is not None
@@ -163,18 +163,33 @@ class Links:
                 break
         return chunks
 
-    def _pull_parked(self, neighbour: Neighbour, now: Nanos, in_buffer: int) -> bytes:
-        """Nothing else waits."""
-        frame, messages = neighbour.pull_parked(now, in_buffer)
+    def _pull_parked(
+        self,
+        neighbour: Neighbour,
+        frame: bytes,
+        _name: RouteName,
+        age_us: int,
+        messages: int,
+        entered_ns: Nanos,
+        now: Nanos,
+        in_buffer: int,
+    ) -> bytes:
+        """The frame that was parked, with the age that it has now; nothing else waits."""
+        neighbour.parked = None
         self._signals.ready.discard(neighbour.name)
+        neighbour.queue.passed_by(len(frame), now, in_buffer)
         sent = self.sent
         sent.parcels += 1
         sent.parcel_bytes += len(frame)
         sent.messages += messages
+        age_us += (now - entered_ns) // US
+        frame = aged(frame, age_us if age_us < AGE_US_MAX else AGE_US_MAX)
+        if neighbour.noticing.due_ns - now > NOTICE_AHEAD:
+            return frame
         return self._with_notice(neighbour, frame, now)
 
     def _with_notice(self, neighbour: Neighbour, data: bytes, now: Nanos) -> bytes:
-        if neighbour.notice_due_ns - now > NOTICE_AHEAD:
+        if neighbour.noticing.due_ns - now > NOTICE_AHEAD:
             return data
         notice = neighbour.pull_notice(now)
         self.sent.control_bytes += len(notice)

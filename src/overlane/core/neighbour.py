@@ -103,12 +103,13 @@ class Neighbour:
         self._control_sent = 0
         self._control_seen = 0
         self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
-        self._leftover: dict[Lane, bytes] = {}
+        self.leftover: dict[Lane, bytes] = {}
+        """Frames that have come in part."""
         self.assembly = Assembly()
-        self._parked: tuple[bytes, RouteName, int, int, Nanos] | None = None
+        self.parked: tuple[bytes, RouteName, int, int, Nanos] | None = None
         """A parcel frame that waits alone, its route, how old it was, how many messages it has, and when that was."""
         self._watch: Watch[Outgoing] = Watch()
-        self._noticing = Noticing()
+        self.noticing = Noticing()
         self._looks_again = False
 
     # The life of the connection
@@ -152,9 +153,9 @@ class Neighbour:
     def enqueue(self, item: Waiting, now: Nanos) -> list[Waiting]:
         """A parcel for this neighbour; returns what had to go for lack of room."""
         self._signals.ready.add(self.name)
-        if self._parked is not None:
-            frame, name, age_us, _, entered_ns = self._parked
-            self._parked = None
+        if self.parked is not None:
+            frame, name, age_us, _, entered_ns = self.parked
+            self.parked = None
             header, rest = wire.read_parcel(memoryview(frame)[wire.FRAME_OVERHEAD :], name)
             out = Outgoing(header._replace(age_us=age_us), rest, entered_ns, NEVER, 0)
             self.queue.push(Waiting(out, len(frame), entered_ns, NEVER, droppable=True), entered_ns)
@@ -167,30 +168,16 @@ class Neighbour:
     @property
     def is_free(self) -> bool:
         """Whether a parcel can be parked: none waits."""
-        return self._parked is None and self.connected and self.queue.is_empty
-
-    @property
-    def has_parked(self) -> bool:
-        return self._parked is not None
+        return self.parked is None and self.connected and self.queue.is_empty
 
     def park(self, frame: bytes, name: RouteName, age_us: int, messages: int, now: Nanos) -> None:
         """Let a plain parcel leave as the frame that it is, unless another comes before; it has this age now."""
         self._signals.ready.add(self.name)
-        self._parked = frame, name, age_us, messages, now
-
-    def pull_parked(self, now: Nanos, in_buffer: int) -> tuple[bytes, int]:
-        """The frame that was parked, with the age that it has now, and the number of its messages."""
-        if self._parked is None:
-            return b"", 0
-        frame, _, age_us, messages, entered_ns = self._parked
-        self._parked = None
-        self.queue.passed_by(len(frame), now, in_buffer)
-        age_us += (now - entered_ns) // US
-        return wire.aged(frame, age_us if age_us < AGE_US_MAX else AGE_US_MAX), messages
+        self.parked = frame, name, age_us, messages, now
 
     @property
     def queue_bytes(self) -> int:
-        return self.queue.bytes + (len(self._parked[0]) if self._parked is not None else 0)
+        return self.queue.bytes + (len(self.parked[0]) if self.parked is not None else 0)
 
     def is_mute(self, now: Nanos) -> bool:
         """The connection stands, but no greeting came."""
@@ -216,14 +203,10 @@ class Neighbour:
             return _DATA, self._urgent.popleft()
         return None
 
-    @property
-    def notice_due_ns(self) -> Nanos:
-        return self._noticing.due_ns
-
     def pull_notice(self, now: Nanos) -> bytes:
         """The notice that is not due yet, but soon: it costs next to nothing behind a parcel that goes there anyway."""
         self._wake()
-        return wire.notice(*self._noticing.take(now))
+        return wire.notice(*self.noticing.take(now))
 
     def pull_parcel(self, now: Nanos, in_buffer: int) -> tuple[Outgoing | None, bytes, list[Waiting]]:
         """The parcel to send next with its bytes, and what is no longer worth sending."""
@@ -260,17 +243,12 @@ class Neighbour:
     # In
 
     def frames(self, data: bytes, lane: Lane) -> list[tuple[int, memoryview]]:
-        if self._leftover and (leftover := self._leftover.pop(lane, b"")):
+        if self.leftover and (leftover := self.leftover.pop(lane, b"")):
             data = leftover + data
         frames, used = wire.split(data)
         if used < len(data):
-            self._leftover[lane] = data[used:]
+            self.leftover[lane] = data[used:]
         return frames
-
-    @property
-    def is_between_frames(self) -> bool:
-        """Whether no frame has come in part."""
-        return not self._leftover
 
     def check_order(self, sequence: int) -> None:
         if sequence != self._control_seen:
@@ -290,7 +268,7 @@ class Neighbour:
     def notice_parcel(self, header: Header, now: Nanos) -> None:
         """A watched parcel came in: remember to say so."""
         if header.hop_sequence:
-            noticing = self._noticing
+            noticing = self.noticing
             noticing.came(header.hop_sequence, bool(header.flags & _PROMPT), now)
             self._wake_by(noticing.due_ns)
 
@@ -318,7 +296,7 @@ class Neighbour:
         if not self.greeted:
             return self._greeting_due
         patience_ns = self.health.patience_ns
-        return min(self.health.next_deadline(), self._noticing.due_ns, self._watch.next_overdue(patience_ns))
+        return min(self.health.next_deadline(), self.noticing.due_ns, self._watch.next_overdue(patience_ns))
 
     def touch(self) -> None:
         """Something was learned of the link: its next deadline and its claim may be others now."""
@@ -354,8 +332,8 @@ class Neighbour:
             self.health.silent(now)
         if (token := self.health.tick(now, judges=not self._looks_again)) is not None:
             self.send_urgent(wire.ping(token))
-        if now >= self._noticing.due_ns:
-            self.send_urgent(wire.notice(*self._noticing.take(now)))
+        if now >= self.noticing.due_ns:
+            self.send_urgent(wire.notice(*self.noticing.take(now)))
         return overdue
 
     def take_watched(self) -> list[Outgoing]:

@@ -92,6 +92,16 @@ class Wire:
         self._some_wait = some_wait
         return size * self.ns_per_kib >> 10
 
+    def passed(self, size: int, now: Nanos, in_buffer: int) -> Nanos:
+        """As `free_at` and `pulled` for what goes at once and leaves nothing waiting; when it will have left."""
+        if now != self._moment:
+            if (in_buffer or self._some_wait) and self._ahead > in_buffer:
+                self.observe(self._ahead - in_buffer, now - self._moment)
+            self._moment, self._ahead = now, in_buffer
+        self._ahead += size
+        self._some_wait = False
+        return now + (self._ahead * self.ns_per_kib >> 10)
+
 
 @dataclass(slots=True)
 class Choice:

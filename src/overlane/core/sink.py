@@ -8,7 +8,7 @@ history now, from the other brokers' as it arrives.
 from collections import deque
 from dataclasses import dataclass, field
 
-from overlane.core.arrival import Arrival
+from overlane.core.arrival import Arrival, Inflow
 from overlane.core.events import Deliver, Effect, Erase, Save
 from overlane.core.federation import OPEN, Federation
 from overlane.core.gaps import Gaps
@@ -100,20 +100,21 @@ class Sink:
         for ready in self.inflows.accept(header.origin, arrival, now):
             self._hand_on(header.origin, origin_name, ready, now)
 
-    def takes_straight(self, origin: int, lone: Lone) -> bool:
-        """Whether there is nothing about a lone best-effort message but who gets it."""
-        flow, sequence, after, message = lone
-        return (
-            self.federation.enter is None
-            and not self.qos.of(message[0]).history
-            and self.inflows.is_next((origin, *flow), sequence, after)
-        )
+    def straight_flow(self, name: InflowName, lone: Lone) -> Inflow | None:
+        """The flow of a lone best-effort message, if there is nothing about that but who gets it."""
+        _, sequence, after, message = lone
+        if self.federation.enter is not None or self.qos.of(message[0]).history:
+            return None
+        return self.inflows.with_next(name, sequence, after)
 
-    def arrive_straight(self, origin: int, lone: Lone, age_ns: Nanos, origin_name: str, now: Nanos) -> None:
-        """As `arrive`, for what is taken straight."""
-        flow, sequence, _, message = lone
-        name, topic = (origin, *flow), message[0]
-        self.inflows.advance(name, age_ns, now)
+    def arrive_straight(
+        self, flow: Inflow, name: InflowName, lone: Lone, age_ns: Nanos, origin_name: str, now: Nanos
+    ) -> None:
+        """As `arrive`, for the next of such a flow."""
+        _, sequence, _, message = lone
+        topic = message[0]
+        flow.touch(age_ns, now)
+        flow.next += 1
         self.gaps.came(name, sequence, topic)
         if names := self.subscribers(topic):
             self.effects.append(Deliver([message], {topic: names}, origin_name, age_ns, NEVER))

@@ -463,7 +463,7 @@ class Source:
         return False
 
     def tick(self, now: Nanos) -> None:
-        if self.anteroom:
+        if self.anteroom.waiting:
             self._call(now)
         if now >= self.wake_at:
             self.wake_at = NEVER

@@ -49,7 +49,7 @@ class Straight:
 
     def passes(self, source: Neighbour, data: bytes, now: Nanos) -> bool:
         """Bytes from a neighbour; False, and nothing done, if they are not just one parcel that goes a straight way."""
-        if len(data) < PARCEL_BYTES or not source.greeted or not source.is_between_frames:
+        if len(data) < PARCEL_BYTES or not source.greeted or source.leftover:
             return False
         length, kind, flags, key, high, low, age_us, messages = unpack_parcel(data)
         if kind != _PARCEL or length != len(data) - 4 or flags or not messages:
@@ -77,10 +77,14 @@ class Straight:
 
     def _ends(self, data: bytes, origin: int, life: int, number: int, age_us: int, now: Nanos) -> bool:
         lone = unpack_lone(data, PARCEL_BYTES, life)
-        if lone is None or not self._sink.takes_straight(origin, lone):
+        if lone is None:
+            return False
+        name = (origin, *lone[0])
+        flow = self._sink.straight_flow(name, lone)
+        if flow is None:
             return False
         if self._duplicates.is_new(origin, life, number):
-            self._sink.arrive_straight(origin, lone, age_us * US, self._names.get(origin, "?"), now)
+            self._sink.arrive_straight(flow, name, lone, age_us * US, self._names.get(origin, "?"), now)
         else:
             self._counters.duplicates_dropped += 1
         return True
