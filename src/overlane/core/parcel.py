@@ -132,12 +132,12 @@ def pack_lone(name: tuple[int, int], sequence: int, after: int, message: Message
     back = sequence - after if after else 0
     if not 0 <= back <= 0xFFFF or name[1] > 0xFFFF or (after and not back):
         return pack_flow(FlowPart(*name, sequence, 0, after), name[0]) + pack_messages(((topic,), (flags,), (body,)))
-    encoded = _encoded(topic)
-    return b"".join((_LONE.pack(LONE, name[1], sequence, back, len(encoded), flags), encoded, body))
+    utf8 = encoded(topic)
+    return b"".join((_LONE.pack(LONE, name[1], sequence, back, len(utf8), flags), utf8, body))
 
 
 @lru_cache(maxsize=LONE_TOPICS_REMEMBERED)
-def _encoded(topic: str) -> bytes:
+def encoded(topic: str) -> bytes:
     return topic.encode()
 
 

@@ -40,6 +40,7 @@ class Entry:
     here: str
     message: Establish
     name: RouteName
+    key: bytes
     next_hops: tuple[str, ...]
     obsolete_hops: tuple[str, ...]
     deliver: bool
@@ -177,11 +178,11 @@ class RouteTable:
                 continue
             for version, entry in list(state.versions.items()):
                 if now - entry.superseded_at > GRACE:
-                    del self.keyed[self._key(state.versions.pop(version).message)]
+                    del self.keyed[state.versions.pop(version).key]
 
     def _forget(self, route: tuple[int, int]) -> None:
         for entry in self._routes.pop(route).versions.values():
-            del self.keyed[self._key(entry.message)]
+            del self.keyed[entry.key]
 
     @staticmethod
     def _key(message: Establish) -> bytes:
@@ -200,6 +201,7 @@ class RouteTable:
             name=RouteName(
                 message.version, broker_id(message.origin), message.incarnation, message.route, message.deadline_us
             ),
+            key=self._key(message),
             next_hops=tuple(sorted({*kept, *added})),
             obsolete_hops=tuple(hop for hop in obsolete if hop not in kept and hop not in added),
             deliver=me in message.destinations,
@@ -216,7 +218,7 @@ class RouteTable:
             state.newest = message.version
         else:
             entry.superseded_at = now
-        state.versions[message.version] = self.keyed[self._key(message)] = entry
+        state.versions[message.version] = self.keyed[entry.key] = entry
         self.changes += 1
         return entry
 

@@ -29,7 +29,7 @@ from overlane.core.places import TopicPlaces
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Entry, Letters, RouteTable, reached_by
-from overlane.core.straight import Straight
+from overlane.core.straight import Straight, lone_frame
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id, parcel_size
 from overlane.core.wire import parcel as parcel_frame
@@ -150,6 +150,13 @@ class Source:
             return False
         flow.sequence += 1
         flow.last_used = now
+        if onward is not None:
+            number = self._sequence + 1
+            if frame := lone_frame(entry.key, number, flow.name[1], flow.sequence, after, message):
+                self._sequence = number
+                self._own.is_new(number)
+                onward.park(frame, entry.name, 0, 1, now)
+                return True
         header = self._header_on(flow, route, 0, 1, False)
         self._own.is_new(header.sequence)
         rest = pack_lone(flow.name, flow.sequence, after, message)

@@ -11,15 +11,33 @@ Whatever is not as plain as this takes the way of all parcels from the beginning
 watched, what is delivered here and passes too, is sent over several links or with the description of its route.
 """
 
+import struct
+
 from overlane.core.forwarding import Forwarding
 from overlane.core.neighbour import Neighbour
-from overlane.core.parcel import unpack_lone
+from overlane.core.parcel import LONE, Message, encoded, unpack_lone
 from overlane.core.signalling import Entry, RouteTable
 from overlane.core.sink import Sink
 from overlane.core.units import US, Nanos
 from overlane.core.wire import AGE_US_MAX, PARCEL_BYTES, FrameType, unpack_parcel
 
 _PARCEL = int(FrameType.PARCEL)
+_LONE_FRAME = struct.Struct("!IBB6sHIIH" + "BHIHHB")
+"""The header of a plain parcel (wire.py), and what a message alone has ahead of its topic (parcel.py)."""
+_LONE_LENGTH = _LONE_FRAME.size - 4
+
+
+def lone_frame(key: bytes, number: int, flow: int, sequence: int, after: int, message: Message) -> bytes:
+    """A plain parcel of one message as it is made; empty if the message is not in the usual place of its flow."""
+    back = sequence - after if after else 0
+    if flow > 0xFFFF or not 0 <= back <= 0xFFFF or (after and not back):
+        return b""
+    topic, flags, body = message
+    utf8 = encoded(topic)
+    length = _LONE_LENGTH + len(utf8) + len(body)
+    high, low = number >> 32, number & 0xFFFFFFFF
+    head = _LONE_FRAME.pack(length, _PARCEL, 0, key, high, low, 0, 1, LONE, flow, sequence, back, len(utf8), flags)
+    return b"".join((head, utf8, body))
 
 
 class Straight:

@@ -264,6 +264,11 @@ class Server:
         return effects
 
     @property
+    def has_records(self) -> bool:
+        """Whether the turn has records."""
+        return bool(self.state.effects)
+
+    @property
     def last_turn(self) -> int:
         """The turn that was ended last."""
         return self.state.turn - 1

@@ -140,13 +140,8 @@ class Driver:
         if self._is_turn_open or self._is_stopped or not self.core.is_calm:
             self.end_core_turn_soon()
             return
-        if effects:
-            self._uplink.is_touched = True
-            if len(effects) == 1 and type(effects[0]) is Deliver:
-                self._is_turn_open = True
-                self._end_turn()
-            else:
-                self.end_turn_soon()
+        if effects and not self._is_handed_over(effects):
+            self.end_core_turn_soon()
             return
         if self.overlay is not None:
             self.overlay.pump()
@@ -158,6 +153,23 @@ class Driver:
             else:
                 self._core_due = due
                 self._arm(now)
+
+    def _is_handed_over(self, effects: list[Effect]) -> bool:
+        """Whether all there was to carry out was one message, for clients that have it now."""
+        effect = effects[0]
+        if len(effects) > 1 or type(effect) is not Deliver:
+            return False
+        now = self.clock.now()
+        effects.clear()
+        self.server.deliver(effect, now)
+        self._show_later(effect)
+        if self.server.has_records or self.server.has_words:
+            self._is_turn_open = True
+            self._end_turn()
+            return True
+        self._send({}, False, now)
+        self._arm(now)
+        return True
 
     def end_turn_soon(self) -> None:
         if not self._is_turn_open and not self._is_stopped:
