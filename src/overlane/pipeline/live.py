@@ -7,7 +7,7 @@ Two streaming queries read the same files: one appends to the table of minutes, 
 of a topic, each alert once even if a query is killed and goes on from its checkpoint.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ LATENESS = "6 minutes"
 """Brokers close their files after five minutes if not told otherwise."""
 JUDGED_MIN = 20
 """Fewer deliveries than this are no reason for an alert."""
+LOOK_S = 1
 WHENEVER_NS = 1 << 62
 """The queries run for long: what is later than their start is not of the future."""
 
@@ -98,3 +99,10 @@ def watch(
             .start()
         )
     return queries
+
+
+def follow(queries: Sequence[Any]) -> None:
+    """Wait until all of them have ended; what ends one by force is raised at once, whatever becomes of the others."""
+    waiting = list(queries)
+    while waiting:
+        waiting = [query for query in waiting if not query.awaitTermination(LOOK_S)]

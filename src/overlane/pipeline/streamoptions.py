@@ -12,7 +12,7 @@ WHERE = "options of overlane"
 READING = ("stream", "topic", "scope", "start", "maxmessages", "partitions", "failondataloss")
 WRITING = ("name", "qos", "retain")
 REACHING = ("brokers", "user", "password", "token", "ca", "patience")
-SPARKS_OWN = ("path", "checkpointlocation")
+SPARKS_OWN = ("path", "checkpointlocation", "queryname")
 KNOWN = frozenset((*READING, *WRITING, *REACHING, *SPARKS_OWN))
 
 

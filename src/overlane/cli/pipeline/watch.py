@@ -49,8 +49,7 @@ def watch(
             queries = live.watch(
                 spark, address_of(lake), out, target, alerts, reaching, window=window, lateness=lateness, once=once
             )
-            for query in queries:
-                query.awaitTermination()
+            live.follow(queries)
         except PySparkException as failed:
             stop(str(failed).split("JVM stacktrace")[0].strip(), FAILED)
         except KeyboardInterrupt:
