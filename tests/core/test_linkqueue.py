@@ -392,3 +392,20 @@ def test_under_overload_every_reliable_or_open_ended_item_gets_out(policy: str, 
         now += item.size * NS_PER_BYTE
         sent.append(item.chunk)
     assert sorted(str(chunk) for chunk in sent if chunk != "load") == sorted(map(str, [*range(5), *range(10, 15)]))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_only_what_has_a_deadline_leaves_where_there_is_room_for_nothing_else(policy: str) -> None:
+    waiting = queue(policy, open_ended("bulk"), urgent("later", 20), urgent("soon", 10), open_ended("more bulk"))
+    pulled = []
+    while (item := waiting.pull_urgent(0)[0]) is not None:
+        pulled.append(item.chunk)
+    assert sorted(map(str, pulled)) == ["later", "soon"]
+    assert send_all(waiting)[0] == ["bulk", "more bulk"]
+
+
+def test_what_waits_alone_without_a_deadline_stays_and_what_has_one_leaves_unless_it_is_late() -> None:
+    assert queue("edf-shed", open_ended("bulk")).pull_urgent(0) == (None, [])
+    assert names([item for item in queue("edf-shed", urgent("soon", 10)).pull_urgent(0)[:1] if item]) == ["soon"]
+    item, dropped = queue("edf-shed", urgent("late", 10)).pull_urgent(11 * MS)
+    assert (item, names(dropped)) == (None, ["late"])

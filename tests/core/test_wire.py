@@ -222,3 +222,21 @@ def test_a_control_message_that_fits_no_frame_is_not_made() -> None:
 
 def test_a_name_has_the_same_identity_everywhere() -> None:
     assert [wire.broker_id(name) for name in ("seattle", "zürich")] == [0xEB83011CCC1B0C14, 0x3725B210CC67CF84]
+
+
+def test_parcels_with_a_deadline_and_what_measures_the_link_are_urgent_and_the_rest_is_not() -> None:
+    def header(deadline_us: int) -> Header:
+        return Header(0, 1, 2, 3, 4, 5, 6, deadline_us, 1, 0)
+
+    for deadline_us, is_urgent in ((0, False), (1, True), (60_000, True)):
+        parcel = wire.parcel(header(deadline_us), b"rest")
+        assert wire.is_urgent(parcel) is is_urgent
+        assert wire.is_urgent(parcel + wire.notice(1, 2, 3)) is is_urgent
+        assert wire.is_urgent(wire.route(b"described") + parcel) is is_urgent
+        assert wire.is_urgent(wire.detour((7, 8, 9), 1, header(deadline_us), b"rest")) is is_urgent
+    assert all(map(wire.is_urgent, (wire.ping(1), wire.pong(1), wire.notice(1, 0, 0))))
+
+
+def test_pongs_and_notices_only_answer() -> None:
+    answers = [wire.is_answer(one) for one in (wire.pong(1), wire.notice(1, 0, 0), wire.ping(1), wire.route(b"x"))]
+    assert answers == [True, True, False, False]

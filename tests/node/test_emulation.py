@@ -50,3 +50,22 @@ def test_conditions_can_change_while_bytes_are_under_way() -> None:
     changing.conditions = Conditions(latency_ns=10 * MS)
     assert changing.arrival(100, 1 * MS) == 80 * MS  # behind the one before, as on one connection
     assert changing.arrival(100, 75 * MS) == 85 * MS
+
+
+def test_datagrams_arrive_each_for_itself_or_not_at_all() -> None:
+    lossy = link(latency_ns=10 * MS, jitter_ns=3 * MS, loss=0.1)
+    arrivals = [lossy.datagram(100, at * MS // 10) for at in range(1_000)]
+    came = [arrival for arrival in arrivals if arrival is not None]
+    assert 70 <= arrivals.count(None) <= 130
+    assert any(one > other for one, other in pairwise(came))
+    assert min(came) >= 10 * MS
+
+
+def test_datagrams_share_the_rate_with_the_connection_but_do_not_wait_for_its_losses() -> None:
+    slow = link(latency_ns=10 * MS, rate_bps=8_000_000)  # a byte a microsecond
+    assert [slow.arrival(1000, 0), slow.datagram(1000, 0), slow.arrival(1000, 0)] == [11 * MS, 12 * MS, 13 * MS]
+    assert slow.backlog_ns(0) == 3 * MS
+
+
+def test_a_cut_link_passes_no_datagram() -> None:
+    assert link(latency_ns=10 * MS, is_cut=True).datagram(100, 0) is None

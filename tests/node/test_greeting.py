@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from overlane.errors import ProtocolViolation
 from overlane.mqtt.secret import Secret
-from overlane.node.greeting import HELLO_BYTES_MAX, Credentials, Greeting
+from overlane.node.greeting import HELLO_BYTES_MAX, KEY_PART_BYTES, Credentials, Greeting, Offer, Session
 
 SECRET = Secret(b"correct horse battery staple")
 
@@ -120,3 +120,78 @@ def test_any_bytes_are_refused_or_waited_for_but_never_believed(data: bytes) -> 
     except ProtocolViolation:
         return
     assert not dialled.is_done
+
+
+def offering(
+    one: Credentials, other: Credentials, offers: tuple[Offer | None, Offer | None]
+) -> tuple[Session | None, Session | None]:
+    """The sessions of datagrams that two brokers have after their greeting."""
+    dialler, dialled = Greeting(one, b"a" * 16, "denver", offers[0]), Greeting(other, b"b" * 16, "", offers[1])
+    greet(dialler, dialled, 7)
+    assert dialler.is_done
+    assert dialled.is_done
+    return dialler.session, dialled.session
+
+
+PUBLIC = Offer(7001, 11, b""), Offer(7002, (1 << 64) - 1, b"")
+PRIVATE = Offer(7001, 11, b"x" * KEY_PART_BYTES), Offer(7002, 22, b"y" * KEY_PART_BYTES)
+
+
+def test_brokers_that_both_offer_datagrams_have_a_session_with_a_key_for_each_direction() -> None:
+    here, there = offering(credentials("seattle"), credentials("denver"), PUBLIC)
+    assert here is not None
+    assert there is not None
+    assert (here.ours, here.theirs, here.port) == (11, (1 << 64) - 1, 7002)
+    assert (there.ours, there.theirs, there.port) == ((1 << 64) - 1, 11, 7001)
+    assert here.key_out == there.key_in
+    assert here.key_in == there.key_out
+    assert here.key_in != here.key_out
+    assert here.key_in is not None
+
+
+def test_keys_differ_with_the_secret_and_with_what_was_said_in_private() -> None:
+    nobody = None, "denver"
+    known = [
+        offering(credentials("seattle"), credentials("denver"), PUBLIC),
+        offering(credentials("seattle", Secret(b"other")), credentials("denver", Secret(b"other")), PUBLIC),
+        offering(credentials("seattle"), credentials("denver"), PRIVATE),
+        offering(credentials("seattle", *nobody), credentials("denver", None, "seattle"), PRIVATE),
+    ]
+    keys = [here.key_out for here, _ in known if here is not None]
+    assert None not in keys
+    assert len(set(keys)) == len(known)
+
+
+def test_without_secret_and_encryption_datagrams_have_a_session_and_no_key() -> None:
+    open_door = credentials("seattle", None, trusted=True), credentials("denver", None, trusted=True)
+    here, there = offering(*open_door, PUBLIC)
+    assert here == Session(11, (1 << 64) - 1, 7002, None, None)
+    assert there == Session((1 << 64) - 1, 11, 7001, None, None)
+
+
+@pytest.mark.parametrize(
+    "offers",
+    [
+        (None, PUBLIC[1]),
+        (PUBLIC[0], None),
+        (None, None),
+        (PRIVATE[0], PUBLIC[1]),
+        (PRIVATE[0], Offer(7002, 22, b"short")),
+        (PUBLIC[0], Offer(0, 22, b"")),
+        (PUBLIC[0], Offer(1 << 16, 22, b"")),
+    ],
+)
+def test_where_one_does_not_offer_them_or_would_keep_less_secret_there_are_no_datagrams(
+    offers: tuple[Offer | None, Offer | None],
+) -> None:
+    here, _ = offering(credentials("seattle"), credentials("denver"), offers)
+    assert here is None
+
+
+def test_an_offer_that_was_changed_on_the_way_is_noticed() -> None:
+    dialler = Greeting(credentials("seattle"), b"a" * 16, "denver", PUBLIC[0])
+    dialled = Greeting(credentials("denver"), b"b" * 16, "", PUBLIC[1])
+    changed = Greeting(credentials("seattle"), b"a" * 16, "denver", Offer(9999, 11, b"")).opening()
+    answer, _ = dialled.receive(changed)
+    with pytest.raises(ProtocolViolation, match="does not know the secret"):
+        dialler.receive(answer)

@@ -5,9 +5,11 @@ import socket
 import time
 from collections.abc import Callable
 
+from overlane.core.neighbour import Chunk
 from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.node.datagramlink import DatagramLink
 from overlane.node.emulation import Emulation
-from overlane.node.greeting import Credentials
+from overlane.node.greeting import Credentials, Offer, Session
 from overlane.node.overlaylink import CALM_PATIENCE_NS, PATIENCE_NS, READ_BYTES, OverlayLink
 
 SENT_BYTES = 8 * READ_BYTES
@@ -30,6 +32,12 @@ class Broker:
     def credentials(self, _: asyncio.Transport) -> Credentials:
         return Credentials(self._name, None, None, True)
 
+    def offer(self, _: asyncio.Transport) -> Offer | None:
+        return None
+
+    def datagrams(self, _link: OverlayLink, _session: Session, _transport: asyncio.Transport) -> DatagramLink | None:
+        return None
+
     def emulation(self, _: str) -> Emulation | None:
         return None
 
@@ -47,6 +55,12 @@ class Broker:
 
     def pull(self, _peer: str, _bytes_max: int) -> bytes:
         return self.to_send.pop() if self.to_send else b""
+
+    def pull_apart(self, _peer: str, _bytes_max: int) -> list[Chunk]:
+        return []
+
+    def pull_urgent(self, _peer: str, _bytes_max: int) -> list[Chunk]:
+        return []
 
     def sent(self) -> None:
         pass

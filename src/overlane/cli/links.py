@@ -17,7 +17,7 @@ from overlane.cli.showing import (
     size,
     table,
 )
-from overlane.node.views import LinkList
+from overlane.node.views import LinkList, LinkView
 
 _NUMBERS = ("latency", "jitter", "loss", "waiting", "queue")
 _COLOURS = {"up": "green", "suspect": "yellow", "failed": "red", "down": "red"}
@@ -29,12 +29,12 @@ def links(
     watch: Watch = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Show links: state, latency one way, jitter, loss, and what waits for them."""
+    """Show links: state, transport, latency one way, jitter, loss, and what waits for them."""
     run(Question("/links", {}, LinkList, _show), target, as_json, watch, token_file)
 
 
 def _show(now: Round[LinkList]) -> RenderableType:
-    shown = table("broker", "neighbour", "state", *_NUMBERS, numbers=_NUMBERS)
+    shown = table("broker", "neighbour", "state", "transport", *_NUMBERS, numbers=_NUMBERS)
     for name, found in now.answers:
         for link in found.items:
             colour = _COLOURS[link.state]
@@ -42,6 +42,7 @@ def _show(now: Round[LinkList]) -> RenderableType:
                 escape(name),
                 escape(link.peer),
                 f"[{colour}]{link.state}[/]",
+                transport(link),
                 milliseconds(link.latency_ms),
                 milliseconds(link.jitter_ms),
                 "-" if link.loss is None else f"{100 * link.loss:.1f} %",
@@ -49,3 +50,18 @@ def _show(now: Round[LinkList]) -> RenderableType:
                 size(link.queue_bytes),
             )
     return shown
+
+
+def transport(link: LinkView) -> str:
+    """tcp+udp where what has a deadline goes in datagrams; what is to be known besides, in brackets."""
+    if link.state == "down":
+        return "-"
+    if link.datagrams is None:
+        return "tcp"
+    match link.datagrams.state:
+        case "open":
+            return "tcp+udp"
+        case "doubted":
+            return "tcp+udp (doubted)"
+        case "probing":
+            return "tcp (udp probing)"

@@ -297,6 +297,11 @@ class Broker:
         """
         return self._links.pull(peer, bytes_max, now, in_buffer)
 
+    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
+        """As `pull`, of what has a deadline or measures the link alone: for a driver that has a way for that while the
+        one for everything else is blocked."""
+        return self._links.pull_urgent(peer, bytes_max, now, in_buffer)
+
     def next_deadline(self) -> Nanos:
         if self._stirred:
             self._find_slow_deadline()

@@ -126,6 +126,19 @@ class LinkQueue:
                 return self._leave(lane.pop(), lane, start), dropped
         return None, dropped
 
+    def pull_urgent(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
+        """As `pull`, of those with a deadline alone: for a driver that has no room for others."""
+        if self.lone is not None:
+            return (None, []) if self.lone.due_ns >= NEVER else self.pull_lone(now, in_buffer)
+        if not self._waiting:
+            return None, []
+        start = self._wire.free_at(now, in_buffer)
+        choice = self._order.choose(now, start)
+        dropped = [self._forget(number) for number in choice.hopeless]
+        for number in choice.late:
+            self._late.add(number, self._waiting[number].size)
+        return None if choice.number is None else self._leave(choice.number, None, start), dropped
+
     def pull_lone(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
         """As `pull`, where only `lone` waits."""
         item, self.lone = self.lone, None

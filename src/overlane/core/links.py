@@ -163,6 +163,28 @@ class Links:
                 break
         return chunks
 
+    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
+        """As `pull`, of what has a deadline or measures the link alone."""
+        neighbour = self.neighbours[peer]
+        chunks: list[Chunk] = []
+        if not neighbour.connected:
+            return chunks
+        room = bytes_max
+        while room > 0 and (word := neighbour.pull_word()) is not None:
+            chunks.append((_DATA, word))
+            room -= len(word)
+            self.sent.control_bytes += len(word)
+        while room > 0:
+            out, data, dropped = neighbour.pull_parcel(now, in_buffer, is_urgent=True)
+            self.forwarding.counters.expired_dropped += len(dropped)
+            if out is None:
+                break
+            self._count(out, data, now)
+            data = self._with_notice(neighbour, data, now)
+            chunks.append((_DATA, data))
+            room -= len(data)
+        return chunks
+
     def _pull_parked(
         self,
         neighbour: Neighbour,

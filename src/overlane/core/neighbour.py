@@ -203,14 +203,20 @@ class Neighbour:
             return _DATA, self._urgent.popleft()
         return None
 
+    def pull_word(self) -> bytes | None:
+        """The next ping, pong or notice."""
+        return self._urgent.popleft() if self._urgent else None
+
     def pull_notice(self, now: Nanos) -> bytes:
         """The notice that is not due yet, but soon: it costs next to nothing behind a parcel that goes there anyway."""
         self._wake()
         return wire.notice(*self.noticing.take(now))
 
-    def pull_parcel(self, now: Nanos, in_buffer: int) -> tuple[Outgoing | None, bytes, list[Waiting]]:
+    def pull_parcel(
+        self, now: Nanos, in_buffer: int, is_urgent: bool = False
+    ) -> tuple[Outgoing | None, bytes, list[Waiting]]:
         """The parcel to send next with its bytes, and what is no longer worth sending."""
-        item, dropped = self.queue.pull(now, in_buffer)
+        item, dropped = self.queue.pull_urgent(now, in_buffer) if is_urgent else self.queue.pull(now, in_buffer)
         if item is None:
             return None, b"", dropped
         out: Outgoing = item.chunk  # type: ignore[assignment]  # nothing else is ever queued here

@@ -115,6 +115,8 @@ _WATCHED = int(ParcelFlag.WATCHED)
 _EXTRAS = _OWN_DEADLINE | _WATCHED
 _PARCEL_TYPE = int(FrameType.PARCEL)
 _DETOUR_TYPE = int(FrameType.DETOUR)
+_ROUTE_TYPE = int(FrameType.ROUTE)
+_ANSWERS = (int(FrameType.PONG), int(FrameType.NOTICE))
 
 
 def broker_id(name: str) -> int:
@@ -233,6 +235,21 @@ def parcel(
         messages,
     )
     return b"".join((head, extras, rest))
+
+
+def is_urgent(chunk: bytes) -> bool:
+    """Whether a chunk of the DATA lane is worth more soon than surely: probes, answers, and parcels with a deadline."""
+    kind = chunk[4]
+    if kind == _PARCEL_TYPE:
+        return bool(chunk[5] & _WATCHED)
+    if kind == _ROUTE_TYPE:  # the parcel behind it decides
+        return is_urgent(chunk[4 + int(_U32.unpack_from(chunk)[0]) :])
+    return kind != _DETOUR_TYPE or bool(chunk[5 + _DETOUR.size + 8 * chunk[5]] & _WATCHED)
+
+
+def is_answer(chunk: bytes) -> bool:
+    """Whether it only answers what the neighbour has sent."""
+    return chunk[4] in _ANSWERS
 
 
 def aged(frame: bytes, age_us: int) -> bytes:

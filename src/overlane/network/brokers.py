@@ -35,6 +35,7 @@ def read_brokers(root: Table) -> Iterator[Broker]:
             admin=table.optional("admin", endpoint, None),
             reach=table.many("reach", endpoint) if "reach" in table else None,
             uplinks=read_uplinks(table),
+            datagrams=table.optional("datagrams", kinds.flag(), True),
         )
         _refuse_clashes(table, broker)
         # Two brokers may listen on the same address of two machines, but links find them by their overlay's.

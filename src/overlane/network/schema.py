@@ -110,6 +110,8 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     """Where its neighbours dial it, tried in turn. None: where it listens. Empty: nowhere, it dials them."""
     uplinks: tuple[Uplink, ...] = ()
     """None: it is connected in one way, which adds nothing."""
+    datagrams: bool = True
+    """Whether it offers its neighbours datagrams beside connections, for what has a deadline."""
 
 
 class Emulated(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,8 +134,8 @@ class Back(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A link, the same in both directions unless it says how it is back. On a datagram link loss loses a frame; on a
-    stream it delays it."""
+    """A link, the same in both directions unless it says how it is back. On a datagram link loss loses a frame, unless
+    it is one that must arrive; on a stream it delays it."""
 
     ends: Ends
     latency_ns: int

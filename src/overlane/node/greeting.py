@@ -1,12 +1,16 @@
 """The greeting of two brokers: each proves who it is before anything else of it is read.
 
-    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, whom it wants, nonce]
+    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, whom it wants, nonce, offer]
     proof   length u8 | HMAC-SHA256 of role, both names and both nonces under the shared secret; empty without one
 
 Who dials says hello first, the other answers with hello and proof, and the first with its proof. What a side says in
 its proof names its role and both nonces, so that no proof is worth anything on another connection or the other way
 round. A certificate, where the link has one, must be of the broker that the hello names. With neither secret nor
 certificate a name is only believed where the connection comes from the same machine, or the file allows it.
+
+A hello may offer datagrams beside the connection: [port, session, key part]. When both do, they have a session
+(`datagramseal`); and keys for it where there is a secret to make them from, be it the overlay's, or the key parts,
+which are only said where nobody else can hear them. A proof covers what was offered.
 
 No I/O: bytes go in, bytes come out. Nothing longer than a few hundred bytes is ever kept.
 """
@@ -26,7 +30,8 @@ from overlane.mqtt.secret import Secret
 MAGIC = b"OVLG"
 VERSION = 1
 NONCE_BYTES = 16
-HELLO_BYTES_MAX = 2 * NAME_BYTES_MAX + NONCE_BYTES + 32
+KEY_PART_BYTES = 32
+HELLO_BYTES_MAX = 2 * NAME_BYTES_MAX + NONCE_BYTES + KEY_PART_BYTES + 64
 PROOF_BYTES = 32
 
 _HEAD = struct.Struct("!4sBH")
@@ -43,6 +48,34 @@ class Credentials:
     """Whether a mere name is believed here."""
 
 
+class Offer(msgspec.Struct, frozen=True, array_like=True):
+    """Where datagrams for this end go, and which session they name."""
+
+    port: int
+    session: int
+    key_part: bytes
+    """Random, where the connection is encrypted; otherwise empty."""
+
+
+class _Hello(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    wanted: str
+    nonce: bytes
+    offer: Offer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What both ends know of their datagrams after the greeting."""
+
+    ours: int
+    theirs: int
+    port: int
+    """Of the neighbour."""
+    key_out: bytes | None
+    key_in: bytes | None
+
+
 class _Stage(Enum):
     HELLO = auto()
     PROOF = auto()
@@ -56,6 +89,8 @@ class Greeting:
     credentials: Credentials
     nonce: bytes
     peer: str = ""
+    offer: Offer | None = None
+    _their_offer: Offer | None = None
     _stage: _Stage = _Stage.HELLO
     _their_nonce: bytes = b""
     _buffer: bytearray = field(default_factory=bytearray)
@@ -67,6 +102,19 @@ class Greeting:
     @property
     def is_done(self) -> bool:
         return self._stage is _Stage.DONE
+
+    @property
+    def session(self) -> Session | None:
+        """Of datagrams, where both ends have offered them and would not say less over them than here is kept secret."""
+        mine, theirs = self.offer, self._their_offer
+        if not self.is_done or mine is None or theirs is None or not 0 < theirs.port < 1 << 16:
+            return None
+        is_private = len(mine.key_part) == len(theirs.key_part) == KEY_PART_BYTES
+        if not is_private and (mine.key_part or theirs.key_part):
+            return None
+        has_keys = is_private or self.credentials.secret is not None
+        key_out, key_in = (self._key(self._dials), self._key(not self._dials)) if has_keys else (None, None)
+        return Session(mine.session, theirs.session, theirs.port, key_out, key_in)
 
     def opening(self) -> bytes:
         """What to send at once."""
@@ -87,7 +135,8 @@ class Greeting:
         return answer, b""
 
     def _hello(self) -> bytes:
-        body = msgspec.msgpack.encode([self.credentials.me, self.peer, self.nonce])
+        said = [self.credentials.me, self.peer, self.nonce]
+        body = msgspec.msgpack.encode(said if self.offer is None else [*said, self.offer])
         return _HEAD.pack(MAGIC, VERSION, len(body)) + body
 
     def _read_hello(self) -> bool:
@@ -108,11 +157,11 @@ class Greeting:
         body = bytes(buffer[_HEAD.size : _HEAD.size + length])
         del buffer[: _HEAD.size + length]
         try:
-            name, wanted, nonce = msgspec.msgpack.decode(body, type=tuple[str, str, bytes])
+            said = msgspec.msgpack.decode(body, type=_Hello)
         except msgspec.MsgspecError:
             raise ProtocolViolation("a hello that says nothing") from None
-        self._check(name, wanted, nonce)
-        self.peer, self._their_nonce = name, nonce
+        self._check(said.name, said.wanted, said.nonce)
+        self.peer, self._their_nonce, self._their_offer = said.name, said.nonce, said.offer
         return True
 
     def _check(self, name: str, wanted: str, nonce: bytes) -> None:
@@ -152,7 +201,21 @@ class Greeting:
 
     def _mac(self, of_dialler: bool) -> bytes:
         assert self.credentials.secret is not None
-        mine, theirs = (self.credentials.me, self.nonce), (self.peer, self._their_nonce)
-        dialler, dialled = (mine, theirs) if self._dials else (theirs, mine)
-        said = msgspec.msgpack.encode(["dialler" if of_dialler else "dialled", dialler, dialled])
+        said = msgspec.msgpack.encode(["dialler" if of_dialler else "dialled", *self._ends()])
         return hmac.new(self.credentials.secret.reveal(), said, sha256).digest()
+
+    def _key(self, of_dialler: bool) -> bytes:
+        """For what this end sends in datagrams; another one for each connection, as the nonces are."""
+        said = msgspec.msgpack.encode(["datagrams of", "dialler" if of_dialler else "dialled", *self._ends()])
+        secret = self.credentials.secret.reveal() if self.credentials.secret is not None else b""
+        return hmac.new(secret, said, sha256).digest()
+
+    def _ends(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        """What the dialler has said of itself, and the dialled."""
+        mine: tuple[object, ...] = self.credentials.me, self.nonce
+        theirs: tuple[object, ...] = self.peer, self._their_nonce
+        if self.offer is not None:
+            mine = *mine, self.offer
+        if self._their_offer is not None:
+            theirs = *theirs, self._their_offer
+        return (mine, theirs) if self._dials else (theirs, mine)

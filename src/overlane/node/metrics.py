@@ -135,7 +135,19 @@ class Metrics(Collector):
         jitter = GaugeMetricFamily("overlane_link_jitter_seconds", "Of the round trip, as measured.", labels=["peer"])
         loss = GaugeMetricFamily("overlane_link_loss_ratio", "Share of what is lost, as measured.", labels=["peer"])
         queue = GaugeMetricFamily("overlane_link_queue_bytes", "What waits for each link.", labels=["peer"])
+        datagrams = CounterMetricFamily(
+            "overlane_link_datagrams", "Datagrams beside the present connection.", labels=["peer", "what"]
+        )
+        usable = GaugeMetricFamily(
+            "overlane_link_datagrams_usable", "1 if what has a deadline goes in datagrams.", labels=["peer"]
+        )
         for link in survey.links():
+            if (beside := link.datagrams) is not None:
+                usable.add_metric([link.peer], beside.state != "probing")
+                for what, count in (("sent", beside.sent), ("received", beside.received), ("lost", beside.lost)):
+                    datagrams.add_metric([link.peer, what], count)
+                for reason, count in beside.refused.items():
+                    datagrams.add_metric([link.peer, reason], count)
             for one in _LINK_STATES:
                 state.add_metric([link.peer, one], link.state == one)
             queue.add_metric([link.peer], link.queue_bytes)
@@ -143,7 +155,10 @@ class Metrics(Collector):
                 latency.add_metric([link.peer], link.latency_ms / 1e3)
                 jitter.add_metric([link.peer], link.jitter_ms / 1e3)
                 loss.add_metric([link.peer], link.loss)
-        yield from (state, latency, jitter, loss, queue)
+        yield from (state, latency, jitter, loss, queue, usable, datagrams)
+        overlay = survey.driver.overlay
+        if overlay is not None and overlay.sockets is not None:
+            yield _counter("overlane_datagrams_strange", "Datagrams that belong to no link.", overlay.sockets.strange)
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

@@ -13,7 +13,7 @@ from overlane.core.broker import Broker
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Back, Emulated, Endpoint, Link, Network
 from overlane.node.emulation import Conditions
-from overlane.node.overlay import Overlay
+from overlane.node.overlay import Datagrams, Overlay
 
 log = logging.getLogger("overlane.node")
 
@@ -28,6 +28,7 @@ class Wanted:
     queue_bytes: int
     is_expected: bool
     """Whether it should be there from the start."""
+    datagrams: Datagrams
 
 
 class Neighbourhood:
@@ -52,7 +53,13 @@ class Neighbourhood:
         for peer, wanted in self._wanted.items():
             if wanted != before.get(peer):
                 self._core.expect_link(peer, wanted.failure, wanted.queue_bytes)
-                self._overlay.join(peer, wanted.addresses, wanted.conditions, is_expected=wanted.is_expected)
+                self._overlay.join(
+                    peer,
+                    wanted.addresses,
+                    wanted.conditions,
+                    is_expected=wanted.is_expected,
+                    datagrams=wanted.datagrams,
+                )
 
     def _read(self, network: Network) -> dict[str, Wanted]:
         reach = {broker.name: broker.reach for broker in network.brokers}
@@ -64,9 +71,14 @@ class Neighbourhood:
                 where = reach[other]
                 if where is None:
                     where = (endpoints(network, other, str(self._file)).overlay,)
-                conditions = self._conditions(link)
+                own = link.from_end(self._name)
                 found[other] = Wanted(
-                    where, conditions, link.failure, link.from_end(self._name).queue_bytes, other not in absent
+                    where,
+                    self._conditions(link),
+                    link.failure,
+                    own.queue_bytes,
+                    other not in absent,
+                    Datagrams(link.transport == "datagram", own.rate_bps),
                 )
         return found
 

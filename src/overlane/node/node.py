@@ -261,7 +261,11 @@ class Node:
             is_open=security.overlay_open,
             server_tls=server_context(structs.replace(security, client_certificate="required")) if is_tls else None,
             client_tls=client_context(**_identity(security)) if is_tls else None,
+            datagram_port=self.endpoints.overlay.port if self._has_datagrams() else None,
         )
+
+    def _has_datagrams(self) -> bool:
+        return any(one.name == self.options.name and one.datagrams for one in self.network.brokers)
 
     def _meet_others(self, uplink: CoreUplink) -> None:
         """There is a neighbour, though perhaps there was none when the broker started."""

@@ -5,23 +5,30 @@ the first is alive, so that nothing that works is ever dropped for something tha
 dialled at the same moment does it matter which: the one dialled by the broker with the lesser name stays, and both ends
 decide so alike.
 
+Where the network file allows it, datagrams are offered beside each connection (`datagramlink`).
+
 A neighbour that cannot be reached is tried again after pauses that grow and vary, at each of its addresses in turn.
 """
 
 import asyncio
 import logging
+import secrets
 import ssl
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from random import Random
 
 from overlane.core.broker import Broker
-from overlane.core.events import Close, Effect, LinkDown, LinkUp
+from overlane.core.events import Close, Effect, Lane, LinkDown, LinkUp
+from overlane.core.neighbour import Chunk
 from overlane.core.units import SECOND, Nanos
 from overlane.errors import Unavailable
 from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
+from overlane.node.datagramlink import DatagramLink
+from overlane.node.datagramsocket import DatagramSockets
 from overlane.node.emulation import Conditions, Emulation
-from overlane.node.greeting import Credentials
+from overlane.node.greeting import KEY_PART_BYTES, Credentials, Offer, Session
 from overlane.node.overlaylink import OverlayLink
 from overlane.node.tls import broker_of
 
@@ -33,6 +40,14 @@ SAME_MOMENT: Nanos = 2 * SECOND
 """Two connections that came up within this time were dialled at once from both ends."""
 
 log = logging.getLogger("overlane.link")
+
+
+@dataclass(frozen=True, slots=True)
+class Datagrams:
+    """Whether datagrams go beside the connection to a neighbour, and at which rate at most."""
+
+    are_wanted: bool = True
+    rate_bps: int | None = None
 
 
 class Overlay:
@@ -55,6 +70,7 @@ class Overlay:
         is_open: bool = False,
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
+        datagram_port: int | None = None,
         luck: Random | None = None,
     ) -> None:
         self._core = core
@@ -67,10 +83,12 @@ class Overlay:
         self._is_open = is_open
         self._server_tls = server_tls
         self._client_tls = client_tls
+        self.sockets = DatagramSockets(datagram_port) if datagram_port is not None else None
         self._luck = luck or Random()
         self.links: dict[str, OverlayLink] = {}
         self._addresses: dict[str, tuple[Endpoint, ...]] = {}
         self._emulations: dict[str, Emulation] = {}
+        self._ways: dict[str, Datagrams] = {}
         self._conditions_at_first: dict[str, Conditions | None] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._idle: dict[str, asyncio.Event] = {}
@@ -98,9 +116,11 @@ class Overlay:
         conditions: Conditions | None = None,
         *,
         is_expected: bool = True,
+        datagrams: Datagrams | None = None,
     ) -> None:
         """A neighbour, from now on, or known anew; it is dialled where an address is known. A connection stays."""
         self._addresses[name] = tuple(addresses)
+        self._ways[name] = datagrams or self._ways.get(name, Datagrams())
         if is_expected:
             self._expected.add(name)
         idle = self._idle.setdefault(name, asyncio.Event())
@@ -132,6 +152,8 @@ class Overlay:
             task.cancel()
         for link in list(self.links.values()):
             link.close("the broker ends")
+        if self.sockets is not None:
+            self.sockets.close()
 
     def settle(self) -> None:
         """Every neighbour of the start has been named."""
@@ -217,6 +239,29 @@ class Overlay:
             self._is_open or Endpoint(str(address[0]), 0).is_loopback(),
         )
 
+    def offer(self, transport: asyncio.Transport) -> Offer | None:
+        own = transport.get_extra_info("sockname")
+        if self.sockets is None or not isinstance(own, tuple) or (socket := self.sockets.at(own)) is None:
+            return None
+        is_private = transport.get_extra_info("ssl_object") is not None
+        return Offer(socket.port, secrets.randbits(64), secrets.token_bytes(KEY_PART_BYTES) if is_private else b"")
+
+    def datagrams(self, link: OverlayLink, session: Session, transport: asyncio.Transport) -> DatagramLink | None:
+        way = self._ways.get(link.peer, Datagrams())
+        socket = self.sockets.at(transport.get_extra_info("sockname")) if self.sockets is not None else None
+        if socket is None or not way.are_wanted:
+            return None
+        host, _, *scope = transport.get_extra_info("peername")
+        return DatagramLink(
+            socket,
+            session,
+            (host, session.port, *scope) if link.was_dialled_by_us else None,
+            self.now,
+            lambda frames: self.received(link, frames, Lane.DATA),
+            link.pump,
+            rate_bps=way.rate_bps,
+        )
+
     def emulation(self, peer: str) -> Emulation | None:
         return self._emulations.get(peer)
 
@@ -253,9 +298,9 @@ class Overlay:
         is_preferred = (first == self._core.name) == link.was_dialled_by_us
         return is_preferred and abs(link.opened_ns - before.opened_ns) < SAME_MOMENT
 
-    def received(self, link: OverlayLink, data: bytes) -> None:
+    def received(self, link: OverlayLink, data: bytes, lane: Lane = Lane.CONTROL) -> None:
         if self.links.get(link.peer) is link:
-            effects = self._core.receive(link.peer, data, self.now())
+            effects = self._core.receive(link.peer, data, self.now(), lane)
             if effects:
                 self._effects += effects
             self._heard()
@@ -263,6 +308,12 @@ class Overlay:
     def pull(self, peer: str, bytes_max: int) -> bytes:
         chunks = self._core.pull(peer, bytes_max, self.now())
         return chunks[0][1] if len(chunks) == 1 else b"".join([data for _, data in chunks])
+
+    def pull_apart(self, peer: str, bytes_max: int) -> list[Chunk]:
+        return self._core.pull(peer, bytes_max, self.now())
+
+    def pull_urgent(self, peer: str, bytes_max: int) -> list[Chunk]:
+        return self._core.pull_urgent(peer, bytes_max, self.now())
 
     def is_crowded(self, besides: str) -> bool:
         return self._core.is_crowded(besides)

@@ -3,6 +3,9 @@
 Little is ever handed to the kernel ahead of time: the order of what is sent is the core's to decide until the last
 moment. TCP_NOTSENT_LOWAT bounds what the kernel takes beyond what it can send, and more is pulled from the core only
 when the transport has nothing left. A link may be emulated: then what is sent arrives when the emulation says.
+
+Where both ends have offered them, datagrams go beside the connection (`datagramlink`): probes, answers, and parcels
+with a deadline, as long as they fit and the path takes them. They leave also while the connection itself is blocked.
 """
 
 import asyncio
@@ -12,10 +15,13 @@ import socket
 from collections import deque
 from typing import Protocol, cast
 
+from overlane.core.events import Lane
+from overlane.core.neighbour import Chunk
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.errors import ProtocolViolation
+from overlane.node.datagramlink import DatagramLink
 from overlane.node.emulation import Emulation
-from overlane.node.greeting import NONCE_BYTES, Credentials, Greeting
+from overlane.node.greeting import NONCE_BYTES, Credentials, Greeting, Offer, Session
 
 GREETING_S = 5.0
 PULL_BYTES = 64 * 1024
@@ -34,6 +40,12 @@ STUCK_MS = 5_000
 EMULATED_AHEAD_NS: Nanos = 2 * MS
 """An emulated link takes more only when it has less than this left to send."""
 
+URGENT_BYTES = 8 * 1024
+"""What is pulled at once for datagrams alone."""
+BEHIND_BYTES_MAX = 64 * 1024
+"""What is urgent but too large for a datagram may join so much that waits for the connection."""
+
+_DATA = Lane.DATA
 _buffer = memoryview(bytearray(READ_BYTES))
 """All links read into it: nothing stays in it between reads."""
 
@@ -45,6 +57,12 @@ class Host(Protocol):
 
     def now(self) -> Nanos: ...
     def credentials(self, transport: asyncio.Transport) -> Credentials: ...
+    def offer(self, transport: asyncio.Transport) -> Offer | None:
+        """Of datagrams beside this connection."""
+
+    def datagrams(self, link: "OverlayLink", session: Session, transport: asyncio.Transport) -> DatagramLink | None:
+        """Both ends have offered them; None if they are not wanted on this link."""
+
     def emulation(self, peer: str) -> Emulation | None: ...
     def greeted(self, link: "OverlayLink") -> bool:
         """Whether the connection is to be kept."""
@@ -58,6 +76,12 @@ class Host(Protocol):
 
     def pull(self, peer: str, bytes_max: int) -> bytes:
         """What to send next, up to about so many bytes; if there is less than that, it is all there is."""
+
+    def pull_apart(self, peer: str, bytes_max: int) -> list[Chunk]:
+        """As `pull`, chunk by chunk."""
+
+    def pull_urgent(self, peer: str, bytes_max: int) -> list[Chunk]:
+        """As `pull_apart`, of what is worth a datagram."""
 
     def sent(self) -> None:
         """Something may have left between turns."""
@@ -87,13 +111,22 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._rest: asyncio.TimerHandle | None = None
         self._crowded_from: Nanos = NEVER
         self._why = "closed by the neighbour"
+        self.datagrams: DatagramLink | None = None
         self.peer = dials
         self.is_up = False
         self.opened_ns: Nanos = 0
         self.address = ""
-        self.bytes_in = self.bytes_out = 0
+        self._bytes_in = self._bytes_out = 0
         self.settled = asyncio.Event()
         """Set when the greeting has come to an end, one way or another."""
+
+    @property
+    def bytes_in(self) -> int:
+        return self._bytes_in + (self.datagrams.bytes_in if self.datagrams is not None else 0)
+
+    @property
+    def bytes_out(self) -> int:
+        return self._bytes_out + (self.datagrams.bytes_out if self.datagrams is not None else 0)
 
     @property
     def is_broken(self) -> bool:
@@ -113,7 +146,10 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.address = f"{address[0]}:{address[1]}"
         self.opened_ns = self._host.now()
         self._greeting = Greeting(
-            self._host.credentials(self._transport), secrets.token_bytes(NONCE_BYTES), self._dials
+            self._host.credentials(self._transport),
+            secrets.token_bytes(NONCE_BYTES),
+            self._dials,
+            self._host.offer(self._transport),
         )
         self._late = self._loop.call_later(GREETING_S, self.close, "no greeting came")
         self._transport.write(self._greeting.opening())
@@ -123,7 +159,7 @@ class OverlayLink(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(_buffer[:nbytes])
-        self.bytes_in += nbytes
+        self._bytes_in += nbytes
         if nbytes >= MUCH_BYTES and self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._go_on)
@@ -166,6 +202,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         for timer in (self._late, self._timer, self._rest):
             if timer is not None:
                 timer.cancel()
+        self._end_datagrams()
         self._transport = None
         self.settled.set()
         self._host.lost(self, str(exc) if exc is not None else self._why)
@@ -173,11 +210,17 @@ class OverlayLink(asyncio.BufferedProtocol):
     def close(self, why: str, last_words: bytes = b"") -> None:
         self._why = why
         self.is_up = False  # or it would take what the core has for the connection that follows
+        self._end_datagrams()
         if self._transport is not None:
             if last_words and not self._is_full and self._emulation is None:
                 self._transport.write(last_words)
             self._transport.close()
             self._loop.call_later(1.0, self._abort)
+
+    def _end_datagrams(self) -> None:
+        if self.datagrams is not None:
+            self.datagrams.close()
+            self.datagrams = None
 
     def _abort(self) -> None:
         if self._transport is not None:
@@ -203,12 +246,18 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.peer = greeting.peer
         self._emulation = self._host.emulation(self.peer)
         self.is_up = self._host.greeted(self)
+        if self.is_up and greeting.session is not None and self._transport is not None:
+            self.datagrams = self._host.datagrams(self, greeting.session, self._transport)
+            if self.datagrams is not None:
+                self.datagrams.emulation = self._emulation
         self.settled.set()
         return rest
 
     def emulated(self, emulation: Emulation | None) -> None:
         """The conditions of the link are others from now on."""
         self._emulation = emulation
+        if self.datagrams is not None:
+            self.datagrams.emulation = emulation
         if emulation is None:
             while self._under_way and self._transport is not None:
                 self._transport.write(self._under_way.popleft()[1])
@@ -223,11 +272,41 @@ class OverlayLink(asyncio.BufferedProtocol):
             return
         transport = self._transport
         while self.is_up and transport is not None and not self._is_full:
-            data = self._host.pull(self.peer, PULL_BYTES)
+            data, pulled_bytes = self._pull(PULL_BYTES)
             if data:
-                self.bytes_out += len(data)
+                self._bytes_out += len(data)
                 transport.write(data)
-            if len(data) < PULL_BYTES:
+            if pulled_bytes < PULL_BYTES:
+                return
+        if self.datagrams is not None and self._is_full:
+            self._pump_urgent(self.datagrams)
+
+    def _pull(self, bytes_max: int) -> tuple[bytes, int]:
+        """What is for the connection, and how many bytes the core had in all."""
+        datagrams = self.datagrams
+        if datagrams is None or not datagrams.is_usable:
+            data = self._host.pull(self.peer, bytes_max)
+            return data, len(data)
+        stream: list[bytes] = []
+        pulled_bytes = 0
+        for lane, data in self._host.pull_apart(self.peer, bytes_max):
+            pulled_bytes += len(data)
+            if lane is not _DATA or not datagrams.send(data) or datagrams.is_doubted:
+                stream.append(data)
+        return stream[0] if len(stream) == 1 else b"".join(stream), pulled_bytes
+
+    def _pump_urgent(self, datagrams: DatagramLink) -> None:
+        """The connection takes nothing more; what has a deadline need not wait for it."""
+        transport = self._transport
+        while self.is_up and transport is not None and datagrams.is_usable and datagrams.has_room():
+            if transport.get_write_buffer_size() > BEHIND_BYTES_MAX:
+                return
+            chunks = self._host.pull_urgent(self.peer, URGENT_BYTES)
+            for _, data in chunks:
+                if not datagrams.send(data):
+                    self._bytes_out += len(data)
+                    transport.write(data)
+            if not chunks:
                 return
 
     def _pump_emulated(self, emulation: Emulation) -> None:
@@ -236,10 +315,12 @@ class OverlayLink(asyncio.BufferedProtocol):
             if emulation.backlog_ns(now) > EMULATED_AHEAD_NS:
                 self._wake_at(now + emulation.backlog_ns(now) - EMULATED_AHEAD_NS // 2)
                 return
-            data = self._host.pull(self.peer, NOTSENT_BYTES)
-            if not data:
+            data, pulled_bytes = self._pull(NOTSENT_BYTES)
+            if not pulled_bytes:
                 return
-            self.bytes_out += len(data)
+            if not data:
+                continue
+            self._bytes_out += len(data)
             self._under_way.append((emulation.arrival(len(data), now), data))
             self._wake_at(self._under_way[0][0])
 

@@ -40,6 +40,13 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append(f"{name} is gone from the file")
     elif endpoints(new, name, str(file)) != endpoints(old, name, str(file)):
         found.append("addresses")
+    elif any(
+        one.datagrams != other.datagrams
+        for one in old.brokers
+        for other in new.brokers
+        if one.name == other.name == name
+    ):
+        found.append("datagrams")
     if new.defaults != old.defaults:
         found.append("[network]")
     if new.federation != old.federation:

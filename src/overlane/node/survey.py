@@ -21,6 +21,7 @@ from overlane.mqtt.counters import TopicStats
 from overlane.mqtt.session import Session
 from overlane.network.endpoints import Endpoints
 from overlane.network.schema import LISTENERS, Network
+from overlane.node.datagramlink import DatagramLink
 from overlane.node.driver import Driver
 from overlane.node.emulation import Conditions
 from overlane.node.logbook import Logbook
@@ -34,6 +35,7 @@ from overlane.node.views import (
     BrokerView,
     ClientDetail,
     ClientPage,
+    DatagramsView,
     DeliveryList,
     DeliveryView,
     EmulationView,
@@ -353,7 +355,22 @@ def _link_view(
         queue_bytes_max=known.queue_bytes_max if known is not None else 0,
         bytes_in=link.bytes_in if link is not None else 0,
         bytes_out=link.bytes_out if link is not None else 0,
+        datagrams=None if link is None or link.datagrams is None else _datagrams_view(link.datagrams),
         emulation=None if conditions is None else _emulation_view(conditions),
+    )
+
+
+def _datagrams_view(datagrams: DatagramLink) -> DatagramsView:
+    path, flight = datagrams.path, datagrams.path.flight
+    return DatagramsView(
+        state=path.state.value,
+        rtt_ms=flight.rtt_ns / MS if flight.is_measured else None,
+        window_bytes=flight.window_bytes,
+        frames_bytes_max=path.frames_bytes_max,
+        sent=datagrams.sent,
+        received=datagrams.received,
+        lost=flight.lost_count,
+        refused={refusal.value: count for refusal, count in path.refused.items()},
     )
 
 

@@ -13,6 +13,7 @@ from overlane.network.plan import Plan
 BrokerState: TypeAlias = Literal["serving", "draining"]
 StoreState: TypeAlias = Literal["none", "writing", "failing"]
 LinkCondition: TypeAlias = Literal["up", "suspect", "failed", "down"]
+DatagramsState: TypeAlias = Literal["probing", "open", "doubted"]
 EventKind: TypeAlias = Literal["link", "route", "deadline"]
 
 
@@ -183,6 +184,24 @@ class EmulationView(View, frozen=True, kw_only=True):
     is_cut: bool
 
 
+class DatagramsView(View, frozen=True, kw_only=True):
+    """The path of datagrams beside the connection of a link, for what has a deadline."""
+
+    state: DatagramsState
+    """probing: only probes go over it. open: frames do. doubted: they go over both, since nothing was heard lately."""
+    rtt_ms: float | None
+    window_bytes: int
+    """How many bytes it takes before it is heard of them."""
+    frames_bytes_max: int
+    """What is larger takes the connection."""
+    sent: int
+    received: int
+    lost: int
+    """Of those sent."""
+    refused: dict[str, int]
+    """Of those received, by reason: malformed, forged, replayed."""
+
+
 class LinkView(View, frozen=True, kw_only=True):
     """A link to a neighbour, as this end of it believes it to be. `down`: there is no connection."""
 
@@ -198,6 +217,8 @@ class LinkView(View, frozen=True, kw_only=True):
     bytes_in: int = 0
     """Over the present connection, as `bytes_out`: all frames, greetings and routing included."""
     bytes_out: int = 0
+    datagrams: DatagramsView | None = None
+    """None: all goes over the connection."""
     emulation: EmulationView | None = None
 
 

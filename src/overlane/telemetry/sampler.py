@@ -33,8 +33,10 @@ Thing = TypeVar("Thing")
 class Counted(Protocol):
     """A connection to a neighbour."""
 
-    bytes_in: int
-    bytes_out: int
+    @property
+    def bytes_in(self) -> int: ...
+    @property
+    def bytes_out(self) -> int: ...
 
 
 class Neighbours(Protocol):

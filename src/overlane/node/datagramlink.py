@@ -1,0 +1,137 @@
+"""The datagrams of one link to a neighbour: its path, driven by a socket and a timer.
+
+Where the neighbour is, the end that dialled knows from its connection; the other one learns it from what comes, as both
+do when a NAT gives the neighbour another port: the latest datagram that was believed tells. A link may be emulated:
+then a datagram arrives when the emulation says, or is lost.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from overlane.core import wire
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.node.datagrampath import DatagramPath, PathState
+from overlane.node.datagramseal import DATAGRAM_BYTES_MAX, Opener, Refused, Sealer
+from overlane.node.datagramsocket import Address, DatagramSocket
+from overlane.node.emulation import Emulation
+from overlane.node.greeting import Session
+
+
+class DatagramLink:
+    """`hear` gets the frames that came; `go_on` is called when the path takes something again."""
+
+    def __init__(
+        self,
+        socket: DatagramSocket,
+        session: Session,
+        address: Address | None,
+        now: Callable[[], Nanos],
+        hear: Callable[[bytes], None],
+        go_on: Callable[[], None],
+        *,
+        rate_bps: int | None,
+    ) -> None:
+        self._socket = socket
+        self._session = session
+        self._address = address
+        self._now = now
+        self._hear = hear
+        self._go_on = go_on
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Nanos = NEVER
+        self._is_closed = False
+        self._is_held_up = False
+        self.emulation: Emulation | None = None
+        self.sent = self.received = self.bytes_in = self.bytes_out = 0
+        self.path = DatagramPath(
+            Sealer(session.theirs, session.key_out),
+            Opener(session.key_in),
+            now(),
+            begins=address is not None,
+            rate_bps=rate_bps,
+        )
+        socket.enlist(session.ours, self._received)
+        self._tend()
+
+    @property
+    def is_usable(self) -> bool:
+        return self.path.state is not PathState.PROBING
+
+    @property
+    def is_doubted(self) -> bool:
+        return self.path.state is PathState.DOUBTED
+
+    def has_room(self) -> bool:
+        """Whether the largest datagram would be taken."""
+        self._is_held_up = not self.path.flight.has_room(DATAGRAM_BYTES_MAX, self._now())
+        return not self._is_held_up
+
+    def send(self, chunk: bytes) -> bool:
+        """A chunk of the core's DATA lane; False if it has to take the stream."""
+        now = self._now()
+        if not wire.is_urgent(chunk) or not self.path.takes(len(chunk), now):
+            return False
+        self._emit(self.path.seal(chunk, now, asks=not wire.is_answer(chunk)), now)
+        if self.path.next_deadline() < self._timer_at:
+            self._arm(now)
+        return True
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._socket.dismiss(self._session.ours)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _received(self, datagram: bytes, address: Address) -> None:
+        self.received += 1
+        self.bytes_in += len(datagram)
+        was_usable = self.is_usable
+        try:
+            frames, is_newest = self.path.open(datagram, self._now())
+        except Refused:
+            return
+        if is_newest:
+            self._address = address
+        if frames:
+            self._hear(frames)
+        if not self._is_closed:
+            self._tend()
+            if (self.is_usable and not was_usable) or (self._is_held_up and self.has_room()):
+                self._go_on()
+
+    def _tend(self) -> None:
+        now = self._now()
+        if now >= self.path.next_deadline():
+            for datagram in self.path.tick(now):
+                self._emit(datagram, now)
+        self._arm(now)
+
+    def _arm(self, now: Nanos) -> None:
+        due = self.path.next_deadline()
+        if self._timer is not None:
+            if now < self._timer_at <= due:
+                return  # it comes early enough
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = None
+        if due < NEVER:
+            self._timer = self._loop.call_later(max(0, due - now) / SECOND, self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        self._tend()
+
+    def _emit(self, datagram: bytes, now: Nanos) -> None:
+        if self._address is None:
+            return
+        self.sent += 1
+        self.bytes_out += len(datagram)
+        if self.emulation is None:
+            self._socket.send(datagram, self._address)
+        elif (arrives_ns := self.emulation.datagram(len(datagram), now)) is not None:
+            self._loop.call_later((arrives_ns - now) / SECOND, self._arrive, datagram)
+
+    def _arrive(self, datagram: bytes) -> None:
+        if not self._is_closed and self._address is not None:
+            self._socket.send(datagram, self._address)
