@@ -88,6 +88,8 @@ class System(ABC):
 @dataclass(frozen=True, slots=True)
 class OverlaneOverlay(System):
     peer = Overlane()
+    transport: str = "datagram"
+    """Of all links."""
 
     def broker(self, place: Place, site: str) -> Command:
         secret = place.directory / "secret"
@@ -105,6 +107,7 @@ class OverlaneOverlay(System):
             lines += [f'overlay = "{place.addresses[site]}:{LINKS}"']
         for a, b in place.scenario.layout.links:
             lines += ["[[links]]", f'ends = ["{a}", "{b}"]', f'latency = "{place.latency_ms(a, b):g}ms"']
+            lines += [f'transport = "{self.transport}"']
         lines += ['[topics."alarms/#"]', f'deadline = "{place.scenario.deadline_ms:g}ms"']
         lines += ["[security]", f'overlay_secret = "{place.directory / "secret"}"']
         return "\n".join([*lines, ""])

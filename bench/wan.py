@@ -46,6 +46,7 @@ from overlane.testbed.widearea import why_not
 SYSTEMS: tuple[System, ...] = (
     OverlaneOverlay("overlane", "Overlane", "mqtt-0"),
     OverlaneOverlay("overlane-qos1", "Overlane, QoS 1", "mqtt-1"),
+    OverlaneOverlay("overlane-tcp", "Overlane, TCP alone", "mqtt-0", transport="stream"),
     NatsCluster("nats-cluster", "NATS cluster", "nats"),
     NatsLeaves("nats-leaf", "NATS leaf nodes", "nats"),
     ZenohMesh("zenoh", "Zenoh", "zenoh"),

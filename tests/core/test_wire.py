@@ -237,6 +237,22 @@ def test_parcels_with_a_deadline_and_what_measures_the_link_are_urgent_and_the_r
     assert all(map(wire.is_urgent, (wire.ping(1), wire.pong(1), wire.notice(1, 0, 0))))
 
 
+def test_a_parcel_that_was_held_back_is_older_by_as_much_however_it_is_wrapped() -> None:
+    def header(age_us: int) -> Header:
+        return Header(0, 1, 2, 3, 4, 5, age_us, 60_000, 1, 9)
+
+    ways: list[Callable[[int], bytes]] = [
+        lambda age_us: wire.parcel(header(age_us), b"rest"),
+        lambda age_us: wire.parcel(header(age_us), b"rest") + wire.notice(1, 2, 3),
+        lambda age_us: wire.route(b"described") + wire.parcel(header(age_us), b"rest"),
+        lambda age_us: wire.detour((7, 8, 9), 1, header(age_us), b"rest"),
+    ]
+    for wrapped in ways:
+        assert wire.older(wrapped(6), 1_000) == wrapped(1_006)
+        assert wire.older(wrapped(wire.AGE_US_MAX), 1_000) == wrapped(wire.AGE_US_MAX)
+    assert wire.older(wire.ping(1), 1_000) == wire.ping(1)
+
+
 def test_pongs_and_notices_only_answer() -> None:
     answers = [wire.is_answer(one) for one in (wire.pong(1), wire.notice(1, 0, 0), wire.ping(1), wire.route(b"x"))]
     assert answers == [True, True, False, False]

@@ -152,6 +152,26 @@ def test_a_path_that_swallows_everything_is_doubted_and_then_left_and_tried_agai
     assert ends.state("a") is PathState.OPEN
 
 
+def test_what_the_path_may_have_swallowed_is_given_back_when_it_is_doubted() -> None:
+    is_black_hole = [False]
+    ends = opened(passes=lambda _sender, _datagram: not is_black_hole[0])
+    for number in range(3):
+        ends.send("a", wire.ping(number))
+        ends.run(10 * MS)
+    ends.run(100 * MS)
+    assert ends.ends["a"].take_unheard() == []
+    is_black_hole[0] = True
+    began_ns = ends.now
+    for number in range(10, 18):
+        ends.send("a", wire.ping(number))
+        ends.run(50 * MS)
+    assert ends.state("a") is PathState.DOUBTED
+    swallowed = ends.ends["a"].take_unheard()
+    assert 4 <= len(swallowed) < 8, "what was sent after the doubt began went over the stream already"
+    assert swallowed == [(wire.ping(10 + one), began_ns + one * 50 * MS) for one in range(len(swallowed))]
+    assert ends.ends["a"].take_unheard() == []
+
+
 def test_doubt_ends_with_the_first_answer() -> None:
     is_black_hole = [False]
     ends = opened(passes=lambda _sender, _datagram: not is_black_hole[0])

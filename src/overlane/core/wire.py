@@ -105,6 +105,7 @@ PARCEL_BYTES = _PARCEL.size
 unpack_parcel = _PARCEL.unpack_from
 """Length, type, flags, key, the upper 16 and the lower 32 bits of the sequence, age, messages."""
 _AGE_AT = 18
+_AGE_IN_HEADER = 27
 _U32 = struct.Struct("!I")
 _HEADER_BYTES = _HEADER.size
 _PARCEL_BODY_BYTES = _PARCEL_BODY.size
@@ -245,6 +246,21 @@ def is_urgent(chunk: bytes) -> bool:
     if kind == _ROUTE_TYPE:  # the parcel behind it decides
         return is_urgent(chunk[4 + int(_U32.unpack_from(chunk)[0]) :])
     return kind != _DETOUR_TYPE or bool(chunk[5 + _DETOUR.size + 8 * chunk[5]] & _WATCHED)
+
+
+def older(chunk: bytes, by_us: int) -> bytes:
+    """A chunk of the DATA lane with its parcel, if it has one, older by so much."""
+    kind = chunk[4]
+    if kind == _PARCEL_TYPE:
+        at = _AGE_AT
+    elif kind == _ROUTE_TYPE:  # ahead of the parcel that needs it
+        at = 4 + int(_U32.unpack_from(chunk)[0]) + _AGE_AT
+    elif kind == _DETOUR_TYPE:
+        at = 5 + _DETOUR.size + 8 * chunk[5] + _AGE_IN_HEADER
+    else:
+        return chunk
+    age_us = min(AGE_US_MAX, int(_U32.unpack_from(chunk, at)[0]) + by_us)
+    return b"".join((chunk[:at], _U32.pack(age_us), chunk[at + 4 :]))
 
 
 def is_answer(chunk: bytes) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from overlane.core import wire
-from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.core.units import NEVER, SECOND, US, Nanos
 from overlane.node.datagrampath import DatagramPath, PathState
 from overlane.node.datagramseal import DATAGRAM_BYTES_MAX, Opener, Refused, Sealer
 from overlane.node.datagramsocket import Address, DatagramSocket
@@ -18,7 +18,8 @@ from overlane.node.greeting import Session
 
 
 class DatagramLink:
-    """`hear` gets the frames that came; `go_on` is called when the path takes something again."""
+    """`hear` gets the frames that came; `go_on` is called when the path takes something again; `rescue` gets frames
+    that are to be sent over the connection, since the path may have swallowed them."""
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class DatagramLink:
         now: Callable[[], Nanos],
         hear: Callable[[bytes], None],
         go_on: Callable[[], None],
+        rescue: Callable[[bytes], None],
         *,
         rate_bps: int | None,
     ) -> None:
@@ -37,6 +39,7 @@ class DatagramLink:
         self._now = now
         self._hear = hear
         self._go_on = go_on
+        self._rescue = rescue
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Nanos = NEVER
@@ -105,6 +108,8 @@ class DatagramLink:
         if now >= self.path.next_deadline():
             for datagram in self.path.tick(now):
                 self._emit(datagram, now)
+            for frames, sent_ns in self.path.take_unheard():
+                self._rescue(wire.older(frames, (now - sent_ns) // US))
         self._arm(now)
 
     def _arm(self, now: Nanos) -> None:

@@ -5,7 +5,8 @@
         | a probe was answered
     OPEN      frames go over it, as large as the largest probe that was answered
         | several were sent since anything was heard, and long ago
-    DOUBTED   frames go over it, and over the stream as well; the receiver drops what comes twice
+    DOUBTED   frames go over it, and over the stream as well, those included that were sent since anything was heard;
+              the receiver drops what comes twice
         | an answer: OPEN again              | none for DOUBTED_FOR: PROBING
 
 What the other end asks to be told of is told in whatever goes there next, or after TOLD_WITHIN alone. Where only small
@@ -74,6 +75,8 @@ class DatagramPath:
         self._asked_since: Nanos = NEVER
         """When the first was sent that asked, since anything was heard that answers."""
         self._asked = 0
+        self._unheard: dict[int, tuple[bytes, Nanos]] = {}
+        """Frames of which nothing was heard, nor of any later, and when they were sent."""
         self._doubted_at: Nanos = NEVER
         # What the other end is to be told
         self._tell_at: Nanos = NEVER
@@ -95,7 +98,16 @@ class DatagramPath:
         datagram = self._sealer.seal(_ASKS if asks else 0, self._tell(now), frames)
         if asks:
             self._note(self._sealer.number, len(datagram), now)
+            if self.state is PathState.OPEN:
+                self._unheard[self._sealer.number] = frames, now
         return datagram
+
+    def take_unheard(self) -> list[tuple[bytes, Nanos]]:
+        """Where the path is doubted: the frames that may all be lost, and when each was sent."""
+        if self.state is PathState.OPEN:
+            return []
+        taken, self._unheard = list(self._unheard.values()), {}
+        return taken
 
     def _note(self, number: int, size: int, now: Nanos) -> None:
         self.flight.sent(number, size, now)
@@ -138,6 +150,8 @@ class DatagramPath:
         if not told.came:
             return
         self._asked, self._asked_since = 0, NEVER
+        for number in [one for one in self._unheard if one <= came.highest]:
+            del self._unheard[number]
         for number, size in told.came.items():
             if number in self._probes:
                 self._answered(self._probes.pop(number))

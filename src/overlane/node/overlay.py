@@ -259,6 +259,7 @@ class Overlay:
             self.now,
             lambda frames: self.received(link, frames, Lane.DATA),
             link.pump,
+            link.rescue,
             rate_bps=way.rate_bps,
         )
 

@@ -309,6 +309,16 @@ class OverlayLink(asyncio.BufferedProtocol):
             if not chunks:
                 return
 
+    def rescue(self, frames: bytes) -> None:
+        """Send over the connection what datagrams may not have brought."""
+        if not self.is_up or self._transport is None:
+            return
+        if self._emulation is None:
+            self._bytes_out += len(frames)
+            self._transport.write(frames)
+        else:
+            self._send_emulated(frames, self._emulation)
+
     def _pump_emulated(self, emulation: Emulation) -> None:
         while self.is_up and self._transport is not None and not self._is_full:
             now = self._host.now()
@@ -320,9 +330,12 @@ class OverlayLink(asyncio.BufferedProtocol):
                 return
             if not data:
                 continue
-            self._bytes_out += len(data)
-            self._under_way.append((emulation.arrival(len(data), now), data))
-            self._wake_at(self._under_way[0][0])
+            self._send_emulated(data, emulation)
+
+    def _send_emulated(self, data: bytes, emulation: Emulation) -> None:
+        self._bytes_out += len(data)
+        self._under_way.append((emulation.arrival(len(data), self._host.now()), data))
+        self._wake_at(self._under_way[0][0])
 
     def _wake_at(self, when: Nanos) -> None:
         if self._under_way:
