@@ -7,7 +7,7 @@ finds its datagrams there too. Datagrams can be lost, changed, repeated and made
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 HOST = "127.0.0.2"
 
@@ -93,4 +93,4 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     except ConnectionError:
         pass
     finally:
-        cast(asyncio.WriteTransport, writer.transport).abort()
+        writer.transport.abort()
