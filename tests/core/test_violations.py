@@ -236,3 +236,12 @@ def test_garbage_of_unknown_type_changes_nothing_but_its_link(garbage: bytes) ->
     closed = victim.closed_by(struct.pack("!IB", 1 + len(garbage), 100 + garbage[0] % 100) + garbage)
     assert [close.peer for close in closed] == [BAD]
     assert victim.state() == untouched
+
+
+def test_a_connection_that_takes_the_place_of_another_is_no_trouble_with_the_link() -> None:
+    victim = Victim()
+    effects = victim.broker.handle(LinkUp(GOOD), NOW + SECOND)
+    effects += victim.broker.receive(GOOD, wire.hello(GOOD, 1), NOW + SECOND)
+    effects += victim.broker.flush(NOW + SECOND)
+    assert not [effect for effect in effects if isinstance(effect, LinkChanged)]
+    assert {view.peer: view.state.name for view in victim.broker.link_views()}[GOOD] == "UP"

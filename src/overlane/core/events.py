@@ -27,7 +27,8 @@ class Lane(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """A fresh connection with this neighbour is open for bytes, both ways."""
+    """A fresh connection with this neighbour is open for bytes, both ways. One that was open before, and is not told to
+    be down, is replaced by it."""
 
     peer: str
 

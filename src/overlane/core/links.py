@@ -74,7 +74,8 @@ class Links:
             neighbour = Neighbour(peer, self.scheduling, bytes_max, self.ping_interval_ns, self._signals)
             self.neighbours[peer] = neighbour
         elif neighbour.connected:
-            self._strand(neighbour, now)
+            # Both ends have dialled at once, and one of the two connections stays: that says nothing of the link.
+            self._strand(neighbour, now, is_replaced=True)
         neighbour.connect(self.me, self.incarnation, now)
         return neighbour
 
@@ -120,9 +121,9 @@ class Links:
     def _repair(self, neighbour: Neighbour, out: Outgoing, now: Nanos) -> None:
         self.forwarding.repair(out, neighbour.name, self.routes.entry_of(out.header), now)
 
-    def _strand(self, neighbour: Neighbour, now: Nanos) -> None:
-        """The link is gone: what waited for it goes around, where it may."""
-        for out in neighbour.disconnect(now):
+    def _strand(self, neighbour: Neighbour, now: Nanos, *, is_replaced: bool = False) -> None:
+        """The connection is gone: what waited for it goes around, where it may."""
+        for out in neighbour.disconnect(now, is_replaced=is_replaced):
             if out.header.flags & _REPAIR and not out.hops:
                 self.forwarding.go_around(out, neighbour.name, self.routes.entry_of(out.header), now)
 

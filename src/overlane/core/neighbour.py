@@ -127,11 +127,13 @@ class Neighbour:
         self.health.connected(now)
         self.touch()
 
-    def disconnect(self, now: Nanos) -> list[Outgoing]:
-        """The connection is gone; returns the parcels that were waiting for it or of which no notice came."""
+    def disconnect(self, now: Nanos, *, is_replaced: bool = False) -> list[Outgoing]:
+        """The connection is gone, or another takes its place; returns the parcels that were waiting for it or of which
+        no notice came."""
         stranded = [*self._watch.take_all(), *(cast(Outgoing, item.chunk) for item in self.queue.drain())]
         self._reset()
-        self.health.broken(now)
+        if not is_replaced:
+            self.health.broken(now)
         return stranded
 
     # Out

@@ -279,6 +279,8 @@ class Overlay:
         if before is not None and not self._replaces(link, before):
             link.close("there is a connection already")
             return False
+        if before is not None and before.is_broken:
+            self._effects += self._core.handle(LinkDown(peer), self.now())
         self.links[peer] = link
         self._idle[peer].clear()
         self._look_around()
