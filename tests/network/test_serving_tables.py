@@ -219,8 +219,9 @@ PATH = "the path of a file, absolute or relative to this one"
         ),
         (
             'mqt_tls = "0.0.0.0:8883"',
-            "2: brokers.a.mqt_tls: found an unknown field, allowed is admin, clock_drift_ppm, clock_offset, failure,"
-            " latitude, longitude, mqtt, mqtt_tls, overlay, uplinks, websocket, websocket_tls; did you mean mqtt_tls?",
+            "2: brokers.a.mqt_tls: found an unknown field, allowed is admin, clock_drift_ppm, clock_offset, datagrams,"
+            " failure, latitude, longitude, mqtt, mqtt_tls, overlay, uplinks, websocket, websocket_tls;"
+            " did you mean mqtt_tls?",
         ),
         (
             'websocket_tls = "0.0.0.0:8084"',

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
-from overlays import RealOverlay, eventually
+from overlays import RealOverlay
 from relays import Relay
 
 from overlane.client import connect
 from overlane.testbed.certificates import Authority
+from waiting import eventually_async
 
 LINK = 'latency = "1ms"'
 CLASSES = '\n[topics."alarms/#"]\ndeadline = "500ms"\n'
@@ -68,7 +69,7 @@ async def running(net: Pair) -> AsyncIterator[Pair]:
             for member in net.members.values():
                 member.start()
             linked = lambda: all("linked" in member.log.read_text() for member in net.members.values())  # noqa: E731
-            await eventually(linked, "linked", 60.0)
+            await eventually_async(linked, "linked", 60.0)
             yield net
 
 
@@ -113,13 +114,13 @@ def numbered(topic: str, got: list[tuple[str, bytes]]) -> list[int]:
 def test_what_has_a_deadline_goes_in_datagrams_and_the_rest_over_the_connection(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(Pair(tmp_path)) as net, crossing(net) as reader:
-            await eventually(net.is_open, "open")
+            await eventually_async(net.is_open, "open")
             for number in range(50):
                 await reader.send("alarms/x", b"%d" % number)
                 await reader.send("plain/x", b"%d" % number)
                 await asyncio.sleep(0.005)
-            for topic in ("alarms/x", "plain/x"):
-                await eventually(lambda topic=topic: numbered(topic, reader.got) == list(range(50)), "there in order")  # type: ignore[misc]
+            await eventually_async(lambda: numbered("alarms/x", reader.got) == list(range(50)), "alarms in order")
+            await eventually_async(lambda: numbered("plain/x", reader.got) == list(range(50)), "others in order")
             seen = b"".join(net.relay.seen)
             assert seen.count(b"alarms/x") >= 1
             assert seen.count(b"plain/x") == 0
@@ -133,7 +134,7 @@ def test_where_datagrams_never_pass_everything_goes_over_the_connection(tmp_path
         net.relay.alter = lambda _: []
         async with running(net), crossing(net) as reader:
             await reader.send("alarms/x", *[b"%d" % number for number in range(100)])
-            await eventually(lambda: numbered("alarms/x", reader.got) == list(range(100)), "all there")
+            await eventually_async(lambda: numbered("alarms/x", reader.got) == list(range(100)), "all there")
             assert (net.beside("a") or {})["state"] == "probing"
 
     asyncio.run(story())
@@ -142,7 +143,7 @@ def test_where_datagrams_never_pass_everything_goes_over_the_connection(tmp_path
 def test_nothing_is_lost_when_datagrams_stop_passing_and_they_are_used_again_when_they_pass(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(Pair(tmp_path)) as net, crossing(net) as reader:
-            await eventually(net.is_open, "open")
+            await eventually_async(net.is_open, "open")
             sent = 0
 
             async def send_until(holds: Callable[[], bool], what: str) -> None:
@@ -160,7 +161,7 @@ def test_nothing_is_lost_when_datagrams_stop_passing_and_they_are_used_again_whe
             await send_until(lambda: (net.beside("a") or {})["state"] == "probing", "left")
             net.relay.alter = lambda datagram: [datagram]
             await send_until(net.is_open, "open again")
-            await eventually(lambda: len(numbered("alarms/x", reader.got)) >= sent, "all there")
+            await eventually_async(lambda: len(numbered("alarms/x", reader.got)) >= sent, "all there")
             assert sorted(numbered("alarms/x", reader.got)) == list(range(sent))
             assert "is failed" not in net["a"].log.read_text()
             assert "is lost" not in net["a"].log.read_text()
@@ -181,13 +182,13 @@ def test_garbage_forgeries_and_repetitions_are_counted_and_change_nothing(tmp_pa
     async def story() -> None:
         net = Pair(tmp_path, tables=WITH_SECRET.format(directory=tmp_path) if has_secret else "")
         async with running(net), crossing(net) as reader:
-            await eventually(net.is_open, "open")
+            await eventually_async(net.is_open, "open")
             net.relay.alter = alter
             for number in range(100):
                 net.relay.inject(os.urandom(100))
                 await reader.send("alarms/x", b"%d" % number)
                 await asyncio.sleep(0.005)
-            await eventually(lambda: numbered("alarms/x", reader.got) == list(range(100)), "each there, once")
+            await eventually_async(lambda: numbered("alarms/x", reader.got) == list(range(100)), "each there, once")
             refused = net.refused("b")
             assert refused["replayed"] >= 1
             assert refused["forged" if has_secret else "malformed"] >= 1
@@ -215,9 +216,9 @@ def test_datagrams_beside_an_encrypted_connection_can_be_read_by_nobody_else(tmp
             own.write_text(common + (tls if is_encrypted else ""))
             member.use(own)
         async with running(net), crossing(net) as reader:
-            await eventually(net.is_open, "open")
+            await eventually_async(net.is_open, "open")
             await reader.send("alarms/x", MARK)
-            await eventually(lambda: ("alarms/x", MARK) in reader.got, "there")
+            await eventually_async(lambda: ("alarms/x", MARK) in reader.got, "there")
             return any(MARK in datagram for datagram in net.relay.seen)
 
     assert [asyncio.run(story(is_encrypted)) for is_encrypted in (False, True)] == [True, False]
@@ -232,7 +233,7 @@ def test_where_the_file_says_so_there_are_no_datagrams(tmp_path: Path, link: str
     async def story() -> None:
         async with running(Pair(tmp_path, link, of_b)) as net, crossing(net) as reader:
             await reader.send("alarms/x", b"1")
-            await eventually(lambda: numbered("alarms/x", reader.got) == [1], "there")
+            await eventually_async(lambda: numbered("alarms/x", reader.got) == [1], "there")
             assert (net.beside("a"), net.beside("b")) == (None, None)
             assert net.relay.seen == []
 

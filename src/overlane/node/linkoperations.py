@@ -26,7 +26,7 @@ _PEER = Parameter("id", "The neighbour's name.", "path")
 _CONDITIONS = (
     Parameter("latency", "One way, such as 80ms."),
     Parameter("jitter", "Such as 3ms."),
-    Parameter("loss", "The share of packets lost, from 0 to 1: they come late."),
+    Parameter("loss", "The share of packets lost, from 0 to 1: they come late, and as datagrams not at all."),
     Parameter("rate", "Such as 10Mbit."),
     Parameter("cut", "true: nothing passes at all."),
 )

@@ -1,7 +1,6 @@
 """A throw-away certificate authority, for tests and demonstrations.
 
-Its keys lie unprotected beside the certificates, so it is nothing to trust for real. It needs the package
-`cryptography`, which nothing else needs.
+Its keys lie unprotected beside the certificates, so it is nothing to trust for real.
 """
 
 import datetime
