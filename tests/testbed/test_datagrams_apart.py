@@ -28,20 +28,20 @@ duration = "6s"
 [[links]]
 ends = ["a", "b"]
 latency = "10ms"
-loss = 0.2
+loss = 0.3
 transport = "{transport}"
 [[links]]
 ends = ["a", "c"]
 latency = "6ms"
-loss = 0.2
+loss = 0.3
 transport = "{transport}"
 [[links]]
 ends = ["c", "b"]
 latency = "6ms"
-loss = 0.2
+loss = 0.3
 transport = "{transport}"
 [topics."alarms/#"]
-deadline = "100ms"
+deadline = "60ms"
 [[publishers]]
 broker = "a"
 topic = "alarms/1"
@@ -70,13 +70,13 @@ overlay_open = true
 
 
 def test_where_packets_are_lost_many_more_messages_are_in_time_in_datagrams_than_over_a_connection() -> None:
-    in_time = {}
+    missed = {}
     for transport in ("datagram", "stream"):
         report = asyncio.run(run_trial(parse_network(LOSSY.format(transport=transport), "<test>")))
         topic = report.topics["alarms/#"]
-        in_time[transport] = topic.in_time / topic.expected
-    assert in_time["datagram"] > in_time["stream"] + 0.15
-    assert in_time["datagram"] > 0.85
+        missed[transport] = 1 - topic.in_time / topic.expected
+    print(missed)
+    assert 2 * missed["datagram"] < missed["stream"]
 
 
 def test_a_broker_behind_nat_has_datagrams_with_one_that_it_dials(tmp_path: Path) -> None:
