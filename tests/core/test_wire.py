@@ -225,15 +225,16 @@ def test_a_name_has_the_same_identity_everywhere() -> None:
 
 
 def test_parcels_with_a_deadline_and_what_measures_the_link_are_urgent_and_the_rest_is_not() -> None:
-    def header(deadline_us: int) -> Header:
-        return Header(0, 1, 2, 3, 4, 5, 6, deadline_us, 1, 0)
+    def header(flags: int) -> Header:
+        return Header(flags, 1, 2, 3, 4, 5, 6, 60_000, 1, 0)
 
-    for deadline_us, is_urgent in ((0, False), (1, True), (60_000, True)):
-        parcel = wire.parcel(header(deadline_us), b"rest")
+    watched = ParcelFlag.WATCHED  # as all are that have a deadline, and no others
+    for flags, is_urgent in ((0, False), (ParcelFlag.RELIABLE, False), (watched, True), (watched | 1, True)):
+        parcel = wire.parcel(header(flags), b"rest")
         assert wire.is_urgent(parcel) is is_urgent
         assert wire.is_urgent(parcel + wire.notice(1, 2, 3)) is is_urgent
         assert wire.is_urgent(wire.route(b"described") + parcel) is is_urgent
-        assert wire.is_urgent(wire.detour((7, 8, 9), 1, header(deadline_us), b"rest")) is is_urgent
+        assert wire.is_urgent(wire.detour((7, 8, 9), 1, header(flags), b"rest")) is is_urgent
     assert all(map(wire.is_urgent, (wire.ping(1), wire.pong(1), wire.notice(1, 0, 0))))
 
 

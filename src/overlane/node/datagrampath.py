@@ -37,7 +37,7 @@ SMALL_BYTES = 548
 _SMALL_FRAMES = FRAMES_BYTES_MAX - (DATAGRAM_BYTES_MAX - SMALL_BYTES)
 LARGE_LOST_MAX = 5
 """So many large ones in a row, and no large one came: the path does not take them."""
-TOLD_WITHIN: Nanos = 60 * MS
+TOLD_WITHIN: Nanos = 45 * MS
 """A little longer than the core puts a notice off: then that carries it."""
 TOLD_EACH = 16
 SILENT_MIN = 4
