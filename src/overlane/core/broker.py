@@ -235,6 +235,8 @@ class Broker:
             return []
         if not self._straight.passes(neighbour, data, now):
             self._stirred |= self._reception.take(neighbour, data, lane, now)
+        elif not self._sink.effects:
+            return []
         return self._collect()
 
     def flush(self, now: Nanos) -> list[Effect]:
