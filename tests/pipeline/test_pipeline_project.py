@@ -10,6 +10,7 @@ from sparks import GROUP, need_java, unmarked
 
 import overlane.pipeline
 from overlane.errors import ConfigError
+from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.session import LAPTOP
 from overlane.pipeline.settings import Settings, read_settings
 
@@ -43,7 +44,7 @@ def test_spark_pipelines_could_make_all_tables_of_the_project(tmp_path: Path) ->
     command = [str(Path(sys.executable).parent / "spark-pipelines"), "dry-run", "--spec", str(SPEC)]
     conf = {
         "spark.overlane.lake": (tmp_path / "lake").as_uri(),
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": BRIEF["spark.driver.extraJavaOptions"],
         "spark.sql.warehouse.dir": (tmp_path / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
     }

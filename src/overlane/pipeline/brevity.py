@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 SMALL_BYTES = 16 << 20
 """Of Parquet: some millions of rows."""
 
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+"""With the simple compiler alone Java keeps room for 48 MiB of code, which all of Spark overflows; then it ends."""
 
 BRIEF: dict[str, str] = {
     "spark.driver.extraJavaOptions": _JAVA,
