@@ -28,6 +28,8 @@ LATE_MIN: Nanos = 1 * MS
 """A broker that looks at its links so much later than it wanted to was busy, or not let run."""
 PROMPT_LAXITY: Nanos = 150 * MS
 """Who has more time to spare than this can wait for a notice that comes together with others."""
+HURRY = 4
+"""Who has less than one in so many parts of the time that a notice takes cannot be helped by any."""
 URGENT_MAX = 4096
 """Pings, pongs and notices that wait; who asks for more answers than it takes gets the latest."""
 
@@ -233,8 +235,10 @@ class Neighbour:
         number = 0
         if header.flags & _WATCHED:
             patience_ns = self.health.patience_ns
-            # A notice at once is of use only where what is lost can be sent again in time, but not much later.
-            prompt = bool(header.flags & _REPAIR) and patience_ns <= out.due_ns - now < PROMPT_LAXITY
+            # A notice at once is of use where what is lost can be sent again in time, but not much later; and where
+            # there is nearly time for that: the sooner a change is known, the fewer follow over the link in vain.
+            laxity_ns = out.due_ns - now
+            prompt = bool(header.flags & _REPAIR) and laxity_ns < PROMPT_LAXITY and patience_ns <= HURRY * laxity_ns
             if prompt:
                 header = header._replace(flags=header.flags | _PROMPT)
             elif header.flags & _PROMPT:
