@@ -5,7 +5,7 @@ with or without the links that are suspect, and as a QoS class sees it (brokers 
 It does not change; when an advert brings news, a new one is drawn, and of it only what is asked for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from msgspec import structs
@@ -50,6 +50,7 @@ class NetworkMap:
         self._labels = {label for advert in present.values() for label in advert.processing_us}
         self._networks: dict[tuple[bool, str], paths.Network] = {}
         self._trees: dict[tuple[str, bool, str], paths.Tree | None] = {}
+        self._latencies: dict[tuple[str, bool, str], dict[str, Nanos]] = {}
 
     def processing_ns(self, broker: str, label: str) -> Nanos:
         """How long a message of this class stays in a broker, by its own measurement."""
@@ -82,13 +83,15 @@ class NetworkMap:
             self._trees[key] = paths.shortest_tree(network, network.index(source)) if source in network else None
         return self._trees[key]
 
-    def latencies(self, source: str, suspects: bool, label: str = "") -> dict[str, Nanos]:
+    def latencies(self, source: str, suspects: bool, label: str = "") -> Mapping[str, Nanos]:
         """From one broker to every one that it reaches, by the quickest path."""
-        tree = self.tree(source, suspects, label)
-        if tree is None:
-            return {}
-        names = self.network(suspects, label).names
-        return {name: ns for name, ns in zip(names, tree.latency_ns, strict=True) if ns is not None}
+        key = source, suspects or not self.suspects, label if label in self._labels else ""
+        found = self._latencies.get(key)
+        if found is None:
+            tree, names = self.tree(source, suspects, label), self.network(suspects, label).names
+            reached = () if tree is None else zip(names, tree.latency_ns, strict=True)
+            found = self._latencies[key] = {name: ns for name, ns in reached if ns is not None}
+        return found
 
     def way(self, source: str, destination: str) -> tuple[tuple[str, ...], Nanos] | None:
         """The quickest path between two brokers and its latency, without suspect links if there is one."""

@@ -14,10 +14,11 @@ much. What a claim tells of a link is the past; the rest is read between the lin
 from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from overlane.core.linkhealth import TROUBLE_LOSS
 from overlane.core.messages import LinkClaim
-from overlane.core.networkmap import MILLION, NetworkMap
+from overlane.core.networkmap import MAPS_KEPT, MILLION, NetworkMap
 from overlane.core.qos import Routing
 from overlane.core.units import MS, US, Nanos
 from overlane.core.watch import NOTICE_DELAY
@@ -77,16 +78,12 @@ CAUTION = {
 class Risks:
     def __init__(self, network_map: NetworkMap, unsettled: bool = False, fresh: Set[Link] | None = None) -> None:
         """`unsettled`: there was loss somewhere lately. `fresh`: links whose trouble began just now; None: all."""
+        signs = _signs(network_map)
         self._map = network_map
         self._unsettled = unsettled
-        self._losing = {
-            broker
-            for link, claim in network_map.claims.items()
-            if claim.loss_millionths >= TROUBLE_LOSS
-            for broker in link
-        }
-        self._swing_us = _usual_swing_us(network_map)
-        bad = in_trouble(network_map)
+        self._losing = signs.losing
+        self._swing_us = signs.swing_us
+        bad = signs.in_trouble
         self._stricken = _stricken(bad if fresh is None else [link for link in bad if link in fresh])
 
     def knows(self, link: Link) -> bool:
@@ -142,8 +139,30 @@ class Risks:
         return max(0.0, 0.5 * (1 - slack_ns / doubt_ns))
 
 
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """What a map alone tells; brokers that know the same share it."""
+
+    losing: Set[str]
+    """Brokers with a link that loses."""
+    swing_us: int
+    in_trouble: list[Link]
+
+
+@lru_cache(MAPS_KEPT)
+def _signs(network_map: NetworkMap) -> _Signs:
+    losing = {
+        broker for link, claim in network_map.claims.items() if claim.loss_millionths >= TROUBLE_LOSS for broker in link
+    }
+    return _Signs(losing, _usual_swing_us(network_map), _in_trouble(network_map))
+
+
 def in_trouble(network_map: NetworkMap) -> list[Link]:
     """The links that lose now, or are suspect."""
+    return _signs(network_map).in_trouble
+
+
+def _in_trouble(network_map: NetworkMap) -> list[Link]:
     return [
         link
         for link, claim in network_map.claims.items()

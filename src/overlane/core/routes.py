@@ -5,6 +5,7 @@ longer be met, a destination comes or goes, or a clearly better way appears (a l
 Then it alone is computed anew (routeplan.py), and its next version is described for the brokers that carry it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlane.core.linkhealth import TROUBLE_LOSS
@@ -291,14 +292,14 @@ class RoutePlanner:
 
     # Latencies
 
-    def _best_latency(self, label: str, suspects: bool | None = None) -> dict[str, Nanos]:
+    def _best_latency(self, label: str, suspects: bool | None = None) -> Mapping[str, Nanos]:
         """Of every broker that can be reached, by the quickest path; without suspect links where that is possible."""
         if suspects is not None:
             return self._table.map.latencies(self._me, suspects, label)
         if not self._table.map.suspects:
             return self._table.map.latencies(self._me, suspects=True, label=label)
         whole, clean = (self._table.map.latencies(self._me, with_them, label) for with_them in (True, False))
-        return whole | clean
+        return {**whole, **clean}
 
     def _latency_over(self, route: Route) -> dict[str, Nanos]:
         """The latency to each destination over the route's own links, by the present map."""
