@@ -10,7 +10,8 @@ and its routes are judged by the slice that follows.
     cover     of those that flooding survives and one path does not
     links     of the route, against one path and against two
 
-`always` is as if every link had risen far lately: what is done once enough has been seen.
+`always` is as if every link had risen far lately: what is done once enough has been seen. `informed` is what could
+stand at a price per link, were it known how often every link rises and by how much (bench/_adaptive_bound.py).
 Also shown is how often a link's latency rises by half, by whether it did in the minute before: what history foretells.
 """
 
@@ -27,6 +28,7 @@ from rich.table import Table
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from _adaptive_bound import PRICES, best, growth, weigh
 from _adaptive_misses import Change, changes
 from _adaptive_runs import WAYS, in_force
 from _adaptive_scenarios import SLICE_NS, Latencies, scenario
@@ -42,6 +44,7 @@ FLOWS, RATE_HZ, SECONDS = 5, 100.0, 40
 FIRST_SEED = 24
 """With those before it ways to choose the paths that stand were compared."""
 ALWAYS = ", always"
+INFORMED = "informed, {:g} a link"
 FAR_US = 10_000_000
 RISK_MILLIONTHS = 1_000
 """How likely links fail, the same for all."""
@@ -109,6 +112,8 @@ def is_in_time(
 def measure(seeds: range) -> dict[str, Tally]:
     ways = [*WAYS, *(way + ALWAYS for way in ("adaptive", "adaptive lavish"))]
     tallies = {way: Tally() for way in ways}
+    informed = {INFORMED.format(price): Tally() for price in PRICES}
+    grown = growth()
     for seed in seeds:
         setting = scenario("seattle", seed, FLOWS, RATE_HZ, SECONDS * SECOND)
         names = [broker.name for broker in setting.calm.brokers]
@@ -123,7 +128,13 @@ def measure(seeds: range) -> dict[str, Tally]:
                     tally.changes += 1
                     tally.links += len(links)
                     tally.in_time += is_in_time(links, (place[ends[0]], place[ends[1]]), change.after, names, limit)
-    return tallies
+                weighed = weigh(known, ends, limit, change.before, change.after, grown)
+                for price, tally in zip(PRICES, informed.values(), strict=True):
+                    count, was = best(weighed, price)
+                    tally.changes += 1
+                    tally.links += count
+                    tally.in_time += was
+    return tallies | informed
 
 
 def figures(tallies: dict[str, Tally]) -> list[Figure]:
