@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 SMALL_BYTES = 16 << 20
-"""Of Parquet: some millions of rows."""
+"""Of Parquet: about a million rows. From there on what was compiled has paid."""
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """With the simple compiler alone Java keeps room for 48 MiB of code, which all of Spark overflows; then it ends."""
