@@ -72,8 +72,10 @@ class DatagramLink:
 
     def send(self, chunk: bytes) -> bool:
         """A chunk of the core's DATA lane; False if it has to take the stream."""
+        if not wire.is_urgent(chunk):
+            return False
         now = self._now()
-        if not wire.is_urgent(chunk) or not self.path.takes(len(chunk), now):
+        if not self.path.takes(len(chunk), now):
             return False
         self._emit(self.path.seal(chunk, now, asks=not wire.is_answer(chunk)), now)
         if self.path.next_deadline() < self._timer_at:
