@@ -8,9 +8,10 @@ from overlays import Member, RealOverlay, all_up
 
 
 def is_linked(one: Member, other: str) -> bool:
+    """Also while the other one is suspected, as it is when the machine has other things to do for a moment."""
     answer = one.ask("/links")
     assert isinstance(answer, dict)
-    return (other, "up") in [(link["peer"], link["state"]) for link in answer["items"]]
+    return any(link["peer"] == other and link["state"] in {"up", "suspect"} for link in answer["items"])
 
 
 def process_of(directory: Path, name: str) -> int:
