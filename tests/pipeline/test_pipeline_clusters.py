@@ -18,12 +18,14 @@ import pytest
 from pipelinestory import the_story
 from sparks import GROUP, pipeline, unmarked
 
+from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.schemas import TABLES
 
 pytestmark = [GROUP, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
 WAIT_S = 300
+JAVA = BRIEF["spark.driver.extraJavaOptions"]
 HERE = "here"
 ELSEWHERE = ("cluster", "connect")
 
@@ -31,7 +33,12 @@ ELSEWHERE = ("cluster", "connect")
 @contextmanager
 def started(log: Path, ready: str, *command: str) -> Iterator[str]:
     """A process that has said that it is ready, and what it said."""
-    here = {"SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    here = {
+        "SPARK_HOME": str(SPARK),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA,
+        "PYSPARK_PYTHON": sys.executable,
+    }
     with log.open("w") as said:
         process = subprocess.Popen(
             command, stdout=said, stderr=subprocess.STDOUT, cwd=log.parent, env={**unmarked(), **here}
@@ -78,6 +85,7 @@ def _connect_server(stack: ExitStack, path: Path) -> str:
         "spark.connect.grpc.binding.address=127.0.0.1",
         "spark.connect.grpc.binding.port=0",
         "spark.ui.enabled=false",
+        f"spark.driver.extraJavaOptions={JAVA}",
     )
     settings = [word for each in conf for word in ("--conf", each)]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
