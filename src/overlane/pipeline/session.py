@@ -21,6 +21,8 @@ from overlane.errors import Unavailable
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 LOCAL = "local[*]"
 LOOPBACK = "127.0.0.1"
+OWN_DRIVER_RETRIES = 4
+"""Within about four seconds; as many as Spark has by default take ten minutes."""
 
 LAPTOP: dict[str, str] = {
     "spark.sql.shuffle.partitions": "8",
@@ -59,6 +61,7 @@ def open_session(
     """A session of Spark Connect, ended in the end. Unavailable where Spark or Java is missing or does not answer."""
     try:
         import pyspark.sql.connect.session as connect
+        from pyspark.sql.connect.client.retries import DefaultPolicy
     except ImportError as missing:
         raise Unavailable("Spark", f"{missing}; it comes with pip install 'overlane[pipeline]'") from None
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
@@ -68,6 +71,8 @@ def open_session(
             yield spark
         return
     with _server(master or LOCAL, wanted, log) as port, _connected(connect, f"sc://localhost:{port}", wanted) as spark:
+        # A driver of one's own that does not answer has ended: no other one will come, as behind a service's address.
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=OWN_DRIVER_RETRIES)])
         yield spark
 
 
@@ -123,6 +128,10 @@ def _server(master: str, wanted: Mapping[str, str], log: Path | None) -> Iterato
                 SparkSession(context)
                 service = "org.apache.spark.sql.connect.service.SparkConnectService$"
                 yield getattr(getattr(context._jvm, service), "MODULE$").localPort()
+            except Exception:
+                if gateway.proc.poll() is None:
+                    raise
+                raise Unavailable(f"Spark on {master}", "its driver ended in the middle of the work") from None
             finally:
                 _end(context, gateway, SparkContext, SparkSession)
 
