@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import mqtt5
 import pytest
 from overlays import RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.message import Message
 from waiting import WITHIN_S, eventually_async
+from watched import Caller
 
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}
 TABLES = """
@@ -18,7 +20,7 @@ reliability = "reliable"
 history = 2
 [[federation]]
 broker = "c"
-enter = ["open/#", "past/#"]
+enter = ["open/#", "past/#", "order/#", "state/#", "death/#"]
 """
 
 
@@ -67,7 +69,7 @@ async def listening(address: str, *filters: str, qos: int = 0, **options: object
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_messages_come_once_and_in_order_two_hops_away(line: RealOverlay, qos: int) -> None:
     async def story() -> list[tuple[str, bytes]]:
-        async with listening(line["b"].mqtt, f"order/{qos}/#", qos=qos) as there, connect(line["a"].mqtt) as here:
+        async with listening(line["c"].mqtt, f"order/{qos}/#", qos=qos) as there, connect(line["a"].mqtt) as here:
             await there.is_reached_from(here, f"order/{qos}")
             for number in range(50):
                 await here.publish(f"order/{qos}/x", b"%d" % number, qos=qos)
@@ -89,12 +91,12 @@ def test_a_retained_message_is_there_for_late_subscribers_at_every_broker_until_
     async def all_late(*wanted: tuple[str, bytes]) -> None:
         """Until new subscribers anywhere get this, and nothing else."""
         async with asyncio.timeout(WITHIN_S):
-            for name in ("a", "b"):
+            for name in ("a", "b", "c"):
                 while await late(name) != list(wanted):
                     pass
 
     async def story() -> None:
-        async with connect(line["a"].mqtt) as one, connect(line["b"].mqtt) as other:
+        async with connect(line["a"].mqtt) as one, connect(line["c"].mqtt) as other:
             await one.publish("state/x", b"first", qos=1, retain=True)
             await all_late(("state/x", b"first"))
             await other.publish("state/x", b"second", qos=1, retain=True)
@@ -103,6 +105,21 @@ def test_a_retained_message_is_there_for_late_subscribers_at_every_broker_until_
             await all_late()
 
     asyncio.run(story())
+
+
+def test_a_will_is_heard_two_hops_away(line: RealOverlay) -> None:
+    async def story() -> list[tuple[str, bytes]]:
+        port = int(line["a"].mqtt.rpartition(":")[2])
+        async with listening(line["c"].mqtt, "death/#", qos=1) as there, connect(line["a"].mqtt) as here:
+            await there.is_reached_from(here, "death")
+            with Caller(port) as mortal:
+                will = mqtt5.Will("death/x", payload=b"gone", qos=mqtt5.QoS.AT_LEAST_ONCE)
+                mortal.send(mqtt5.ConnectPacket("mortal", will=will))
+                mortal.read(mqtt5.ConnAckPacket)
+            await eventually_async(lambda: bool(there.heard), "the will there")
+            return there.heard
+
+    assert asyncio.run(story()) == [("death/x", b"gone")]
 
 
 def test_a_shared_subscription_has_one_receiver_in_all_brokers(line: RealOverlay) -> None:
@@ -144,7 +161,7 @@ def test_what_may_not_enter_a_domain_does_not(line: RealOverlay) -> None:
             await here.publish("closed/x", b"no", qos=1)
             await here.publish("open/x", b"yes", qos=1)
             await eventually_async(lambda: ("open/x", b"yes") in guarded.heard, "the open one there")
-            return [one for one in guarded.heard if one[0].endswith("/x") and not one[0].startswith("past")]
+            return [one for one in guarded.heard if one[0] in {"closed/x", "open/x"}]
 
     assert asyncio.run(story()) == [("open/x", b"yes")]
 
