@@ -91,6 +91,7 @@ class Overlay:
         self._ways: dict[str, Datagrams] = {}
         self._conditions_at_first: dict[str, Conditions | None] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._told_in_vain: dict[str, set[str]] = {}
         self._idle: dict[str, asyncio.Event] = {}
         """Set while there is no connection to a neighbour."""
         self._server: asyncio.Server | None = None
@@ -207,6 +208,14 @@ class Overlay:
             if turn % len(addresses) == 0:
                 pause_s = min(PAUSE_MAX_S, 2 * pause_s)
 
+    def _tell_in_vain(self, name: str, address: Endpoint, error: Exception) -> None:
+        """Each reason once until it is reached: it may just not be there yet. A certificate is for people to mend."""
+        why = f"{name} at {address}: {str(error) or 'no answer'}"
+        told = self._told_in_vain.setdefault(name, set())
+        level = logging.WARNING if isinstance(error, ssl.SSLError) else logging.INFO
+        log.log(logging.DEBUG if why in told else level, "cannot reach %s", why)
+        told.add(why)
+
     async def _dial(self, name: str, address: Endpoint) -> bool:
         """Whether the neighbour is linked with afterwards, by this call or one of its own."""
         loop = asyncio.get_running_loop()
@@ -222,8 +231,9 @@ class Overlay:
                 DIAL_S,
             )
         except (OSError, TimeoutError) as error:
-            log.debug("%s at %s: %s", name, address, error)
+            self._tell_in_vain(name, address, error)
             return False
+        self._told_in_vain.pop(name, None)
         await link.settled.wait()
         return name in self.links
 
