@@ -397,3 +397,35 @@ def test_a_parcel_without_notice_is_asked_about_though_the_cycle_has_no_ping() -
     line.health.silent(line.now)
     line.run(1 * MS)
     assert len(line.pings) == pings + 1
+
+
+def test_a_rise_that_stays_is_remembered_as_a_swing() -> None:
+    line = Line(lambda at: 20 * MS if at < START + 10 * SECOND else 100 * MS)
+    line.run(20 * SECOND)
+    assert line.health.swing_ns == 40 * MS
+    assert line.health.swings_until > line.now
+
+
+def test_a_rise_that_is_over_within_a_second_is_no_swing() -> None:
+    busy_at = START + 10 * SECOND
+    line = Line(lambda at: 100 * MS if busy_at <= at < busy_at + 500 * MS else 20 * MS)
+    line.run(9 * SECOND)
+    assert line.health.swings_until < line.now
+    line.run(2 * SECOND + 900 * MS)
+    assert line.health.rtt_ns == 20 * MS
+    assert line.health.swings_until < line.now
+
+
+def test_a_moment_of_delay_leaves_the_swing_before_it_remembered() -> None:
+    rose_at, busy_at = START + 10 * SECOND, START + 30 * SECOND
+
+    def fate(at: Nanos) -> Nanos:
+        if busy_at <= at < busy_at + 500 * MS:
+            return 400 * MS
+        return 20 * MS if at < rose_at else 100 * MS
+
+    line = Line(fate)
+    line.run(28 * SECOND)
+    before = line.health.swing_ns, line.health.swings_until
+    line.run(5 * SECOND)
+    assert (line.health.swing_ns, line.health.swings_until) == before == (40 * MS, before[1])

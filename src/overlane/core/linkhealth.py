@@ -38,6 +38,8 @@ HOLD_MAX: Nanos = 60 * SECOND
 MEMORY_MIN: Nanos = 10 * SECOND
 MEMORY_MAX: Nanos = 160 * SECOND
 SWING_REMEMBERED: Nanos = 60 * SECOND
+BLIP_MAX: Nanos = SECOND
+"""A rise that is over so soon was a host that had other things to do for a moment, and no swing of the link."""
 RELAPSE_WITHIN: Nanos = 60 * SECOND
 
 INITIAL_ROUND_TRIP: Nanos = 100 * MS
@@ -65,6 +67,8 @@ class LinkHealth:
         self.swing_ns: Nanos = 0
         """By how much the latency rose at once, until when that is remembered."""
         self.swings_until: Nanos = -NEVER
+        self._rise: tuple[Nanos, Nanos, Nanos, Nanos] = -NEVER, 0, 0, -NEVER
+        """The last one: when it was, the round trip before it, and what was remembered then."""
         self._before: tuple[Nanos, Nanos, Nanos, Nanos] | None = None
         self._ping_interval_ns = ping_interval_ns
         self.measured = False
@@ -280,9 +284,14 @@ class LinkHealth:
     def _jump(self, rtt_ns: Nanos, now: Nanos) -> None:
         """The round trip has changed at once."""
         rise_ns = (rtt_ns - self.rtt_ns) >> 1
+        rose_at, rtt_before_ns, swing_before_ns, until_before = self._rise
         if rise_ns > 0:
+            if now - rose_at > BLIP_MAX:
+                self._rise = now, self.rtt_ns, self.swing_ns, self.swings_until
             self.swing_ns = max(rise_ns, self.swing_ns if now < self.swings_until else 0)
             self.swings_until = now + SWING_REMEMBERED
+        elif now - rose_at <= BLIP_MAX and rtt_ns < (self.rtt_ns + rtt_before_ns) >> 1:
+            self.swing_ns, self.swings_until = swing_before_ns, until_before
         self.rtt_ns, self._step = rtt_ns, 0
 
     def _average(self, rtt_ns: Nanos, now: Nanos) -> None:
