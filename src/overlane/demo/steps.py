@@ -19,7 +19,7 @@ STEPS = (
     Step("normal", "All is well: alarms take two paths from Seattle to Washington, reports one to Orlando."),
     Step(
         "slow link",
-        "Seattle - Denver takes 150 ms instead of 14: too slow for alarms, good enough for reports.",
+        "Seattle - Denver takes 150 ms instead of 14: too slow for alarms; reports could bear it.",
         (Slow(0, ("seattle", "denver"), 150 * MS),),
     ),
     Step(
