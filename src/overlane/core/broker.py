@@ -40,6 +40,7 @@ from overlane.core.events import (
 )
 from overlane.core.forwarding import Forwarding
 from overlane.core.gossip import Gossip
+from overlane.core.herald import Herald
 from overlane.core.history import TABLE as HISTORY
 from overlane.core.history import History
 from overlane.core.inflow import Readers
@@ -104,6 +105,7 @@ class Broker:
             self._routes,
             self._forwarding,
         )
+        self._herald = Herald(self.name, incarnation, self._planner, self._routes)
         self._source = Source(
             self.name,
             self.identity,
@@ -111,8 +113,7 @@ class Broker:
             config.qos,
             self._remote,
             self._table,
-            self._planner,
-            self._routes,
+            self._herald,
             self._forwarding,
             self._straight,
             self._history,
@@ -134,6 +135,7 @@ class Broker:
             self._gossip,
             self._routes,
             self._forwarding,
+            self._herald,
             self._source,
             self._sink,
         )
@@ -271,7 +273,7 @@ class Broker:
         if source.is_unsaved():
             self._stirred = True
             source.saved(turn, now)
-        elif not (self._receipts or source.letters):
+        elif not (self._receipts or self._herald.letters):
             return []
         while self._receipts and self._receipts[0][0] <= turn:
             self._forwarding.post(self._receipts.popleft()[1])
@@ -421,7 +423,7 @@ class Broker:
         self._send_letters()
 
     def _send_letters(self) -> None:
-        letters = self._source.letters
+        letters = self._herald.letters
         if not letters:
             return
         for name, message in letters:

@@ -13,6 +13,7 @@ from overlane.core import wire
 from overlane.core.events import Lane, RouteEstablished
 from overlane.core.forwarding import Forwarding
 from overlane.core.gossip import Gossip, News
+from overlane.core.herald import Herald
 from overlane.core.links import Links
 from overlane.core.messages import (
     Advert,
@@ -58,6 +59,7 @@ class Reception:
         gossip: Gossip,
         routes: RouteTable,
         forwarding: Forwarding,
+        herald: Herald,
         source: Source,
         sink: Sink,
     ) -> None:
@@ -68,6 +70,7 @@ class Reception:
         self._gossip = gossip
         self._routes = routes
         self._forwarding = forwarding
+        self._herald = herald
         self._source = source
         self._sink = sink
         self._is_stirred = False
@@ -149,16 +152,16 @@ class Reception:
                 if message.origin == self._me:
                     raise ProtocolViolation("a route of our own that we did not make")
                 letters, _ = self._routes.establish(sender, message, now)
-                self._source.letters += letters
+                self._herald.letters += letters
             case Established():
                 letters, ours = self._routes.acknowledged(sender, message)
-                self._source.letters += letters
-                if ours and self._source.established(message.route, message.version):
-                    self._source.effects.append(RouteEstablished(message.route, message.version))
+                self._herald.letters += letters
+                if ours and self._herald.established(message.route, message.version):
+                    self._herald.effects.append(RouteEstablished(message.route, message.version))
             case Teardown():
                 if message.origin == self._me:
                     raise ProtocolViolation("a route of our own torn down by another")
-                self._source.letters += self._routes.tear_down(sender, message)
+                self._herald.letters += self._routes.tear_down(sender, message)
             case Receipt():
                 self._receipt(message, now)
             case Farewell(reason):

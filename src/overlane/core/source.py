@@ -11,33 +11,31 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import msgspec
-from msgspec import structs
 
 from overlane.core.anteroom import Anteroom
 from overlane.core.debt import UNSENT, Debt
 from overlane.core.duplicates import DuplicateWindow
-from overlane.core.events import DeadlineUnmeetable, Effect, Erase, RouteChanged, Save
+from overlane.core.events import Effect, Erase, Save
 from overlane.core.federation import Federation
 from overlane.core.forwarding import Forwarding
+from overlane.core.herald import Herald
 from overlane.core.history import History, Kept, wrap
 from overlane.core.interest import RemoteInterest
 from overlane.core.linkstate import LinkStateTable
-from overlane.core.messages import Establish, Receipt, Teardown
+from overlane.core.messages import Receipt
 from overlane.core.outflow import FlowName, Outflow, Retained, StoredParcel
 from overlane.core.parcel import Columns, FlowPart, Message, cut, pack_flow, pack_lone
 from overlane.core.places import TopicPlaces
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.routes import Route, RoutePlanner
-from overlane.core.signalling import AGAIN_AFTER, REFRESH_EVERY, Entry, Letters, RouteTable, reached_by
+from overlane.core.signalling import Entry, RouteTable, reached_by
 from overlane.core.straight import Straight, lone_frame
-from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.core.units import NEVER, SECOND, US, Nanos
 from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id, parcel_size
 from overlane.core.wire import parcel as parcel_frame
 
 PARCELS = "parcel"
 SWEEP_EVERY: Nanos = 5 * SECOND
-REVIEW_EVERY: Nanos = 10 * MS
-"""News of the map that come close together are looked at together."""
 IDLE_MAX: Nanos = 60 * SECOND
 WAY_FULL = 0.75
 DRAFT_BYTES_MAX = 4 << 20
@@ -63,8 +61,7 @@ class Source:
     qos: QosTable
     remote: RemoteInterest
     table: LinkStateTable
-    planner: RoutePlanner
-    routes: RouteTable
+    herald: Herald
     forwarding: Forwarding
     straight: Straight
     history: History
@@ -72,8 +69,6 @@ class Source:
     federation: Federation
     on_drop: Callable[[], None]
     """Called when a flow is no more, so that nobody publishes into it."""
-    effects: list[Effect] = field(default_factory=list)
-    letters: Letters = field(default_factory=list)
     flows: dict[FlowName, Outflow] = field(default_factory=dict)
     retained_bytes: int = 0
     room: int = field(init=False)
@@ -89,12 +84,17 @@ class Source:
     _unsaved: deque[tuple[int, Outflow, Retained, bool]] = field(default_factory=deque)
     """Reliable parcels that are not durable yet: of which turn, and whether their flow is full."""
     _next_sweep: Nanos = -NEVER
-    _reviewed_ns: Nanos = -NEVER
 
+    effects: list[Effect] = field(init=False)
+    """Those of the herald too, in the order in which all of them came about."""
+    _planner: RoutePlanner = field(init=False)
+    _routes: RouteTable = field(init=False)
     _own: DuplicateWindow = field(init=False)
     anteroom: Anteroom = field(init=False)
 
     def __post_init__(self) -> None:
+        self.effects = self.herald.effects
+        self._planner, self._routes = self.herald.planner, self.herald.routes
         self.anteroom = Anteroom(self.forwarding)
         self.room = self.retention_bytes_max
         self._own = self.forwarding.duplicates.window(self.identity, self.incarnation)
@@ -140,7 +140,7 @@ class Source:
     def _send_lone(self, flow: Outflow, route: Route, message: Message, now: Nanos) -> bool:
         """The short way of one best-effort message that nothing but its own flow concerns; False if it has to take the
         long one."""
-        entry = self.routes.entry(self.identity, route.id, route.version)
+        entry = self._routes.entry(self.identity, route.id, route.version)
         if entry is None:
             return False
         onward = None if flow.qos.deadline_ns < NEVER else self.straight.onward(entry)
@@ -172,8 +172,8 @@ class Source:
 
     def way_share(self, flow: Outflow) -> float:
         """How full the fullest queue is that the flow's messages join next: from 0 to 1."""
-        route = flow.route or self.planner.route(flow.qos, flow.destinations)
-        entry = self.routes.entry(self.identity, route.id, route.version)
+        route = flow.route or self._planner.route(flow.qos, flow.destinations)
+        entry = self._routes.entry(self.identity, route.id, route.version)
         return 0.0 if entry is None else self.forwarding.queue_share(entry.next_hops)
 
     def aside(self, flow: Outflow, topic: str, now: Nanos) -> Outflow:
@@ -207,7 +207,6 @@ class Source:
         parcel = flow.seal(messages, after, predecessors, history, now)
         if flow.qos.reliable:
             self._unsaved.append((self.turn, flow, parcel, held_back))
-        if flow.qos.reliable:
             self.retained_bytes += len(parcel.content)
             self.effects.append(Save(PARCELS, flow.key(parcel.sequence), flow.stored(parcel)))
             for debt in flow.debts.values():
@@ -243,11 +242,10 @@ class Source:
                     self._resend(flow, destination, now, at_once=False)
 
     def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> None:
-        route = flow.route = self.planner.route(flow.qos, flow.destinations)
+        route = flow.route = self._planner.route(flow.qos, flow.destinations)
         if not route.version:
-            self.planner.plan(route, "first use", now)
-            self._moved(route, now)
-        entry = self.routes.entry(self.identity, route.id, route.version)
+            self.herald.open(route, now)
+        entry = self._routes.entry(self.identity, route.id, route.version)
         if entry is None or not entry.next_hops:
             return
         rest = pack_flow(flow.part(parcel), self.incarnation) + parcel.content
@@ -421,38 +419,13 @@ class Source:
             debt.resend_at = at
         self.wake_at = min(self.wake_at, debt.resend_at)
 
-    # Routes and time
+    # Time, and routes that move
 
     def review(self, now: Nanos) -> None:
-        """The map may have changed: move the routes that must move, and send again what they may have lost."""
-        if now < self._review_at():
-            return
-        self._reviewed_ns = now
-        for route in self.planner.review(now):
-            self._moved(route, now)
-            self._make_good(route, now)
-        for route in self.planner.take_renewed():
-            if route.description is not None:
-                self._describe(route, route.description, now)
-
-    def _moved(self, route: Route, now: Nanos) -> None:
-        description = route.description
-        if description is None:
-            return
-        self._describe(route, description, now)
-        links = tuple(sorted(route.plan.links))
-        self.effects.append(
-            RouteChanged(route.id, route.version, route.qos, route.destinations, links, route.cause, route.latency_ns)
-        )
-        for destination, latency_ns in sorted(route.plan.latency_ns.items()):
-            if latency_ns > route.qos.deadline_ns:
-                self.effects.append(DeadlineUnmeetable(route.qos, destination, latency_ns))
-
-    def _describe(self, route: Route, description: Establish, now: Nanos) -> None:
-        route.described_ns = now
-        letters, established = self.routes.establish(None, description, now)
-        route.established |= established
-        self.letters += letters
+        """The map may have changed: send again what was on routes that had to move."""
+        if now >= self.herald.review_at():
+            for route in self.herald.review(now):
+                self._make_good(route, now)
 
     def _make_good(self, route: Route, now: Nanos) -> None:
         flow = self._by_place.get((route.qos, route.destinations))
@@ -461,13 +434,6 @@ class Source:
                 for destination in sorted(one.debts):
                     if one.debts[destination].unacknowledged:
                         self._resend(one, destination, now, at_once=True)
-
-    def established(self, route_id: int, version: int) -> bool:
-        for route in self.planner.routes.values():
-            if route.id == route_id and route.version == version:
-                route.established = True
-                return True
-        return False
 
     def tick(self, now: Nanos) -> None:
         if self.anteroom.waiting:
@@ -488,11 +454,7 @@ class Source:
             self._sweep(now)
 
     def next_deadline(self) -> Nanos:
-        return min(self.wake_at, self._next_sweep, self._review_at())
-
-    def _review_at(self) -> Nanos:
-        when = 0 if self.planner.is_news() else self.planner.wake_at
-        return max(when, self._reviewed_ns + REVIEW_EVERY)
+        return min(self.wake_at, self._next_sweep, self.herald.review_at())
 
     def reachable_again(self, now: Nanos) -> None:
         """The map changed: debts to destinations that could not be reached are looked at again."""
@@ -503,19 +465,13 @@ class Source:
                     self.wake_at = now
 
     def _sweep(self, now: Nanos) -> None:
-        for route in list(self.planner.routes.values()):
-            if route.description is None:
-                continue
-            wait = REFRESH_EVERY if route.established else AGAIN_AFTER
-            if now - route.described_ns >= wait:
-                route.description = structs.replace(route.description, refresh=route.description.refresh + 1)
-                self._describe(route, route.description, now)
+        self.herald.refresh(now)
         for flow in list(self.flows.values()):
             if now - flow.last_used > IDLE_MAX and not (flow.retained or flow.draft or flow.asides):
                 self._drop(flow)
 
     def _drop(self, flow: Outflow) -> None:
-        """Nobody has used it for a while: its route is taken down. A new one is made when it is needed again."""
+        """Nobody has used it for a while."""
         del self.flows[flow.name]
         if flow.main is not flow:
             flow.main.asides = {topic: one for topic, one in flow.main.asides.items() if one is not flow}
@@ -523,10 +479,7 @@ class Source:
         elif self._by_place.get((flow.qos, flow.destinations)) is flow:
             del self._by_place[flow.qos, flow.destinations]
             self.on_drop()
-            route = self.planner.routes.get((flow.qos, flow.destinations))
-            if route is not None:
-                self.planner.drop(route)
-                self.letters += self.routes.tear_down(None, Teardown(self.me, self.incarnation, route.id))
+            self.herald.take_down(flow.qos, flow.destinations)
 
     # The store
 
