@@ -18,6 +18,7 @@ from overlane.core.duplicates import DuplicateWindow
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.federation import Federation
 from overlane.core.forwarding import Forwarding
+from overlane.core.headers import Headers, age_us
 from overlane.core.herald import Herald
 from overlane.core.history import History, Kept, wrap
 from overlane.core.interest import RemoteInterest
@@ -26,12 +27,12 @@ from overlane.core.messages import Receipt
 from overlane.core.outflow import FlowName, Outflow, Retained, StoredParcel
 from overlane.core.parcel import Columns, FlowPart, Message, cut, pack_flow, pack_lone
 from overlane.core.places import TopicPlaces
-from overlane.core.qos import QosClass, QosTable, Routing
+from overlane.core.qos import QosClass, QosTable
 from overlane.core.routes import Route, RoutePlanner
 from overlane.core.signalling import Entry, RouteTable, reached_by
 from overlane.core.straight import Straight, lone_frame
-from overlane.core.units import NEVER, SECOND, US, Nanos
-from overlane.core.wire import AGE_US_MAX, Header, ParcelFlag, broker_id, parcel_size
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.core.wire import ParcelFlag, broker_id, parcel_size
 from overlane.core.wire import parcel as parcel_frame
 
 PARCELS = "parcel"
@@ -43,13 +44,7 @@ DRAFT_BYTES_MAX = 4 << 20
 ASIDES_MAX = 8
 """Topics of one flow that have flows of their own at a time: where the readers of more are behind, all are."""
 
-_DIRECT = int(ParcelFlag.DIRECT)
-_HISTORY = int(ParcelFlag.HISTORY)
-_OWN_DEADLINE = int(ParcelFlag.OWN_DEADLINE)
-_RELIABLE = int(ParcelFlag.RELIABLE)
-_REPAIR = int(ParcelFlag.REPAIR)
-_WATCHED = int(ParcelFlag.WATCHED)
-_MOST = _OWN_DEADLINE | _WATCHED
+_MOST = int(ParcelFlag.OWN_DEADLINE | ParcelFlag.WATCHED)
 """With these a parcel's header is as long as it gets."""
 
 
@@ -77,7 +72,6 @@ class Source:
     _by_place: dict[tuple[QosClass, tuple[str, ...]], Outflow] = field(default_factory=dict)
     _places: TopicPlaces = field(default_factory=TopicPlaces)
     _next_flow: int = 1
-    _sequence: int = 0
     _local_count: int = 0
     turn: int = 1
     """The number of the turn that is open."""
@@ -89,12 +83,14 @@ class Source:
     """Those of the herald too, in the order in which all of them came about."""
     _planner: RoutePlanner = field(init=False)
     _routes: RouteTable = field(init=False)
+    _headers: Headers = field(init=False)
     _own: DuplicateWindow = field(init=False)
     anteroom: Anteroom = field(init=False)
 
     def __post_init__(self) -> None:
         self.effects = self.herald.effects
         self._planner, self._routes = self.herald.planner, self.herald.routes
+        self._headers = Headers(self.identity, self.incarnation)
         self.anteroom = Anteroom(self.forwarding)
         self.room = self.retention_bytes_max
         self._own = self.forwarding.duplicates.window(self.identity, self.incarnation)
@@ -151,13 +147,13 @@ class Source:
         flow.sequence += 1
         flow.last_used = now
         if onward is not None:
-            number = self._sequence + 1
+            number = self._headers.sequence + 1
             if frame := lone_frame(entry.key, number, flow.name[1], flow.sequence, after, message):
-                self._sequence = number
+                self._headers.sequence = number
                 self._own.is_new(number)
                 onward.park(frame, entry.name, 0, 1, now)
                 return True
-        header = self._header_on(flow, route, 0, 1, False)
+        header = self._headers.on_route(flow.qos, route, 0, 1)
         self._own.is_new(header.sequence)
         rest = pack_lone(flow.name, flow.sequence, after, message)
         if onward is not None:
@@ -255,7 +251,7 @@ class Source:
             entry = self._with_room(flow, parcel, entry, parcel_size(_MOST, rest), now)
             if not entry.next_hops:
                 return
-        header = self._header_on(flow, route, _age_us(parcel, now), parcel.messages, parcel.history)
+        header = self._headers.on_route(flow.qos, route, age_us(parcel, now), parcel.messages, parcel.history)
         self._own.is_new(header.sequence)
         self.forwarding.forward(entry, header, rest, now, None, now)
 
@@ -280,40 +276,6 @@ class Source:
             debt = None if flow is None else flow.debts.get(destination)
             if flow is not None and debt is not None:
                 self._resend(flow, destination, now, at_once=False)
-
-    def _header_on(self, flow: Outflow, route: Route, age_us: int, messages: int, history: bool) -> Header:
-        """On a route that may not be able to meet the deadline."""
-        flags, deadline_us = _flags(flow.qos, history), 0
-        if flow.qos.deadline_ns < NEVER:
-            deadline_us = flow.qos.deadline_us
-            # A deadline the route cannot meet would have every hop give the message up: it is carried as well as it
-            # can be.
-            if route.slack_ns < 0:
-                deadline_us = 2 * route.latency_ns // US
-                flags |= _OWN_DEADLINE
-        self._sequence += 1
-        return Header(
-            flags,
-            route.version,
-            self.identity,
-            self.incarnation,
-            self._sequence,
-            route.id,
-            age_us,
-            deadline_us,
-            messages,
-            0,
-        )
-
-    def _header(self, flow: Outflow, parcel: Retained, now: Nanos) -> Header:
-        """Of a parcel that carries its own path."""
-        deadline_us = flow.qos.deadline_us
-        flags = (_flags(flow.qos, parcel.history) | _DIRECT) & ~_REPAIR
-        age_us = _age_us(parcel, now)
-        self._sequence += 1
-        return Header(
-            flags, 0, self.identity, self.incarnation, self._sequence, 0, age_us, deadline_us, parcel.messages, 0
-        )
 
     def keep_unsent(self, topic: str, body: bytes, flags: int, now: Nanos) -> None:
         """Nobody elsewhere needs it yet; a late subscriber may."""
@@ -387,7 +349,7 @@ class Source:
                     flow.put_back(unsent, (destination,))
                 self._wait(flow, destination, way[1], parcel_size(_MOST, rest), now)
                 break
-            header = self._header(flow, parcel, now)
+            header = self._headers.on_path(flow.qos, parcel, now)
             due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
             self.forwarding.send_on_path(way, header, rest, now, due_ns, now)
         self._wake_for(debt, debt.resend_at)
@@ -411,8 +373,9 @@ class Source:
         for sequence in sequences:
             self.effects.append(Erase(PARCELS, flow.key(sequence)))
         if sequences:
+            before = self.retained_bytes
             self.retained_bytes = sum(one.retained_bytes for one in self.flows.values())
-            self.room = self.retention_bytes_max - self.retained_bytes
+            self.room += before - self.retained_bytes
 
     def _wake_for(self, debt: Debt, at: Nanos) -> None:
         if debt.resend_at == NEVER:
@@ -498,16 +461,3 @@ class Source:
         self._places.recover(parcel, name)
         for debt in flow.debts.values():
             self._wake_for(debt, now)
-
-
-def _flags(qos: QosClass, history: bool) -> int:
-    flags = (_RELIABLE if qos.reliable else 0) | (_HISTORY if history else 0)
-    if qos.deadline_ns < NEVER:
-        flags |= _WATCHED
-        if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
-            flags |= _REPAIR
-    return flags
-
-
-def _age_us(parcel: Retained, now: Nanos) -> int:
-    return max(0, min(AGE_US_MAX, (now - parcel.published_ns) // US))  # a clock may have gone back over a restart
