@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from sparks import GROUP, pipeline, unmarked
 
 from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.schemas import TABLES
+from waiting import eventually
 
 pytestmark = [GROUP, pytest.mark.slow]
 
@@ -45,12 +45,12 @@ def started(log: Path, ready: str, *command: str) -> Iterator[str]:
             command, stdout=said, stderr=subprocess.STDOUT, cwd=log.parent, env={**unmarked(), **here}
         )
     try:
-        end_s = time.monotonic() + WAIT_S
-        while not (found := re.search(ready, log.read_text())):
+
+        def says() -> re.Match[str] | None:
             assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end_s, log.read_text()
-            time.sleep(0.2)
-        yield found.group(1)
+            return re.search(ready, log.read_text())
+
+        yield eventually(says, ready, WAIT_S, log.read_text).group(1)
     finally:
         process.terminate()
         process.wait()

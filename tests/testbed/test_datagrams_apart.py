@@ -3,21 +3,19 @@
 import asyncio
 import json
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from ground import needs_a_wide_area
 
 from overlane.core.units import MS
 from overlane.network import parse_network
 from overlane.testbed.trial import run_trial
-from overlane.testbed.widearea import Conditions, Site, WideArea, why_not
+from overlane.testbed.widearea import Conditions, Site, WideArea
+from waiting import eventually
 
-WHY_NOT = why_not()
-pytestmark = [
-    pytest.mark.skipif(WHY_NOT is not None, reason=f"no wide area can be made here: {WHY_NOT}"),
-    pytest.mark.slow,
-]
+pytestmark = [needs_a_wide_area, pytest.mark.slow]
 
 LOSSY = """
 [simulation]
@@ -87,12 +85,16 @@ def test_a_broker_behind_nat_has_datagrams_with_one_that_it_dials(tmp_path: Path
         for name in ("shore", "ship"):
             words = [sys.executable, "-m", "overlane", "broker", str(file), "--name", name]
             area.start(name, [*words, "--data", str(tmp_path / name)], log=tmp_path / f"{name}.log")
-        until = time.monotonic() + 60.0
         for name in ("shore", "ship"):
-            while _state(area, name, tmp_path) != "open":
-                logs = "\n".join((tmp_path / f"{one}.log").read_text() for one in ("shore", "ship"))
-                assert time.monotonic() < until, logs
-                time.sleep(0.2)
+            eventually(partial(_is_open, area, name, tmp_path), "open", 60.0, partial(_logs, tmp_path))
+
+
+def _is_open(area: WideArea, name: str, directory: Path) -> bool:
+    return _state(area, name, directory) == "open"
+
+
+def _logs(directory: Path) -> str:
+    return "\n".join((directory / f"{one}.log").read_text() for one in ("shore", "ship"))
 
 
 def _state(area: WideArea, name: str, directory: Path) -> str | None:

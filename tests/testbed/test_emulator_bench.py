@@ -5,15 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from overlane.testbed.widearea import why_not
+from ground import needs_a_wide_area
 
 BENCH = Path(__file__).parents[2] / "bench" / "emulator.py"
-WHY_NOT = why_not()
 
 
-@pytest.mark.skipif(WHY_NOT is not None, reason=f"no wide area can be made here: {WHY_NOT}")
+@needs_a_wide_area
 def test_it_tells_what_the_emulator_carried_and_what_that_added_to_probes() -> None:
     argv = [sys.executable, str(BENCH), "--json", "--seconds", "1", "--loads", "0,2000"]
     idle, loaded = json.loads(subprocess.run(argv, capture_output=True, check=True, timeout=120).stdout)

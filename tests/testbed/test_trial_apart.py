@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ground import needs_a_wide_area
 from orders import orders
 from typer.testing import CliRunner
 
@@ -21,11 +22,8 @@ from overlane.sim.story import link
 from overlane.sim.world import World
 from overlane.testbed import namespaces
 from overlane.testbed.trial import run_trial
-from overlane.testbed.widearea import why_not
 from waiting import eventually
 
-WHY_NOT = why_not()
-needs_a_wide_area = pytest.mark.skipif(WHY_NOT is not None, reason=f"no wide area can be made here: {WHY_NOT}")
 PATIENCE_S = 60.0
 
 SQUARE = orders(

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ground import needs_a_wide_area
 
 from overlane.core.units import MS
 from overlane.errors import Unavailable
 from overlane.testbed import namespaces
-from overlane.testbed.widearea import Conditions, Site, Uplink, WideArea, why_not
+from overlane.testbed.widearea import Conditions, Site, Uplink, WideArea
 from waiting import eventually
 
-WHY_NOT = why_not()
-pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no wide area can be made here: {WHY_NOT}")
+pytestmark = needs_a_wide_area
 
 PORT = 5_000
 PATIENCE_S = 60.0
