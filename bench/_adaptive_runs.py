@@ -101,7 +101,7 @@ def digest() -> str:
     package, here = Path(risks.__file__).parents[1], Path(__file__)
     sources = [path for part in SOURCES for path in sorted((package / part).rglob("*.py"))]
     whole = hashlib.sha256()
-    for path in [*sources, here.with_name("_adaptive_scenarios.py")]:
+    for path in [*sources, here, *map(here.with_name, ("_adaptive_misses.py", "_adaptive_scenarios.py"))]:
         whole.update(path.read_bytes())
     return whole.hexdigest()[:12]
 

@@ -10,7 +10,7 @@ or 20 ms more than that if it is near.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -71,22 +71,19 @@ class Scenario:
     network: Network
     """With its trouble; `calm` is the same without."""
     calm: Network
-    bursts: list[Burst] = field(default_factory=list)
 
 
 def scenario(name: str, seed: int, flows: int, rate_hz: float, duration_ns: Nanos) -> Scenario:
     luck = Random(f"{name} {seed}")
     if name == "seattle":
         network, first, events = _seattle(luck, duration_ns)
-        bursts: list[Burst] = []
     else:
         network = read_network(EXAMPLES / "networks" / f"{name}.toml")
-        bursts = list(_bursts(network, luck, duration_ns))
-        events = _losses(network, bursts)
+        events = _losses(network, _bursts(network, luck, duration_ns))
     calm = _with_flows(network, luck, flows, rate_hz, duration_ns, seed)
     if name == "seattle":
         calm = msgspec.structs.replace(calm, links=first)
-    return Scenario(name, seed, msgspec.structs.replace(calm, events=tuple(events)), calm, bursts)
+    return Scenario(name, seed, msgspec.structs.replace(calm, events=tuple(events)), calm)
 
 
 # Trouble

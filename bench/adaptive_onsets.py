@@ -158,15 +158,18 @@ def foretold(seeds: range) -> tuple[float, float]:
         setting = scenario("seattle", seed, FLOWS, RATE_HZ, 10 * SWING_REMEMBERED)
         place = {broker.name: at for at, broker in enumerate(setting.calm.brokers)}
         found = changes(setting, place)
-        last = np.full_like(found[0].before, -np.inf)
-        for number, change in enumerate(found[1:], 1):
-            is_link = np.triu(change.before > 0)
-            rose = change.after > RISE * change.before
-            lately = number * SLICE_NS - last <= SWING_REMEMBERED
+        by_time = {change.at_ns: change.after for change in found}
+        before, last = found[0].after, np.full_like(found[0].after, -np.inf)
+        is_link = np.triu(before > 0)
+        for at in range(SLICE_NS, found[-1].at_ns + 1, SLICE_NS):
+            after = by_time.get(at, before)
+            rose = after > RISE * before
+            lately = at - last <= SWING_REMEMBERED
             for index, group in enumerate((lately, ~lately)):
                 chances[index] += np.count_nonzero(is_link & group)
                 rises[index] += np.count_nonzero(is_link & group & rose)
-            last[rose] = number * SLICE_NS
+            last[rose] = at
+            before = after
     return float(rises[0] / chances[0]), float(rises[1] / chances[1])
 
 
