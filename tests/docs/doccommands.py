@@ -40,7 +40,7 @@ NAMES_ONLY = {
     "sudo": "it needs root",
     "pip": "it would change the installation",
     "apt-get": "it would change the machine",
-    "overlane pipeline": "tests/pipeline has all of it on Spark",
+    "overlane pipeline": "tests/pipeline runs such commands on Spark",
     "overlane plan allocate tables": "it is of a run of the pipeline",
     "overlane demo": "tests/demo plays it",
     "python bench/": "it takes minutes",
