@@ -4,7 +4,7 @@ from handwired import PULLED_AT_ONCE, Overlay
 
 from overlane.core.events import Tick
 from overlane.core.qos import QosClass
-from overlane.core.units import MS, NEVER, SECOND
+from overlane.core.units import MS
 
 RELIABLE = QosClass(reliable=True)
 QUEUE_BYTES = 64 * 1024
@@ -35,7 +35,6 @@ def publish(net: Overlay, numbers: range) -> None:
 
 def open_window(net: Overlay, bytes_in_all: int = 1 << 20) -> None:
     """Let so much be acknowledged that the window is no limit."""
-    publish(net, range(0))
     sent = 0
     while sent < bytes_in_all:
         net.publish("a", "warm", bytes(16 * 1024))
@@ -163,5 +162,3 @@ def test_a_parcel_held_back_by_the_window_leaves_when_it_is_durable_if_there_is_
     net.turn("a", [])
     net.run(30)
     assert got(net) == list(range(201))
-    assert net.brokers["a"].next_deadline() < NEVER
-    assert net.now > SECOND

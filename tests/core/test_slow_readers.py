@@ -29,12 +29,14 @@ class Readers:
         return not behind, behind
 
 
-def line(readers: Readers) -> Overlay:
-    net = Overlay({"a-b": 1, "b-c": 1}, {"#": RELIABLE})
+def line(*full: str) -> tuple[Overlay, Readers]:
+    """With readers at c, who have no room for what is on these topics."""
+    net, readers = Overlay({"a-b": 1, "b-c": 1}, {"#": RELIABLE}), Readers()
     net.brokers["c"].heed_readers(readers.take)
     net.subscribe("c", "#")
     net.run(500)
-    return net
+    readers.full.update(full)
+    return net, readers
 
 
 def publish(net: Overlay, topic: str, body: bytes) -> None:
@@ -52,9 +54,7 @@ def retained_bytes(net: Overlay) -> int:
 
 
 def test_what_readers_have_no_room_for_is_neither_delivered_nor_acknowledged_until_they_have() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, readers = line("x")
     for number in range(20):
         publish(net, "x", b"%d" % number)
         net.run(10)
@@ -68,9 +68,7 @@ def test_what_readers_have_no_room_for_is_neither_delivered_nor_acknowledged_unt
 
 
 def test_readers_that_do_not_speak_up_are_asked_again_after_a_while() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, readers = line("x")
     publish(net, "x", b"1")
     net.run(1_000)
     readers.full.clear()
@@ -79,9 +77,7 @@ def test_readers_that_do_not_speak_up_are_asked_again_after_a_while() -> None:
 
 
 def test_other_topics_of_the_same_flow_do_not_wait() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, _ = line("x")
     publish(net, "x", bytes(200_000))
     net.run(100)
     for number in range(50):
@@ -92,9 +88,7 @@ def test_other_topics_of_the_same_flow_do_not_wait() -> None:
 
 
 def test_messages_of_one_turn_part_once_the_readers_of_some_are_known_to_be_behind() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, _ = line("x")
     publish(net, "x", b"first")
     net.run(200)
     for topic in ("x", "y", "x", "y"):
@@ -105,9 +99,7 @@ def test_messages_of_one_turn_part_once_the_readers_of_some_are_known_to_be_behi
 
 
 def test_what_is_held_at_the_destination_is_not_sent_again_and_again() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, _ = line("x")
     for _ in range(10):
         publish(net, "x", bytes(10_000))
         net.run(10)
@@ -119,9 +111,7 @@ def test_what_is_held_at_the_destination_is_not_sent_again_and_again() -> None:
 
 
 def test_what_was_held_by_a_broker_that_died_is_sent_again() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, _ = line("x")
     publish(net, "x", b"1")
     net.run(1_000)
     net.crash("c")
@@ -131,9 +121,7 @@ def test_what_was_held_by_a_broker_that_died_is_sent_again() -> None:
 
 
 def test_what_is_held_is_bounded_and_the_rest_comes_when_there_is_room() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, readers = line("x")
     bodies = [b"%03d" % number + bytes(50_000) for number in range(2 * HELD_BYTES_MAX // 50_000)]
     for body in bodies:
         publish(net, "x", body)
@@ -148,8 +136,7 @@ def test_what_is_held_is_bounded_and_the_rest_comes_when_there_is_room() -> None
 
 
 def test_publishers_learn_how_far_readers_elsewhere_are_behind_and_when_they_have_caught_up() -> None:
-    readers = Readers()
-    net = line(readers)
+    net, readers = line()
     publish(net, "x", b"")
     publish(net, "y", b"")
     net.run(200)
@@ -166,9 +153,7 @@ def test_publishers_learn_how_far_readers_elsewhere_are_behind_and_when_they_hav
 
 
 def test_readers_are_not_asked_over_and_over_while_parcels_pile_up() -> None:
-    readers = Readers()
-    net = line(readers)
-    readers.full.add("x")
+    net, readers = line("x")
     for _ in range(200):
         publish(net, "x", b"")
     net.run(10)

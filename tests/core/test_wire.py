@@ -19,12 +19,18 @@ U64 = st.integers(0, (1 << 64) - 1)
 NAMES = st.text(min_size=1, max_size=16).filter(lambda name: 0 < len(name.encode(errors="replace")) <= 64)
 U48 = st.integers(0, (1 << 48) - 1)
 HEADERS = st.builds(Header, U8, U16, U64, U32, U48, U32, U32, U32, st.integers(1, 0xFFFF), U32)
+
+
+def read_parcel(body: memoryview) -> object:
+    return wire.read_parcel(body, NO_ROUTE)
+
+
 READERS: list[Callable[[memoryview], object]] = [
     wire.read_hello,
     wire.read_token,
     wire.read_notice,
     wire.read_control,
-    lambda body: wire.read_parcel(body, NO_ROUTE),
+    read_parcel,
     wire.read_long,
     wire.read_detour,
 ]
@@ -164,10 +170,6 @@ HELLO = wire.hello("b", 7)[5:]
 
 def long(sequence: int = 0, messages: int = 1) -> bytes:
     return struct.pack("!BHQIQIIIII", 0, 0, 0, 0, sequence, 0, 0, 0, messages, 0)
-
-
-def read_parcel(body: memoryview) -> object:
-    return wire.read_parcel(body, NO_ROUTE)
 
 
 @pytest.mark.parametrize(

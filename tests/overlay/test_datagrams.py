@@ -10,7 +10,7 @@ import pytest
 from overlays import RealOverlay
 from relays import Relay
 
-from overlane.client import connect
+from overlane.client import Client, connect
 from overlane.testbed.certificates import Authority
 from waiting import eventually_async
 
@@ -43,11 +43,6 @@ class Pair(RealOverlay):
         states = [(self.beside(name) or {}).get("state") for name in "ab"]
         return states == ["open", "open"]
 
-    def count(self, what: str, name: str = "a") -> int:
-        found = (self.beside(name) or {})[what]
-        assert isinstance(found, int)
-        return found
-
     def refused(self, name: str) -> dict[str, int]:
         found = (self.beside(name) or {})["refused"]
         assert isinstance(found, dict)
@@ -74,17 +69,15 @@ async def running(net: Pair) -> AsyncIterator[Pair]:
 
 
 class Reader:
-    """Counts what arrives at b, and publishes at a."""
+    """Keeps what arrives at b, and publishes at a."""
 
-    def __init__(self, publish: Callable[[str, bytes], object], got: list[tuple[str, bytes]]) -> None:
-        self._publish = publish
+    def __init__(self, client: Client, got: list[tuple[str, bytes]]) -> None:
+        self._client = client
         self.got = got
 
     async def send(self, topic: str, *bodies: bytes) -> None:
         for body in bodies:
-            sent = self._publish(topic, body)
-            if asyncio.iscoroutine(sent):
-                await sent
+            await self._client.publish(topic, body)
 
 
 @asynccontextmanager
@@ -103,7 +96,7 @@ async def crossing(net: Pair) -> AsyncIterator[Reader]:
             await here.publish("alarms/probe", b"")
             await here.publish("plain/probe", b"")
             await asyncio.sleep(0.05)
-        yield Reader(here.publish, got)
+        yield Reader(here, got)
         reading.cancel()
 
 
