@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparks import GROUP, the_spark
+from sparks import GROUP, need_java, the_spark, unmarked
 
 from brokers import free_port
 from overlane.errors import ConfigError
@@ -115,13 +114,10 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 @contextmanager
 def program(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """With all its processes in a group of their own, which ends with it."""
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
+    need_java()
     with (directory / "spark.log").open("wb") as log:
-        # A session of Connect in this process leaves its mark, which would tell the program to use one too.
-        own = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
         running = subprocess.Popen(
-            [sys.executable, *arguments], env=own, stdout=log, stderr=log, start_new_session=True
+            [sys.executable, *arguments], env=unmarked(), stdout=log, stderr=log, start_new_session=True
         )
     try:
         yield running
