@@ -18,8 +18,10 @@ from overlane.core.inflow import (
     decode_name,
     encode_name,
 )
+from overlane.core.messages import BEHIND_MAX, BEHIND_PERCENT_MAX, Receipt, decode, encode
 from overlane.core.parcel import FlowPart, Predecessor
 from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.core.wire import FRAME_BYTES_MAX, control
 
 ME, ORIGIN = 5, 9
 NOW = 40 * SECOND
@@ -231,6 +233,61 @@ def test_a_duplicate_is_acknowledged_again_since_the_receipt_may_be_lost() -> No
     sink.receipts(NOW + SECOND)
     sink.takes(parcel(1))
     assert sink.receipts(NOW + SECOND) == [(2, 0)]
+
+
+class Behind(Sink):
+    """Readers that take everything, and are as far behind as a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.percent = 0
+        self.inflows.readers = lambda messages, _: (True, {one[0]: self.percent for one in messages if self.percent})
+        self.sequence = 0
+
+    def come(self, topics: Iterable[str], percent: int) -> None:
+        """A parcel of these topics, whose readers are so far behind."""
+        self.percent = percent
+        self.sequence += 1
+        arrival = parcel(self.sequence)
+        arrival.messages = [(topic, 0, b"") for topic in topics]
+        self.takes(arrival)
+
+    def told(self) -> dict[str, int]:
+        """By a receipt that a neighbour can read, since it would close the link otherwise."""
+        (progress,) = self.inflows.due_receipts(NOW + RECEIPT_DELAY)
+        receipt = Receipt("a", "b", 9, *progress.name[1:], progress.next, b"", b"", progress.behind)
+        assert len(control(0, encode(receipt))) <= FRAME_BYTES_MAX
+        assert decode(memoryview(encode(receipt))) == receipt
+        return progress.behind
+
+
+def test_a_receipt_tells_of_no_more_topics_than_it_may_however_often_their_readers_fall_behind() -> None:
+    half = BEHIND_MAX // 2
+    first, second, third = ([f"{name}/{number}" for number in range(half)] for name in ("first", "second", "third"))
+    sink = Behind()
+    sink.come(first, 50)
+    assert sink.told() == dict.fromkeys(first, 50)
+    sink.come(second, 50)
+    sink.come(first, 0)
+    sink.come(first, 50)
+    assert sink.told() == dict.fromkeys([*first, *second], 50)
+    sink.come(third, 50)
+    sink.come([*first, *second], 0)
+    told = sink.told()
+    assert (len(told), [topic for topic in told if told[topic]]) == (BEHIND_MAX, third)
+
+
+def test_readers_that_are_farther_behind_than_can_be_told_are_told_to_be_as_far_as_can_be() -> None:
+    sink = Behind()
+    sink.come("t", 4 * BEHIND_PERCENT_MAX)
+    assert sink.told() == {"t": BEHIND_PERCENT_MAX}
+
+
+def test_a_receipt_fits_a_frame_however_long_the_topics_are() -> None:
+    topics = [f"{number:02}".ljust(65_535, "x") for number in range(BEHIND_MAX // 2)]
+    sink = Behind()
+    sink.come(topics, 100)
+    assert sink.told() == {topics[0]: 100}
 
 
 def test_best_effort_parcels_are_not_acknowledged() -> None:

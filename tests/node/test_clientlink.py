@@ -4,7 +4,8 @@ import asyncio
 
 import mqtt5
 
-from overlane.core.units import Nanos
+from overlane.core.qos import QosClass
+from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.connection import Peer
 from overlane.mqtt.limits import Limits
 from overlane.mqtt.server import Server
@@ -82,5 +83,27 @@ def test_a_client_may_not_publish_more_while_its_acknowledgements_wait_for_the_d
         assert paper.written[before:].startswith(b"\x40")
         assert b"\xe0" in paper.written[before:]
         assert b"\x93" in paper.written[before:]
+
+    asyncio.run(story())
+
+
+def test_the_time_in_which_a_client_had_to_stop_does_not_count_against_its_keep_alive() -> None:
+    clock: list[Nanos] = [0]
+
+    async def story() -> None:
+        server = Server("here", Settings(Limits()), Alone(), lambda: "fresh", (), 0)
+        link = ClientLink(
+            asyncio.get_running_loop(), server, lambda: clock[0], lambda: None, Paper(), Peer("127.0.0.1"), 0
+        )
+        link.received(mqtt5.ConnectPacket("bob", keep_alive=1).write())
+        link.connection.stops_for, link.connection.stops_until_ns = ("t", QosClass()), SECOND
+        link.received(mqtt5.PingReqPacket().write())
+        clock[0] = 2 * SECOND  # it was a while until somebody looked
+        link.go()
+        server.tick(clock[0])
+        assert link.connection.closing is None
+        clock[0] = 4 * SECOND
+        server.tick(clock[0])
+        assert link.connection.closing is not None
 
     asyncio.run(story())

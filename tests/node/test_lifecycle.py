@@ -281,10 +281,10 @@ def test_the_admin_token_is_that_of_the_file_after_a_reload(reloading: WatchedBr
 def test_what_takes_a_restart_is_told(reloading: WatchedBroker) -> None:
     say(reloading, "")
     border = '[[federation]]\nbroker = "here"\nleave = ["a/#"]\n[security]\noverlay_open = true\n'
-    reloading.say(border, 'websocket = "127.0.0.1:9"\nfailure = 0.2\n')
+    reloading.say(border, 'websocket = "127.0.0.1:9"\nfailure = 0.2\ndatagrams = false\n')
     reloading.reload()
     told = reloading.wait_for_log("changes only with a restart")
-    assert "addresses, [[federation]], failure of here, security of links" in told
+    assert "addresses, datagrams, [[federation]], failure of here, security of links" in told
 
 
 # Certificates

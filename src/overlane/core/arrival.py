@@ -9,6 +9,7 @@ held       parcels that came before something they must come after, or whose rea
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from overlane.core.messages import BEHIND_MAX, BEHIND_PERCENT_MAX
 from overlane.core.parcel import FlowPart, Message
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 
@@ -16,6 +17,8 @@ HELD_MAX = 1024
 HELD_BYTES_MAX = 2 << 20
 """Of one flow. What is reliable and finds no room is not acknowledged, and sent again; what is not waits no longer."""
 HELD_TOLD = 8192
+BEHIND_LENGTH_MAX = 1 << 16
+"""Of all topics together that one receipt tells of: it must fit a frame."""
 REORDER_WAIT_MIN: Nanos = 20 * MS
 REORDER_WAIT_MAX: Nanos = 250 * MS
 """How long a best-effort parcel waits at least and at most for what it must come after."""
@@ -119,6 +122,14 @@ class Inflow:
             arrival.part = arrival.part._replace(predecessors=())
             self.horizon = max(self.horizon, arrival.part.after)
         self.raise_floor(self.horizon + 1)
+
+    def tell_behind(self, topic: str, percent: int) -> None:
+        """The source is to be told how full the queues of a topic's readers are, if a receipt has room for that."""
+        # Half of the room is for those that do not fall behind any more.
+        topics_max = BEHIND_MAX // 2 if percent else BEHIND_MAX
+        length = sum(map(len, self.behind)) + len(topic)
+        if topic in self.behind or (len(self.behind) < topics_max and length <= BEHIND_LENGTH_MAX):
+            self.behind[topic] = min(percent, BEHIND_PERCENT_MAX)
 
     @property
     def waits_beyond(self) -> int:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import msgspec
 
 from overlane.core.arrival import Arrival, Inflow, hold_until
-from overlane.core.messages import BEHIND_MAX
 from overlane.core.parcel import FlowPart, Message
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 
@@ -110,14 +109,15 @@ class Inflows:
         ready = self._is_ready(flow, origin, arrival)
         if not ready and name in self._barred:
             ready = self._is_ready(flow, origin, arrival, flow.held_topics)
-        taken = ready and self._is_taken(name, flow, arrival, now)
+        is_too_far = flow.reliable and part.sequence > flow.next + BEYOND_MAX
+        taken = ready and not is_too_far and self._is_taken(name, flow, arrival, now)
         if not ready and not flow.reliable and flow.is_crammed(arrival):
             # It comes only once, and so does what is missing: there is no room to wait for that any longer.
             flow.hold(arrival)
             flow.give_up_gaps()
             released += self._release_ready(name, flow, now)
             moved = True
-        elif (flow.is_crammed(arrival) and not taken) or (flow.reliable and part.sequence > flow.next + BEYOND_MAX):
+        elif is_too_far or (flow.is_crammed(arrival) and not taken):
             pass  # not acknowledged: it will be sent again
         elif taken:
             released.append(arrival)
@@ -254,10 +254,9 @@ class Inflows:
         taken, behind = self.readers(arrival.messages, now)
         for topic in flow.behind_before:
             if topic not in behind and any(topic == one[0] for one in arrival.messages):
-                flow.behind[topic] = 0
+                flow.tell_behind(topic, 0)
         for topic, percent in behind.items():
-            if topic in flow.behind or len(flow.behind) < BEHIND_MAX // 2:
-                flow.behind[topic] = percent
+            flow.tell_behind(topic, percent)
         if not taken:
             self._barred.add(name)
             self._look_again_at = min(self._look_again_at, now + LOOK_AGAIN)

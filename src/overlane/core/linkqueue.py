@@ -90,7 +90,7 @@ class LinkQueue:
         elif not self._waiting and item.size <= self.bytes_max:
             self.lone = item
             return []
-        if not item.droppable and self._reliable_bytes and self._reliable_bytes + item.size > self.bytes_max * 3 // 4:
+        if not item.droppable and not self.takes(item.size):
             return [item]
         if self._bytes + item.size <= self.bytes_max:
             self._admit(item)
@@ -108,19 +108,16 @@ class LinkQueue:
         `in_buffer`: how many bytes, pulled before this moment, lie in the driver's send buffer and have still to leave.
         """
         if self.lone is not None:
-            return self.pull_lone(now, in_buffer)
+            return self._pull_lone(now, in_buffer)
         if not self._waiting:
             return None, []
         start = self._wire.free_at(now, in_buffer)
         for lane in (self._late, self._open):
             if lane.is_owed():
                 return self._leave(lane.pop(), lane, start), []
-        choice = self._order.choose(now, start)
-        dropped = [self._forget(number) for number in choice.hopeless]
-        for number in choice.late:
-            self._late.add(number, self._waiting[number].size)
-        if choice.number is not None:
-            return self._leave(choice.number, None, start), dropped
+        number, dropped = self._choose(now, start)
+        if number is not None:
+            return self._leave(number, None, start), dropped
         for lane in (self._late, self._open):
             if lane:
                 return self._leave(lane.pop(), lane, start), dropped
@@ -129,17 +126,22 @@ class LinkQueue:
     def pull_urgent(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
         """As `pull`, of those with a deadline alone: for a driver that has no room for others."""
         if self.lone is not None:
-            return (None, []) if self.lone.due_ns >= NEVER else self.pull_lone(now, in_buffer)
+            return (None, []) if self.lone.due_ns >= NEVER else self._pull_lone(now, in_buffer)
         if not self._waiting:
             return None, []
         start = self._wire.free_at(now, in_buffer)
+        number, dropped = self._choose(now, start)
+        return None if number is None else self._leave(number, None, start), dropped
+
+    def _choose(self, now: Nanos, start: Nanos) -> tuple[int | None, list[Waiting]]:
+        """The next of those with a deadline, and those that are not worth sending any more."""
         choice = self._order.choose(now, start)
         dropped = [self._forget(number) for number in choice.hopeless]
         for number in choice.late:
             self._late.add(number, self._waiting[number].size)
-        return None if choice.number is None else self._leave(choice.number, None, start), dropped
+        return choice.number, dropped
 
-    def pull_lone(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
+    def _pull_lone(self, now: Nanos, in_buffer: int = 0) -> tuple[Waiting | None, list[Waiting]]:
         """As `pull`, where only `lone` waits."""
         item, self.lone = self.lone, None
         start = self._wire.free_at(now, in_buffer)

@@ -58,7 +58,6 @@ AGE_US_MAX = (1 << 32) - 1
 MESSAGES_MAX = (1 << 16) - 1
 SEQUENCE_MAX = (1 << 48) - 1
 KEYS_REMEMBERED = 10_000
-NO_DEADLINE_US = 0
 
 
 class FrameType(IntEnum):

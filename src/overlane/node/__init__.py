@@ -25,7 +25,12 @@
 
     emulation         a wide area played on one machine
     greeting          two brokers prove to each other who they are
-    overlaylink       a connection to a neighbour
+    datagramseal      datagrams between two brokers: their bytes, and whether they are believed
+    datagramflight    which of them are under way, and how many more the path takes
+    datagrampath      whether there is a path for them
+    datagramsocket    the sockets they come and go by
+    datagramlink      those of one link
+    overlaylink       a connection to a neighbour, and the datagrams beside it
     overlay           neighbours: who is dialled when, and which connection counts
     neighbourhood     the neighbours that the network file gives a broker, now and when it is read again
 

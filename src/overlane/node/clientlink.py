@@ -51,7 +51,6 @@ class ClientLink:
         "_is_full",
         "_is_lingering",
         "_is_resting",
-        "_is_stopped",
         "_is_waiting",
         "_loop",
         "_now",
@@ -87,8 +86,8 @@ class ClientLink:
         self._is_full = False
         self._is_waiting = False
         self._is_resting = False
-        self._is_stopped = False
         self._stop: asyncio.TimerHandle | None = None
+        """Ends a stop for want of room on the way; None while there is no stop."""
         self._stopped = set() if stopped is None else stopped
         self._is_lingering = False
         self._is_closing = False
@@ -112,14 +111,13 @@ class ClientLink:
 
     def _heard(self, is_more: bool, now: Nanos) -> None:
         connection = self.connection
-        if connection.stops_for is not None and not self._is_stopped:
-            self._is_stopped = True
+        if connection.stops_for is not None and self._stop is None:
             self._stopped.add(self)
             self._pipe.pause_reading()
             self._stop = self._loop.call_later(max(0, connection.stops_until_ns - now) / SECOND, self.go)
         if connection.rests_until_ns > now and not self._is_resting:
             self._rest(connection.rests_until_ns - now)
-        elif self._is_stopped:
+        elif self._stop is not None:
             pass
         elif (is_more or connection.is_behind) and not (self._is_resting or self._is_full or self._is_waiting):
             self._pipe.pause_reading()
@@ -143,10 +141,9 @@ class ClientLink:
         if self._stop is not None:
             self._stop.cancel()
             self._stop = None
-        self._is_stopped = False
         self._stopped.discard(self)
         self.connection.stops_for = None
-        self.connection.stops_until_ns = 0
+        self.connection.stops_until_ns = self._now()
         self._go_on()
 
     def lost(self) -> None:
@@ -235,7 +232,7 @@ class ClientLink:
 
     def _go_on(self) -> None:
         """Listen again, if there is nothing left of what was heard."""
-        if self._is_full or self._is_resting or self._is_stopped or self._is_waiting or self._is_closing:
+        if self._is_full or self._is_resting or self._stop is not None or self._is_waiting or self._is_closing:
             return
         if self.connection.is_behind:
             self.received(b"", is_more=True)

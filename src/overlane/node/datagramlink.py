@@ -32,6 +32,7 @@ class DatagramLink:
         rescue: Callable[[bytes], None],
         *,
         rate_bps: int | None,
+        emulation: Emulation | None,
     ) -> None:
         self._socket = socket
         self._session = session
@@ -45,7 +46,7 @@ class DatagramLink:
         self._timer_at: Nanos = NEVER
         self._is_closed = False
         self._is_held_up = False
-        self.emulation: Emulation | None = None
+        self.emulation = emulation
         self.sent = self.received = self.bytes_in = self.bytes_out = 0
         self.path = DatagramPath(
             Sealer(session.theirs, session.key_out),
@@ -59,7 +60,7 @@ class DatagramLink:
 
     @property
     def is_usable(self) -> bool:
-        return self.path.state is not PathState.PROBING
+        return self.path.is_usable
 
     @property
     def is_doubted(self) -> bool:

@@ -67,8 +67,6 @@ class Refusal(Enum):
     MALFORMED = "malformed"
     FORGED = "forged"
     REPLAYED = "replayed"
-    STRANGE = "strange"
-    """Of no session that there is."""
 
 
 class Refused(Exception):

@@ -10,6 +10,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from overlane.node.datagramseal import DATAGRAM_BYTES_MAX, session_of
@@ -31,7 +32,6 @@ class DatagramSockets:
         self._open: dict[str, DatagramSocket] = {}
         self.strange = 0
         """Datagrams of sessions that there are not."""
-        self.unsent = 0
 
     def at(self, address: Address) -> "DatagramSocket | None":
         """The socket of one of our addresses; None where there cannot be one."""
@@ -86,10 +86,8 @@ class DatagramSocket:
 
     def send(self, datagram: bytes, address: Address) -> None:
         """It may be lost here as anywhere."""
-        try:
+        with suppress(OSError):
             self._socket.sendto(datagram, address)
-        except OSError:
-            self._all.unsent += 1
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket.fileno())

@@ -271,6 +271,7 @@ class Overlay:
             link.pump,
             link.rescue,
             rate_bps=way.rate_bps,
+            emulation=self.emulation(link.peer),
         )
 
     def emulation(self, peer: str) -> Emulation | None:

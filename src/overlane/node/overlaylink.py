@@ -220,6 +220,8 @@ class OverlayLink(asyncio.BufferedProtocol):
     def _end_datagrams(self) -> None:
         if self.datagrams is not None:
             self.datagrams.close()
+            # What was counted must not grow less while the connection is being closed.
+            self._bytes_in, self._bytes_out = self.bytes_in, self.bytes_out
             self.datagrams = None
 
     def _abort(self) -> None:
@@ -246,10 +248,8 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.peer = greeting.peer
         self._emulation = self._host.emulation(self.peer)
         self.is_up = self._host.greeted(self)
-        if self.is_up and greeting.session is not None and self._transport is not None:
-            self.datagrams = self._host.datagrams(self, greeting.session, self._transport)
-            if self.datagrams is not None:
-                self.datagrams.emulation = self._emulation
+        if self.is_up and self._transport is not None and (session := greeting.session) is not None:
+            self.datagrams = self._host.datagrams(self, session, self._transport)
         self.settled.set()
         return rest
 
@@ -303,7 +303,7 @@ class OverlayLink(asyncio.BufferedProtocol):
                 return
             chunks = self._host.pull_urgent(self.peer, URGENT_BYTES)
             for _, data in chunks:
-                if not datagrams.send(data):
+                if not datagrams.send(data) or datagrams.is_doubted:
                     self._bytes_out += len(data)
                     transport.write(data)
             if not chunks:

@@ -36,22 +36,18 @@ def read_again(file: Path, at: Endpoints) -> Fresh:
 def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str]:
     """What the file says anew that a running broker does not take up."""
     found = []
+    mine = [broker for network in (old, new) for broker in network.brokers if broker.name == name]
     if name not in [broker.name for broker in new.brokers]:
         found.append(f"{name} is gone from the file")
     elif endpoints(new, name, str(file)) != endpoints(old, name, str(file)):
         found.append("addresses")
-    elif any(
-        one.datagrams != other.datagrams
-        for one in old.brokers
-        for other in new.brokers
-        if one.name == other.name == name
-    ):
+    if len({broker.datagrams for broker in mine}) > 1:
         found.append("datagrams")
     if new.defaults != old.defaults:
         found.append("[network]")
     if new.federation != old.federation:
         found.append("[[federation]]")
-    if _failure(new, name) != _failure(old, name):
+    if len({broker.failure for broker in mine}) > 1:
         found.append(f"failure of {name}")
     if _between_brokers(new) != _between_brokers(old):
         found.append("security of links")
@@ -62,10 +58,6 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
     if {one.filter: one.history for one in new.topics} != {one.filter: one.history for one in old.topics}:
         found.append("history of topics")
     return found
-
-
-def _failure(network: Network, name: str) -> float | None:
-    return next((broker.failure for broker in network.brokers if broker.name == name), None)
 
 
 def _between_brokers(network: Network) -> tuple[object, ...]:

@@ -1,0 +1,116 @@
+"""The datagrams of a link: they feel what its emulation says, and share what they are trusted with."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from random import Random
+
+import pytest
+from test_overlaylink import Broker
+
+from overlane.core import wire
+from overlane.core.events import Lane
+from overlane.core.neighbour import Chunk
+from overlane.core.units import Nanos
+from overlane.node.datagramlink import DatagramLink
+from overlane.node.datagrampath import PathState
+from overlane.node.datagramseal import FRAMES_BYTES_MAX
+from overlane.node.datagramsocket import DatagramSockets
+from overlane.node.emulation import Conditions, Emulation
+from overlane.node.greeting import Session
+from overlane.node.overlaylink import OverlayLink
+from waiting import eventually_async
+
+LOOPBACK = ("127.0.0.1", 0)
+URGENT = wire.ping(1)
+
+
+@contextmanager
+def _link_to(neighbour: socket.socket, emulation: Emulation | None = None) -> Iterator[DatagramLink]:
+    """One that was dialled by us, so that it probes at once. Its clock stands."""
+
+    def now() -> Nanos:
+        return 0
+
+    sockets = DatagramSockets(0)
+    own = sockets.at(LOOPBACK)
+    assert own is not None
+    link = DatagramLink(
+        own,
+        Session(1, 2, neighbour.getsockname()[1], None, None),
+        neighbour.getsockname(),
+        now,
+        hear=lambda _: None,
+        go_on=lambda: None,
+        rescue=lambda _: None,
+        rate_bps=None,
+        emulation=emulation,
+    )
+    try:
+        yield link
+    finally:
+        link.close()
+        sockets.close()
+
+
+@contextmanager
+def _neighbour() -> Iterator[socket.socket]:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as made:
+        made.bind(LOOPBACK)
+        made.setblocking(False)
+        yield made
+
+
+def test_the_very_first_probe_feels_the_emulation() -> None:
+    async def story() -> None:
+        with _neighbour() as neighbour:
+            with _link_to(neighbour) as link:
+                assert link.sent == 1
+                assert neighbour.recv(2_000)
+            with _link_to(neighbour, Emulation(Conditions(is_cut=True), Random(1))) as link:
+                assert link.sent == 1
+                with pytest.raises(BlockingIOError):
+                    neighbour.recv(2_000)
+
+    asyncio.run(story())
+
+
+class Urgent(Broker):
+    """Has one thing to send, which is urgent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.urgent: list[Chunk] = []
+
+    def pull_urgent(self, _peer: str, _bytes_max: int) -> list[Chunk]:
+        taken, self.urgent = self.urgent, []
+        return taken
+
+
+@pytest.mark.parametrize(("state", "over_the_connection"), [(PathState.OPEN, 0), (PathState.DOUBTED, len(URGENT))])
+def test_beside_a_full_connection_a_doubted_path_is_not_trusted_alone(
+    state: PathState, over_the_connection: int
+) -> None:
+    async def story() -> None:
+        sender, receiver = Urgent("sender"), Broker("receiver")
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
+        _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
+        await eventually_async(lambda: sending.is_up and receiving.is_up, "up")
+        with _neighbour() as neighbour, _link_to(neighbour) as beside:
+            sending.datagrams = beside
+            beside.path.state, beside.path.frames_bytes_max = state, FRAMES_BYTES_MAX
+            sending.pause_writing()
+            before, datagrams_before = sending.bytes_out - beside.bytes_out, beside.sent
+            sender.urgent = [(Lane.DATA, URGENT)]
+            sending.pump()
+            assert beside.sent == datagrams_before + 1
+            assert sending.bytes_out - beside.bytes_out - before == over_the_connection
+            counted = sending.bytes_out
+            sending.close("enough")
+            assert sending.bytes_out == counted, "what was counted stays counted"
+            receiving.close("enough")
+
+    asyncio.run(story())
