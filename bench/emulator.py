@@ -5,13 +5,20 @@
 Four sites. From `a` to `b` goes load: datagrams of 200 bytes, so many a second, in bursts of a millisecond. From `c` to
 `d`, over the same emulator, go 200 probes a second; `excess` is by how much their one-way latency was above that of
 the path, from just before they were sent to the kernel's own timestamp of their arrival. At the same time `ping`
-measures round trips between `c` and `d`; its excess is above twice the latency of the path. Also told: packets that
-the emulator carried, and how much of one processor it used. Prints a table and writes bench/out/emulator.json, or
-prints JSON.
+measures round trips between `c` and `d`; its excess is above twice the latency of the path. `late` is how many of the
+probes had more than a millisecond of it. Also told: packets that the emulator carried, and how much of one processor it
+used.
+
+What measures has real-time priority, or its own delays would be told as the emulator's. And since a virtual machine
+stands still now and then, a witness on each processor sleeps for a millisecond over and over, before the emulator is
+there and with the highest priority: by how much it woke up late at most is what no program here can keep to.
+
+Prints a table and writes bench/out/emulator.json, or prints JSON.
 """
 
 import argparse
 import json
+import os
 import shutil
 import socket
 import struct
@@ -19,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -34,6 +42,11 @@ LOAD_BYTES = 200
 HEADERS_BYTES = 28
 PROBES_PER_S = 200
 PORT = 9_000
+LATE_MS = 1.0
+PRIORITY, WITNESS_PRIORITY = 20, 90
+WITNESS_NS = MS
+CALMLY = ("chrt", "--other", "0")
+"""What makes the load shall not go first."""
 _STAMP = struct.Struct("!Q")
 _TIMESTAMP = struct.Struct("@qq")
 SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
@@ -45,14 +58,20 @@ def main() -> None:
     parser.add_argument("--loads", default=",".join(map(str, LOADS)), help="packets a second, with commas")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each load")
     parser.add_argument("--send", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--witness", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.send:
         address, rate, seconds = asked.send
         _send_load(address, int(rate), float(seconds))
         return
+    if asked.witness:
+        processor, seconds = asked.witness
+        print(_stood_still(int(processor), float(seconds)))
+        return
     if (reason := why_not()) is not None:
         print(f"emulator: nothing measured, {reason}", file=sys.stderr)
         return
+    _hurry(PRIORITY)
     rows = [measure(int(load), asked.seconds) for load in asked.loads.split(",")]
     if asked.json:
         print(json.dumps(rows))
@@ -62,8 +81,14 @@ def main() -> None:
         _show(rows)
 
 
+def _hurry(priority: int) -> None:
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+
+
 def measure(load: int, seconds: float) -> dict[str, float | None]:
     path = Conditions(latency_ns=LATENCY_NS)
+    stood_still_ms = _witnessed(seconds)
     with WideArea(["a", "b", "c", "d"], {("a", "b"): path, ("c", "d"): path}) as area:
         with area.inside("b"):
             # Nobody reads it: what comes is dropped by the kernel, after it has come.
@@ -77,7 +102,7 @@ def measure(load: int, seconds: float) -> dict[str, float | None]:
         probed.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         probed.bind((area.address("d"), PORT))
         prober.connect((area.address("d"), PORT))
-        sender = [sys.executable, __file__, "--send", area.address("b"), str(load), str(seconds + 1.0)]
+        sender = [*CALMLY, sys.executable, __file__, "--send", area.address("b"), str(load), str(seconds + 1.0)]
         process = area.start("a", sender, log=sys.stderr.fileno()) if load else None
         time.sleep(0.5 if load else 0.0)  # until it has begun
         ping = _ping(area, seconds)
@@ -97,11 +122,33 @@ def measure(load: int, seconds: float) -> dict[str, float | None]:
             "excess_p50_ms": _at(excesses, 0.5),
             "excess_p99_ms": _at(excesses, 0.99),
             "excess_max_ms": _at(excesses, 1.0),
+            "late": sum(one > LATE_MS for one in excesses),
             "ping_p50_ms": _at(round_trips, 0.5) if round_trips else None,
             "ping_p99_ms": _at(round_trips, 0.99) if round_trips else None,
             "ping_max_ms": _at(round_trips, 1.0) if round_trips else None,
             "processor": round(busy, 3),
+            "machine_max_ms": stood_still_ms,
         }
+
+
+def _witnessed(seconds: float) -> float:
+    """How late the latest of the witnesses woke up, in milliseconds."""
+    witnesses = [
+        subprocess.Popen([sys.executable, __file__, "--witness", str(one), str(seconds)], stdout=subprocess.PIPE)
+        for one in sorted(os.sched_getaffinity(0))
+    ]
+    return max(float(one.communicate(timeout=60 + seconds)[0]) for one in witnesses)
+
+
+def _stood_still(processor: int, seconds: float) -> float:
+    os.sched_setaffinity(0, {processor})
+    _hurry(WITNESS_PRIORITY)
+    end_ns = time.monotonic_ns() + int(seconds * SECOND)
+    latest_ns = 0
+    while (began_ns := time.monotonic_ns()) < end_ns:
+        time.sleep(WITNESS_NS / SECOND)
+        latest_ns = max(latest_ns, time.monotonic_ns() - began_ns - WITNESS_NS)
+    return round(latest_ns / MS, 3)
 
 
 def _send_load(address: str, rate: int, seconds: float) -> None:

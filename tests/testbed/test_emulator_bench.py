@@ -19,5 +19,7 @@ def test_it_tells_what_the_emulator_carried_and_what_that_added_to_probes() -> N
     assert loaded["carried_per_s"] > 0
     for row in (idle, loaded):
         assert row["probes"] == 200
+        assert 0 <= row["late"] <= row["probes"]
+        assert row["machine_max_ms"] > 0.0
         # Packets go at most one grain of time too early.
         assert -0.1 <= row["excess_p50_ms"] <= row["excess_p99_ms"] <= row["excess_max_ms"]

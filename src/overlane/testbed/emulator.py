@@ -2,7 +2,7 @@
 
 A tight loop without an event framework: wait for devices or the next due packet, to the microsecond (`select` can,
 `epoll` alone cannot), read what has come, write what is due. After each packet that was read it looks whether one is
-due, so a burst from one site delays nobody. It runs with real-time priority where it may, so that what it adds to a
+due, so a burst from one site delays nobody. It runs before everything else where it may, so that what it adds to a
 packet's latency does not depend on what else the machine does.
 
 It ends when the connection to its owner does, however the owner ended: then it ends whatever still runs in the
@@ -27,15 +27,15 @@ from overlane.testbed import namespaces
 from overlane.testbed.control import Answer, Begin, Change, HowMuch, Plugged, Question
 from overlane.testbed.switch import Switch
 from overlane.testbed.tun import open_tun, set_carrier
+from overlane.testbed.urgency import calm_down, hurry
 
 PACKET_BYTES_MAX = 65_536
-TURN_PACKETS = 64
-"""How many packets one device may give before the others get their turn."""
+TURN_PACKETS = 16
+"""How many packets one device may give before the others get their turn: some 0.2 ms."""
 GRAIN_NS = 50 * US
 """What is due within this time goes with what is due now, and after packets have come the next are let come together
 for as long. One evens out the other, and a busy emulator wakes up once for many packets."""
 IDLE_S = 60.0
-PRIORITY = 10
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
     try:
         try:
             emulator = Emulator(begin)
-            is_urgent = begin.is_urgent and _hurry()
+            is_urgent = begin.is_urgent and hurry()
         except Unavailable as refused:
             questions.answer(Answer(fault=str(refused)))
             return
@@ -61,16 +61,8 @@ def main() -> None:
         emulator.run(questions)
     finally:
         with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            calm_down()
         namespaces.remove(begin.namespaces)
-
-
-def _hurry() -> bool:
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
-    except OSError:
-        return False
-    return True
 
 
 class Emulator:
