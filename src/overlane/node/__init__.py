@@ -31,6 +31,7 @@
     datagramsocket    the sockets they come and go by
     datagramlink      those of one link
     overlaylink       a connection to a neighbour, and the datagrams beside it
+    redialling        which address of a neighbour is tried next, and when
     overlay           neighbours: who is dialled when, and which connection counts
     neighbourhood     the neighbours that the network file gives a broker, now and when it is read again
 

@@ -7,7 +7,8 @@ decide so alike.
 
 Where the network file allows it, datagrams are offered beside each connection (`datagramlink`).
 
-A neighbour that cannot be reached is tried again after pauses that grow and vary, at each of its addresses in turn.
+A neighbour that cannot be reached is tried again after pauses that grow and vary, at each of its addresses in turn
+(`redialling`).
 """
 
 import asyncio
@@ -30,12 +31,10 @@ from overlane.node.datagramsocket import DatagramSockets
 from overlane.node.emulation import Conditions, Emulation
 from overlane.node.greeting import KEY_PART_BYTES, Credentials, Offer, Session
 from overlane.node.overlaylink import OverlayLink
+from overlane.node.redialling import PAUSE_MIN, Redialling
 from overlane.node.tls import broker_of
 
 DIAL_S = 5.0
-PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 10.0
-STEADY: Nanos = 5 * SECOND
-"""A connection that has lasted so long was a good one: the next pause is short again."""
 SAME_MOMENT: Nanos = 2 * SECOND
 """Two connections that came up within this time were dialled at once from both ends."""
 
@@ -188,25 +187,25 @@ class Overlay:
     # Dialling
 
     async def _keep_dialling(self, name: str) -> None:
-        pause_s, turn = PAUSE_MIN_S, 0
+        redialling = Redialling(self._luck)
         # Who has the greater name waits a little at first: the other's call usually comes before.
         if name < self._core.name:
-            await asyncio.sleep(2 * PAUSE_MIN_S)
+            await asyncio.sleep(2 * PAUSE_MIN / SECOND)
         while True:
-            await self._idle[name].wait()
+            redialling.lasted(await self._until_idle(name))
             addresses = self._addresses.get(name, ())
             if not addresses:
                 return
-            address = addresses[turn % len(addresses)]
-            turn += 1
-            dialled_ns = self.now()
+            address = redialling.next(addresses)
             if not self._is_cut(name) and await self._dial(name, address):
-                await self._idle[name].wait()
-                if self.now() - dialled_ns > STEADY:
-                    pause_s = PAUSE_MIN_S
-            await asyncio.sleep(pause_s * self._luck.uniform(0.5, 1.0))
-            if turn % len(addresses) == 0:
-                pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+                redialling.lasted(await self._until_idle(name))
+            await asyncio.sleep(redialling.pause_ns(len(addresses)) / SECOND)
+
+    async def _until_idle(self, name: str) -> Nanos:
+        """How long there has been a connection meanwhile, whoever had dialled."""
+        since_ns = self.now()
+        await self._idle[name].wait()
+        return self.now() - since_ns
 
     def _tell_in_vain(self, name: str, address: Endpoint, error: Exception) -> None:
         """Each reason once until it is reached: it may just not be there yet. A certificate is for people to mend."""
@@ -267,7 +266,7 @@ class Overlay:
             session,
             (host, session.port, *scope) if link.was_dialled_by_us else None,
             self.now,
-            lambda frames: self.received(link, frames, Lane.DATA),
+            lambda frames: self._received_beside(link, frames),
             link.pump,
             link.rescue,
             rate_bps=way.rate_bps,
@@ -318,6 +317,10 @@ class Overlay:
             if effects:
                 self._effects += effects
             self._heard()
+
+    def _received_beside(self, link: OverlayLink, frames: bytes) -> None:
+        if link.heard_beside():
+            self.received(link, frames, Lane.DATA)
 
     def pull(self, peer: str, bytes_max: int) -> bytes:
         chunks = self._core.pull(peer, bytes_max, self.now())

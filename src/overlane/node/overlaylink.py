@@ -6,6 +6,8 @@ when the transport has nothing left. A link may be emulated: then what is sent a
 
 Where both ends have offered them, datagrams go beside the connection (`datagramlink`): probes, answers, and parcels
 with a deadline, as long as they fit and the path takes them. They leave also while the connection itself is blocked.
+They must not make a connection look alive over which nothing passes: once in a while one of them goes over it too, and
+where only datagrams come any more the connection is given up.
 """
 
 import asyncio
@@ -39,6 +41,11 @@ STUCK_MS = 5_000
 """A connection on which nothing was acknowledged for so long is broken (TCP_USER_TIMEOUT)."""
 EMULATED_AHEAD_NS: Nanos = 2 * MS
 """An emulated link takes more only when it has less than this left to send."""
+
+TELL_EVERY: Nanos = 1 * SECOND
+"""A connection over which nothing was sent for so long gets a copy of what goes beside it."""
+ALONE_MAX: Nanos = STUCK_MS * MS
+"""How long datagrams may come without anything over the connection."""
 
 URGENT_BYTES = 8 * 1024
 """What is pulled at once for datagrams alone."""
@@ -112,6 +119,10 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._crowded_from: Nanos = NEVER
         self._why = "closed by the neighbour"
         self.datagrams: DatagramLink | None = None
+        self._told_ns: Nanos = 0
+        """When something was last sent over the connection."""
+        self._alone_from: Nanos = NEVER
+        """Since when datagrams come, and nothing over the connection."""
         self.peer = dials
         self.is_up = False
         self.opened_ns: Nanos = 0
@@ -160,6 +171,7 @@ class OverlayLink(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(_buffer[:nbytes])
         self._bytes_in += nbytes
+        self._alone_from = NEVER
         if nbytes >= MUCH_BYTES and self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._go_on)
@@ -253,6 +265,15 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.settled.set()
         return rest
 
+    def heard_beside(self) -> bool:
+        """A datagram came. Whether the connection beside it can be believed to work, too; it is closed if not."""
+        now = self._host.now()
+        if now - self._alone_from > ALONE_MAX:
+            self.close("nothing comes over the connection any more")
+            return False
+        self._alone_from = min(self._alone_from, now)
+        return True
+
     def emulated(self, emulation: Emulation | None) -> None:
         """The conditions of the link are others from now on."""
         self._emulation = emulation
@@ -289,10 +310,13 @@ class OverlayLink(asyncio.BufferedProtocol):
             return data, len(data)
         stream: list[bytes] = []
         pulled_bytes = 0
+        now = self._host.now()
         for lane, data in self._host.pull_apart(self.peer, bytes_max):
             pulled_bytes += len(data)
-            if lane is not _DATA or not datagrams.send(data) or datagrams.is_doubted:
+            is_due = now - self._told_ns > TELL_EVERY
+            if lane is not _DATA or not datagrams.send(data) or datagrams.is_doubted or is_due:
                 stream.append(data)
+                self._told_ns = now
         return stream[0] if len(stream) == 1 else b"".join(stream), pulled_bytes
 
     def _pump_urgent(self, datagrams: DatagramLink) -> None:
