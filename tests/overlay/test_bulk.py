@@ -5,10 +5,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from overlays import RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.subscription import Subscription
+from overlays import RealOverlay, overlay
 from waiting import eventually_async
 
 SLOW = {"a-b": 'latency = "1ms"\nrate = "16Mbit"\nemulate = true'}

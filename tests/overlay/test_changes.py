@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
-from overlays import Member, RealOverlay, overlay
 
 from overlane.client import connect
+from overlays import Member, RealOverlay, overlay
 from waiting import eventually_async
 
 SQUARE = {

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import mqtt5
 import pytest
-from overlays import RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.message import Message
+from overlays import RealOverlay, overlay
 from waiting import WITHIN_S, eventually_async
 from watched import Caller
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
-from overlays import RealOverlay
 from relays import Relay
 
 from overlane.client import Client, connect
 from overlane.testbed.certificates import Authority
+from overlays import RealOverlay
 from waiting import eventually_async
 
 LINK = 'latency = "1ms"'

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from overlays import Member, RealOverlay, overlay
 
 from overlane.client import Client, connect
 from overlane.client.subscription import Subscription
+from overlays import Member, RealOverlay, overlay
 from waiting import eventually_async
 
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from overlays import Member, RealOverlay, overlay
 
 from overlane.client import connect
 from overlane.core import wire
 from overlane.core.messages import Advert, Interest, LinkClaim, encode
 from overlane.core.wire import Header
 from overlane.node.greeting import Credentials, Greeting
+from overlays import Member, RealOverlay, overlay
 from waiting import eventually_async
 
 SQUARE = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from overlays import RealOverlay, overlay
 
 DIRECT = ["a", "b"]

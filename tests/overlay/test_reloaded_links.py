@@ -4,9 +4,8 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from overlays import Member, RealOverlay, all_up, overlay
-
 from overlane.client import connect
+from overlays import Member, RealOverlay, all_up, overlay
 
 
 def link(one: str, other: str, lines: str = 'latency = "1ms"') -> str:

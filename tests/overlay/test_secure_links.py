@@ -4,11 +4,10 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
-from overlays import Member, RealOverlay
-
 from brokers import free_port
 from overlane.client import connect
 from overlane.testbed.certificates import Authority
+from overlays import Member, RealOverlay
 
 SECURE = """
 [security]

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from overlays import Member, RealOverlay, overlay
-
 from overlane.pipeline.streambroker import Access, StreamBroker
+from overlays import Member, RealOverlay, overlay
 from watched import let_in
 
 

@@ -5,9 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from overlays import RealOverlay, overlay
 
 from overlane.client import connect
+from overlays import RealOverlay, overlay
 from waiting import eventually_async
 
 SQUARE = {

@@ -3,9 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from overlays import overlay
-
 from overlane.client import connect
+from overlays import overlay
 from waiting import eventually_async
 
 BULK_BYTES = 16 * 1024

@@ -25,6 +25,11 @@ def the_spark() -> SparkSession:
     return session
 
 
+def the_address() -> str:
+    """Where a command finds it, as `--remote`; it asks for the token that is in the environment of this process."""
+    return f"sc://{the_spark().client._builder.endpoint}"  # type: ignore[attr-defined]
+
+
 def need_java() -> None:
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
