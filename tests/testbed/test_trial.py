@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 from orders import orders
 
 from overlane.core.units import MS, SECOND
-from overlane.errors import ConfigError
-from overlane.network import Crash, Cut, Heal, Restart, Slow, parse_network
+from overlane.network import Crash, Cut, Heal, Restart, Simulation, Slow, parse_network
 from overlane.sim.world import World
 from overlane.testbed.trial import run_trial
 
@@ -51,7 +51,69 @@ def test_real_brokers_and_simulated_ones_tell_the_same_of_what_arrives() -> None
     ]
 
 
-def test_what_cannot_be_played_is_refused_before_anything_starts() -> None:
-    network = parse_network('[brokers.a]\n[brokers.b]\n[[events]]\nat = "1s"\nleave = "a"\n')
-    with pytest.raises(ConfigError, match="a broker that leaves"):
-        asyncio.run(run_trial(network))
+VISITORS = """
+[simulation]
+duration = "5s"
+[brokers.a]
+[brokers.b]
+[brokers.c]
+[[links]]
+ends = ["a", "b"]
+latency = "2ms"
+[[links]]
+ends = ["a", "c"]
+latency = "2ms"
+[[publishers]]
+broker = "a"
+topic = "orders/1"
+rate = 50
+[[publishers]]
+broker = "b"
+topic = "answers/1"
+rate = 50
+[[subscribers]]
+broker = "b"
+topic = "orders/#"
+[[subscribers]]
+broker = "c"
+topic = "orders/#"
+[[subscribers]]
+broker = "c"
+topic = "answers/#"
+[[subscribers]]
+broker = "c"
+topic = "#"
+[[federation]]
+broker = "a"
+with = "b"
+leave = ["orders/#"]
+[[events]]
+at = "2s"
+leave = "b"
+"""
+"""What b leaves behind at c is all it has said; and a lets nothing through to c, which asks in vain."""
+
+
+@pytest.mark.slow
+def test_who_leaves_is_told_nothing_more_and_says_nothing_more_and_what_no_border_lets_pass_is_not_expected() -> None:
+    network = parse_network(VISITORS, "<test>")
+    reports = asyncio.run(run_trial(network, emulate=True)), World(network).run()
+    for report in reports:
+        orders, answers = report.topics["orders/#"], report.topics["answers/#"]
+        assert (orders.published, orders.lost, orders.duplicates) == (250, 0, 0)
+        assert 50 <= orders.expected <= 100
+        assert (answers.lost, answers.duplicates) == (0, 0)
+        assert answers.published <= 100
+        assert 2 * 50 <= answers.expected <= 2 * 100
+
+
+@pytest.mark.slow
+def test_a_broker_that_has_left_may_come_again_and_remembers_nothing() -> None:
+    again = VISITORS + '[[events]]\nat = "4s"\njoin = "b"\n'
+    network = structs.replace(parse_network(again, "<test>"), simulation=Simulation(duration_ns=14 * SECOND))
+    report = asyncio.run(run_trial(network, emulate=True))
+    orders, answers = report.topics["orders/#"], report.topics["answers/#"]
+    assert (orders.published, orders.duplicates) == (700, 0)
+    # It was there for two seconds, and again once its process was.
+    assert 101 <= orders.expected <= 650
+    assert 101 <= answers.published <= 650

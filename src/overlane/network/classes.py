@@ -45,6 +45,14 @@ def federation(network: Network, name: str) -> Federation:
     )
 
 
+def may_cross(network: Network, topic: str, source: str, destination: str) -> bool:
+    """Whether the borders of both brokers let a topic pass from one to the other; within a domain everything passes."""
+    return source == destination or (
+        federation(network, source).may_leave(topic, destination)
+        and federation(network, destination).may_enter(topic, source)
+    )
+
+
 def broker_config(network: Network, name: str) -> BrokerConfig:
     broker = next(one for one in network.brokers if one.name == name)
     links = [link for link in network.links if name in link.ends]

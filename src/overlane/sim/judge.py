@@ -2,10 +2,11 @@
 
 It knows every message by the stamp in its body, counts in true time, and believes nothing that brokers say about age.
 
-A delivery is expected for every message that a broker accepted while a matching subscriber was subscribed, whether or
-not that subscriber's broker was up at that moment. A subscription takes time to travel: a message published up to
-`GRACE_NS` after a subscription began, or before it ended, counts if it arrives and is no loss if it does not. What a
-late subscriber gets of a topic's history was published before it came: it is counted apart, and never late.
+A delivery is expected for every message that a broker accepted while a matching subscriber was subscribed to whom the
+borders let it pass, whether or not that subscriber's broker was up at that moment. A subscription takes time to travel:
+a message published up to `GRACE_NS` after a subscription began, or before it ended, counts if it arrives and is no loss
+if it does not. What a late subscriber gets of a topic's history was published before it came: it is counted apart, and
+never late.
 
 Order is judged per subscriber and publisher (a publisher has one topic): a message that comes after a younger one must
 have missed its deadline by then, and on a topic without deadline it must not come so at all. Brokers estimate a
@@ -15,7 +16,7 @@ message's age, so they are given a little doubt: 10 ms and a twentieth of the de
 import hashlib
 import struct
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver
@@ -115,10 +116,21 @@ class _Inbox:
 class _Flow:
     """One publisher's messages."""
 
-    __slots__ = ("audience", "audience_version", "audiences", "inboxes", "missing", "row", "times", "topic")
+    __slots__ = (
+        "audience",
+        "audience_version",
+        "audiences",
+        "inboxes",
+        "may_reach",
+        "missing",
+        "row",
+        "times",
+        "topic",
+    )
 
-    def __init__(self, topic: str, row: Row) -> None:
+    def __init__(self, topic: str, row: Row, may_reach: Callable[[str], bool]) -> None:
         self.topic = topic
+        self.may_reach = may_reach
         self.row = row
         self.times: array[int] = array("q")
         self.audience: frozenset[int] = frozenset()  # the subscriptions that match now
@@ -152,8 +164,11 @@ class Judge:
 
     # Who is there
 
-    def add_publisher(self, topic: str, row: str, deadline_ns: Nanos) -> int:
-        self._flows.append(_Flow(topic, self.rows.setdefault(row, Row(deadline_ns))))
+    def add_publisher(
+        self, topic: str, row: str, deadline_ns: Nanos, may_reach: Callable[[str], bool] = lambda _: True
+    ) -> int:
+        """`may_reach` tells of a broker whether the borders between let the messages pass."""
+        self._flows.append(_Flow(topic, self.rows.setdefault(row, Row(deadline_ns)), may_reach))
         return len(self._flows) - 1
 
     def add_subscriber(self, name: str, broker: str, topic_filter: str) -> None:
@@ -188,7 +203,9 @@ class Judge:
 
     def _invite(self, flow: _Flow) -> None:
         flow.audience_version = self._version
-        flow.audience = frozenset(self._open.match(flow.topic))
+        flow.audience = frozenset(
+            one for one in self._open.match(flow.topic) if flow.may_reach(self._subscriptions[one].broker)
+        )
 
     def delivered(self, broker: str, effect: Deliver) -> None:
         for delivery in effect.deliveries:

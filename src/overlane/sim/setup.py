@@ -11,6 +11,7 @@ from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
 from overlane.core.topics import FilterTrie, matches, specificity
 from overlane.core.units import NEVER, Nanos
 from overlane.network import Network, Topic
+from overlane.network.classes import federation
 from overlane.sim.host import Make, Record
 
 DEFAULT_ROW = "(default)"
@@ -54,6 +55,7 @@ class Plan:
             ping_interval_ns=self.network.defaults.ping_interval_ns,
             failure=failure,
             link_failure={peer: link.failure for peer, link in links.items()},
+            federation=federation(self.network, name),
             link_queue_bytes_max={peer: link.from_end(name).queue_bytes for peer, link in links.items()},
         )
 

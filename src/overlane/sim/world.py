@@ -9,6 +9,7 @@ Everything that can be done to a network is a method, whether the file, a story 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 from overlane.core.broker import Broker
@@ -28,6 +29,7 @@ from overlane.network import (
     Restart,
     Slow,
 )
+from overlane.network.classes import may_cross
 from overlane.network.schema import Plug, Unplug, Uplink
 from overlane.sim import luck, traffic
 from overlane.sim.audience import Audience
@@ -175,7 +177,12 @@ class World:
 
     def add_hand_publisher(self, broker: str, topic: str, size_bytes: int = 64) -> traffic.Publisher:
         """A publisher that publishes when it is told to."""
-        index = self.judge.add_publisher(topic, self.plan.row_of(topic), self.plan.qos_of(topic).deadline_ns)
+        index = self.judge.add_publisher(
+            topic,
+            self.plan.row_of(topic),
+            self.plan.qos_of(topic).deadline_ns,
+            partial(may_cross, self.plan.network, topic, broker),
+        )
         publisher = traffic.Publisher(index, topic, size_bytes, self.hosts[broker], self.engine, self.judge)
         self.publishers.append(publisher)
         return publisher

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import msgspec
 
-from overlane.core.topics import matches
 from overlane.core.units import MS, Nanos
 from overlane.errors import Unavailable
 from overlane.network import Network
 from overlane.testbed.ground import Ground
 from overlane.testbed.players import Begin, End, Everything, HowMuch, News, Order, Reached, Recount, SoFar
+from overlane.testbed.presence import is_for
 
 A = TypeVar("A", SoFar, Everything)
 
@@ -145,7 +145,7 @@ def _pairs(network: Network) -> Sequence[tuple[int, int]]:
         (number, other)
         for number, subscriber in enumerate(network.subscribers)
         for other, publisher in enumerate(network.publishers)
-        if matches(subscriber.topic, publisher.topic)
+        if is_for(network, publisher, subscriber)
     ]
 
 

@@ -2,7 +2,8 @@
 
 They end when their standard input does, so none is left behind.
 
-What a broker counts is lost with it, so its counters are read before it is killed, and added up over all its lives.
+What a broker counts is lost with it, so its counters are read before it is killed, and added up over all its lives. One
+that has left for good and comes again begins with an empty store, in a directory of its own.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ class Processes:
         self.file = directory / "network.toml"
         self.file.write_text(format_network(ground.network))
         self._running: dict[str, Process] = {}
+        self._leaving: dict[str, Process] = {}
+        self._departures: Counter[str] = Counter()
         self._counted_before: Counter[str] = Counter()
 
     async def start_all(self) -> None:
@@ -46,9 +49,16 @@ class Processes:
             missing = [name for name in names if "linked" not in self._words(name)]
             raise Unavailable("the brokers", f"{', '.join(missing)} not linked within {START_S:g} s") from None
 
+    async def linked(self, name: str) -> None:
+        """Until it has met a neighbour; Unavailable if it ends before."""
+        await self._told(name, "linked")
+
     async def start(self, name: str) -> None:
+        """Nothing if it runs, or is about to go."""
+        if name in self._leaving or self.is_running(name):
+            return
         argv = [sys.executable, "-m", "overlane", "broker", str(self.file), "--name", name, "--supervised"]
-        argv += ["--data", str(self.records(name)), "--log-level", "warning", *self._ground.broker_options]
+        argv += ["--data", str(self._home(name)), "--log-level", "warning", *self._ground.broker_options]
         with self._log(name).open("ab") as log:
             self._running[name] = await asyncio.create_subprocess_exec(
                 *self._ground.command(name, argv), stdin=PIPE, stdout=log, stderr=log, start_new_session=True
@@ -61,6 +71,23 @@ class Processes:
         if process is not None and process.returncode is None:
             process.kill()
             await process.wait()
+
+    async def leave(self, name: str) -> None:
+        """It says goodbye, and ends when that has got round. Nothing if it does not run."""
+        if not self.is_running(name):
+            return
+        self._counted_before += await self._counters(name)
+        process = self._leaving[name] = self._running.pop(name)
+        assert process.stdin is not None
+        process.stdin.write(b"leave\n")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE_S)
+        await self._end(process)
+        self._departures[name] += 1
+        del self._leaving[name]
+
+    def is_running(self, name: str) -> bool:
+        return (process := self._running.get(name)) is not None and process.returncode is None
 
     async def stop(self, name: str) -> None:
         """Orderly; nothing if it does not run."""
@@ -83,7 +110,7 @@ class Processes:
                 await process.wait()
 
     def end_at_once(self) -> None:
-        for process in self._running.values():
+        for process in [*self._running.values(), *self._leaving.values()]:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.kill()
@@ -103,19 +130,27 @@ class Processes:
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
         return Counter({one: int(float(values.get(f"overlane_overlay_{one}_total", "0"))) for one in COUNTED})
 
-    def records(self, name: str) -> Path:
-        return self._directory / name
+    def records(self) -> list[Path]:
+        """The data directories of all brokers, also of those that have left."""
+        names = [broker.name for broker in self._ground.network.brokers]
+        return [self._home(name, number) for name in names for number in range(self._departures[name] + 1)]
+
+    def _home(self, name: str, departures: int | None = None) -> Path:
+        number = self._departures[name] if departures is None else departures
+        return self._directory / (f"{name}@{number}" if number else name)
 
     async def _told(self, name: str, word: str) -> None:
         """Until the broker has said a word; Unavailable if it ends before."""
         while word not in (text := self._words(name)):
-            process = self._running[name]
-            if process.returncode is not None:
-                raise Unavailable(f"broker {name}", f"ended with status {process.returncode}\n{text.rstrip()}")
+            process = self._running.get(name)
+            if process is None or process.returncode is not None:
+                status = "before it was ready" if process is None else f"with status {process.returncode}"
+                raise Unavailable(f"broker {name}", f"ended {status}\n{text.rstrip()}")
             await asyncio.sleep(0.05)
 
     def _words(self, name: str) -> str:
         return self._log(name).read_text(errors="replace")
 
     def _log(self, name: str) -> Path:
-        return self._directory / f"{name}.log"
+        home = self._home(name)
+        return home.with_name(f"{home.name}.log")

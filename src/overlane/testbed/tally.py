@@ -1,20 +1,19 @@
 """What the players saw, judged as the simulator's judge does: rows of topics, what was expected, and what came of it.
 
-A delivery is expected for every message published while a matching subscriber was subscribed. A subscription takes time
-to travel: what was published within the grace after it began, or before it ended, counts if it arrives and is no loss
-if it does not.
+A delivery is expected for every message published while a subscriber that it is for was subscribed. A subscription
+takes time to travel: what was published within the grace after it began, or before it ended, counts if it arrives and
+is no loss if it does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from overlane.core.topics import matches
-from overlane.core.units import NEVER, Nanos
-from overlane.network import Subscriber
+from overlane.core.units import Nanos
 from overlane.sim.judge import GRACE_NS
 from overlane.sim.report import TopicReport, latency
 from overlane.sim.setup import Plan
 from overlane.testbed.players import Everything, Read
+from overlane.testbed.presence import Presence, Span, is_for
 
 
 @dataclass(slots=True)
@@ -40,29 +39,32 @@ class _Row:
         )
 
 
-def topic_reports(plan: Plan, seen: Sequence[Everything]) -> dict[str, TopicReport]:
+def topic_reports(plan: Plan, seen: Sequence[Everything], presence: Presence) -> dict[str, TopicReport]:
     rows = {name: _Row(qos.deadline_ns) for name, qos in plan.classes.items()}
     read = {(one.subscriber, one.publisher): one for everything in seen for one in everything.read}
     for written in (one for everything in seen for one in everything.written):
-        topic = plan.network.publishers[written.publisher].topic
+        publisher = plan.network.publishers[written.publisher]
+        topic = publisher.topic
         row = rows.setdefault(plan.row_of(topic), _Row(plan.qos_of(topic).deadline_ns))
-        row.published += len(written.times_ns)
+        published = {
+            number: at_ns for number, at_ns in enumerate(written.times_ns) if presence.has(publisher.broker, at_ns)
+        }
+        row.published += len(published)
         for number, subscriber in enumerate(plan.network.subscribers):
-            if matches(subscriber.topic, topic):
-                _judge(row, subscriber, written.times_ns, read.get((number, written.publisher)))
+            if is_for(plan.network, publisher, subscriber):
+                spans = list(presence.of_subscriber(subscriber))
+                _judge(row, spans, published, read.get((number, written.publisher)))
     return {name: row.report() for name, row in rows.items()}
 
 
-def _judge(row: _Row, subscriber: Subscriber, times_ns: Sequence[Nanos], read: Read | None) -> None:
+def _judge(row: _Row, spans: Sequence[Span], published: Mapping[int, Nanos], read: Read | None) -> None:
     came = dict(zip(read.numbers, read.latencies_ns, strict=True)) if read is not None else {}
     row.duplicates += len(read.again) if read is not None else 0
-    # Who starts at time zero was there before it.
-    start_ns = subscriber.start_ns or -GRACE_NS
-    stop_ns = NEVER if subscriber.stop_ns is None else subscriber.stop_ns
-    for number, at_ns in enumerate(times_ns):
-        if start_ns <= at_ns < stop_ns:
-            if number in came:
-                row.latencies_ns.append(came[number])
-            elif not start_ns + GRACE_NS <= at_ns < stop_ns - GRACE_NS:
-                continue
-            row.expected += 1
+    for number, at_ns in published.items():
+        for start_ns, stop_ns in spans:
+            if start_ns <= at_ns < stop_ns:
+                if number in came:
+                    row.latencies_ns.append(came[number])
+                elif not start_ns + GRACE_NS <= at_ns < stop_ns - GRACE_NS:
+                    continue
+                row.expected += 1

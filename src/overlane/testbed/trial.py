@@ -19,7 +19,6 @@ from time import monotonic_ns, time_ns
 from typing import assert_never
 
 from overlane.core.units import SECOND, Nanos
-from overlane.errors import ConfigError, Fault
 from overlane.network.schema import (
     Crash,
     Cut,
@@ -42,7 +41,8 @@ from overlane.testbed import aftermath
 from overlane.testbed.crew import Crew
 from overlane.testbed.ground import Ground
 from overlane.testbed.loopback import Loopback
-from overlane.testbed.processes import Processes
+from overlane.testbed.presence import Presence
+from overlane.testbed.processes import GRACE_S, Processes
 from overlane.testbed.sites import Sites
 from overlane.testbed.tally import topic_reports
 
@@ -66,7 +66,6 @@ async def run_trial(
 ) -> Report:
     """Play it, in a wide area or, with `emulate`, on the loopback. In a wide area it may have real-time priority.
     ConfigError, Unavailable."""
-    _refuse_unplayable(network)
     stop_ns = network.simulation.duration_ns if duration_ns is None else duration_ns
     ground: Ground = Loopback(network) if emulate else Sites(network, is_urgent=is_urgent)
     _remove_leftovers()
@@ -88,6 +87,8 @@ class _Trial:
         self._processes = Processes(ground, directory)
         self._crew = Crew(ground, self._processes.file, directory / "clients.log")
         self._deeds: list[Deed] = []
+        self._presence = Presence(ground.network)
+        self._moving: list[asyncio.Task[None]] = []  # brokers that come or go, which takes them a while
 
     async def run(self) -> Report:
         network, processes, crew = self._ground.network, self._processes, self._crew
@@ -104,13 +105,16 @@ class _Trial:
             await self._last_words()
             messages = (await processes.counters() - before)["messages_sent"]
             seen = await crew.everything()
+            await self._settle_down()
         finally:
             await crew.end()
+            for task in self._moving:
+                task.cancel()
         await processes.end()
         plan = Plan(network, None, None)
-        topics = topic_reports(plan, seen)
+        topics = topic_reports(plan, seen, self._presence)
         published = sum(topic.published for topic in topics.values())
-        records = [processes.records(broker.name) for broker in network.brokers]
+        records = processes.records()
         classes = plan.filters_of_classes()
         return Report(
             topics=topics,
@@ -130,9 +134,34 @@ class _Trial:
             if event.at_ns >= self._stop_ns:
                 return
             await _until(start_ns + event.at_ns)
-            await happen(event, self._ground, self._processes)
+            await self._happen(event, start_ns)
             self._deeds.append(Deed(event.at_ns, told(event)))
             self._tell(event.at_ns / SECOND, told(event))
+
+    async def _happen(self, event: Event, start_ns: Nanos) -> None:
+        processes = self._processes
+        match event:
+            case Leave(at_ns, broker) if processes.is_running(broker):
+                self._presence.left(broker, at_ns)
+                self._moving.append(asyncio.create_task(happen(event, self._ground, processes)))
+            case Join(_, broker) | Restart(_, broker) if not self._presence.is_there(broker):
+                await happen(event, self._ground, processes)
+                if processes.is_running(broker):
+                    self._moving.append(asyncio.create_task(self._come(broker, start_ns)))
+            case _:
+                await happen(event, self._ground, processes)
+
+    async def _come(self, broker: str, start_ns: Nanos) -> None:
+        """A process takes a while to start: it is there when it has met the others."""
+        await self._processes.linked(broker)
+        self._presence.came(broker, monotonic_ns() - start_ns)
+
+    async def _settle_down(self) -> None:
+        """Until those who come or go have done so; Unavailable if one could not."""
+        if self._moving:
+            done, _ = await asyncio.wait(self._moving, timeout=GRACE_S)
+            for task in done:
+                task.result()
 
     async def _last_words(self) -> None:
         network = self._ground.network
@@ -153,8 +182,8 @@ async def happen(event: Event, ground: Ground, processes: Processes) -> None:
             await processes.kill(broker)
         case Restart(_, broker) | Join(_, broker):
             await processes.start(broker)
-        case Leave():
-            raise AssertionError("refused before")
+        case Leave(_, broker):
+            await processes.leave(broker)
         case _:
             await asyncio.to_thread(_change, ground, event)
 
@@ -186,11 +215,6 @@ def _change(ground: Ground, event: Slow | Lossy | Cut | Partition | Heal | Unplu
             ground.plug(broker, uplink)
         case _:
             assert_never(event)
-
-
-def _refuse_unplayable(network: Network) -> None:
-    if any(isinstance(event, Leave) for event in network.events):
-        raise ConfigError([Fault("<network>", 0, "events", "a broker that leaves", "what a trial can play")])
 
 
 def _remove_leftovers() -> None:
