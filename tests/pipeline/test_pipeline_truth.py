@@ -1,24 +1,37 @@
-"""The whole pipeline on a sample: it finds what is true, reads nothing twice, and survives its own death."""
+"""The whole pipeline on a sample: it finds what is true, reads nothing twice, and survives its own death.
+
+How near to the truth it has to come is what docs/pipeline.md says of samples.
+"""
 
 import math
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pipelinestory import BROKERS, FROM_S, HOURS, Story, rows, the_story
+from deliveries import Judged, judged
+from pipelinestory import BROKERS, FROM_S, HOURS, SEED, Story, rows, the_story
+from scipy.stats import binom
 from sparks import GROUP
 
 from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.truth import daily
 from overlane.pipeline.units import HOUR_S
 
 pytestmark = [GROUP, pytest.mark.slow]
 
+ERRORS = 6.0
+"""Standard errors that means and covariances may be off."""
+RARELY = 1e-3
+"""How probable it is that good intervals are taken for bad ones."""
+
 
 @pytest.fixture(scope="module")
 def story() -> Story:
+    print(f"seed {SEED}")
     return the_story()
 
 
@@ -71,7 +84,7 @@ def test_peaks_are_within_the_busy_hours(story: Story) -> None:
 
 
 def test_means_and_covariance_are_those_that_were_given(story: Story) -> None:
-    """Within six standard errors of what so many seconds can tell."""
+    """Within what so many seconds can tell."""
     load = {row["topic"]: row for row in rows(story.second, "topic_load")}
     seconds = load[story.truth["steady_topics"][0]]["seconds"]
     assert seconds == 4 * 900
@@ -83,33 +96,76 @@ def test_means_and_covariance_are_those_that_were_given(story: Story) -> None:
     np.testing.assert_allclose(found, found.T, rtol=1e-9, atol=1e-12)
     truth = np.array(story.truth["steady_covariance"])
     error = np.sqrt((np.outer(np.diag(truth), np.diag(truth)) + truth**2) / seconds)
-    assert (np.abs(found[np.ix_(numbers, numbers)] - truth) < 6 * error).all()
+    assert (np.abs(found[np.ix_(numbers, numbers)] - truth) < ERRORS * error).all()
     for place, topic in enumerate(steady):
-        assert abs(load[topic]["mean"] - story.truth["peak_mean"][topic]) < 6 * math.sqrt(truth[place, place] / seconds)
+        off = abs(load[topic]["mean"] - story.truth["peak_mean"][topic])
+        assert off < ERRORS * math.sqrt(truth[place, place] / seconds)
 
 
-def test_every_failure_is_found_to_the_second(story: Story) -> None:
+def test_every_hour_has_its_share_of_the_peak(story: Story) -> None:
+    steady = story.truth["steady_topics"]
+    variance = dict(zip(steady, np.diag(story.truth["steady_covariance"]).tolist(), strict=True))
+    hours = {(row["topic"], row["hour_s"]): row for row in rows(story.second, "load_hours")}
+    for topic in steady:
+        for hour_s in range(FROM_S, FROM_S + HOURS * HOUR_S, HOUR_S):
+            row, share = hours[topic, hour_s], float(daily(np.array([hour_s]))[0])
+            off = abs(row["messages_per_second"] - share * story.truth["peak_mean"][topic])
+            assert off < ERRORS * math.sqrt(variance[topic] / row["seconds"])
+
+
+def test_every_failure_of_a_broker_is_found_to_the_second(story: Story) -> None:
     end_s = HOURS * HOUR_S
-    given = {
-        ("broker", each["name"], None): [span for span in each["downs"] if span[1] < end_s]
-        for each in story.truth["brokers"]
-    }
-    found: dict[Any, list[list[int]]] = {key: [] for key in given}
+    given = {each["name"]: [span for span in each["downs"] if span[1] < end_s] for each in story.truth["brokers"]}
+    assert any(given.values())
+    found = _downs(story, "broker")
+    assert {name: found.get((name, None), []) for name in given} == given
+
+
+def test_every_failure_of_a_link_is_found_to_the_second(story: Story) -> None:
+    """Unless one of its brokers failed at the time, for which the link is not blamed."""
+    gone = {each["name"]: each["downs"] for each in story.truth["brokers"]}
+    found = _downs(story, "link")
+    given = alone = 0
+    for link in story.truth["links"]:
+        others = [span for end in link["ends"] for span in gone[end]]
+        apart = [span for span in link["downs"] if not any(_near(span, other) for other in others)]
+        mine = found.get(tuple(link["ends"]), [])
+        assert [span for span in mine if not any(_near(span, other) for other in others)] == apart
+        given, alone = given + len(link["downs"]), alone + len(apart)
+    assert alone > 0.5 * given
+
+
+def _downs(story: Story, kind: str) -> dict[tuple[str, str | None], list[list[int]]]:
+    """In seconds since the beginning."""
+    found: dict[tuple[str, str | None], list[list[int]]] = {}
     for row in rows(story.second, "intervals"):
-        if row["kind"] == "broker" and row["state"] == "down":
+        if row["kind"] == kind and row["state"] == "down":
             span = [row["start_ns"] // 10**9 - FROM_S, row["end_ns"] // 10**9 - FROM_S]
-            found["broker", row["broker"], None].append(span)
-    assert {key: sorted(spans) for key, spans in found.items()} == given
+            found.setdefault((row["broker"], row["peer"]), []).append(span)
+    return {key: sorted(spans) for key, spans in found.items()}
+
+
+def _near(one: list[int], other: list[int]) -> bool:
+    return one[0] <= other[1] + 15 and other[0] <= one[1] + 15
 
 
 def test_failure_probabilities_are_within_their_intervals(story: Story) -> None:
-    """Of intervals that hold the truth in 95 of 100 cases, nearly all do."""
+    """As many as there must be where 95 of 100 hold; links that share a conduit have failed as one."""
     truth = {tuple(each["ends"]): each["failure"] for each in story.truth["links"]}
-    links = [row for row in rows(story.second, "reliability") if row["kind"] == "link"]
-    assert {(row["broker"], row["peer"]) for row in links} == set(truth)
-    held = [row["failure_low"] <= truth[row["broker"], row["peer"]] <= row["failure_high"] for row in links]
-    assert sum(held) >= 0.7 * len(held)
-    assert all(0 < row["failure"] < 1 for row in links)
+    links = {(row["broker"], row["peer"]): row for row in rows(story.second, "reliability") if row["kind"] == "link"}
+    assert links.keys() == truth.keys()
+    assert all(0 < row["failure"] < 1 for row in links.values())
+    apart = links.keys() - {tuple(ends) for ends in story.truth["together"][1:]}
+    held = sum(links[link]["failure_low"] <= truth[link] <= links[link]["failure_high"] for link in apart)
+    assert held >= binom.ppf(RARELY, len(apart), 0.95), f"{held} of {len(apart)}, seed {SEED}"
+
+
+def test_latencies_of_links_are_those_that_were_given(story: Story) -> None:
+    slow = {tuple(ends) for ends in story.truth["slow"]}
+    found = {(row["broker"], row["peer"]): row for row in rows(story.second, "reliability") if row["kind"] == "link"}
+    for link in story.truth["links"]:
+        if tuple(link["ends"]) not in slow:
+            assert found[tuple(link["ends"])]["latency_ms"] == pytest.approx(link["latency_ms"], rel=0.01)
 
 
 def test_links_of_one_conduit_are_a_group(story: Story) -> None:
@@ -119,14 +175,78 @@ def test_links_of_one_conduit_are_a_group(story: Story) -> None:
     assert {tuple(ends) for ends in story.truth["together"]} in groups.values()
 
 
-def test_the_slow_link_is_where_the_time_went(story: Story) -> None:
-    (slow,) = story.truth["slow"]
-    slow_hours = set(story.truth["slow_hours"])
-    late = [row for row in rows(story.second, "bottlenecks") if row["kind"] == "link" and row["hour_s"] in slow_hours]
-    worst = max(late, key=lambda row: row["share"] * row["late_deliveries"])
-    assert sorted((worst["broker"], worst["peer"])) == slow
+@pytest.fixture(scope="module")
+def exact(story: Story) -> Judged:
+    """What the files of the lake say, counted without Spark and without bins."""
+    return judged(story.lake)
+
+
+def test_percentiles_and_rates_of_every_hour_topic_route_and_hop_are_right(story: Story, exact: Judged) -> None:
+    found = rows(story.second, "compliance")
+    assert {_series(row) for row in found} == exact.by_hour.keys()
+    for row in found:
+        right = exact.by_hour[_series(row)]
+        assert (row["deliveries"], row["judged"], row["in_time"]) == (right.deliveries, right.judged, right.in_time)
+        assert row["in_time_rate"] == right.in_time / right.judged
+        for name, share in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("p999_ms", 0.999)):
+            assert row[name] == pytest.approx(right.percentile_ms(share), rel=0.01), (name, row)
+
+
+def _series(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("scope", "topic", "origin", "broker", "path", "hour_s"))
+
+
+def test_the_worst_offenders_are_those_with_the_most_late_deliveries(story: Story, exact: Judged) -> None:
+    for scope in ("topic", "route", "hop"):
+        found = sorted((row for row in rows(story.second, "offenders") if row["scope"] == scope), key=_rank)
+        assert [row["rank"] for row in found] == list(range(1, len(found) + 1))
+        told = [((row["topic"], row["origin"], row["broker"]), row["missed"]) for row in found]
+        assert dict(told) == exact.missed(scope)
+        assert [missed for _, missed in told] == sorted((missed for _, missed in told), reverse=True)
+
+
+def _rank(row: dict[str, Any]) -> int:
+    rank: int = row["rank"]
+    return rank
+
+
+def test_nothing_is_late_that_did_not_pass_what_is_slow(story: Story, exact: Judged) -> None:
+    (slow,), slow_broker = story.truth["slow"], story.truth["slow_broker"]
+    worst = [row for row in rows(story.second, "offenders") if row["scope"] == "route"]
+    missed = 0
+    for row in worst:
+        way = exact.ways[row["origin"], row["broker"]]
+        if slow_broker in way[:-1] or any(sorted(hop) == slow for hop in pairwise(way)):
+            missed += row["missed"]
+    assert missed >= 0.99 * sum(row["missed"] for row in worst) > 0
+    slow_hours = {*story.truth["slow_hours"], *story.truth["slow_broker_hours"]}
     by_hour = {row["hour_s"]: row["in_time_rate"] for row in rows(story.second, "compliance") if row["scope"] == "all"}
     assert all((rate < 0.95) == (hour_s in slow_hours) for hour_s, rate in by_hour.items())
+
+
+def test_the_slow_link_is_where_the_time_went(story: Story) -> None:
+    (slow,) = story.truth["slow"]
+    (given,) = (link for link in story.truth["links"] if link["ends"] == slow)
+    for hour_s in story.truth["slow_hours"]:
+        worst = _worst(story, hour_s)
+        assert worst["kind"] == "link"
+        assert sorted((worst["broker"], worst["peer"])) == slow
+        assert worst["spent_ms"] == pytest.approx(story.truth["slower"] * given["latency_ms"], rel=0.02)
+        assert worst["share"] > 0.5
+
+
+def test_the_slow_broker_is_where_the_time_went(story: Story) -> None:
+    for hour_s in story.truth["slow_broker_hours"]:
+        worst = _worst(story, hour_s)
+        assert (worst["kind"], worst["broker"]) == ("broker", story.truth["slow_broker"])
+        assert worst["spent_ms"] == pytest.approx(story.truth["slow_broker_ms"], rel=0.05)
+        assert worst["share"] > 0.5
+
+
+def _worst(story: Story, hour_s: int) -> dict[str, Any]:
+    """What spent the most of an hour, broker or link."""
+    hour = [row for row in rows(story.second, "bottlenecks") if row["hour_s"] == hour_s]
+    return max(hour, key=lambda row: row["spent_ms"] * row["late_deliveries"])
 
 
 def test_plans_can_be_made_of_the_tables(story: Story) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from overlane.pipeline.truth import SLOWER, Domain, Floats, Ints, daily, down_spans, draw
+from overlane.pipeline.truth import SLOWER, WAIT_NS, Domain, Floats, Ints, daily, down_spans, draw
 from overlane.pipeline.units import HOUR_S, SECOND_NS
 from overlane.telemetry.schema import SCHEMAS
 
@@ -24,6 +24,8 @@ START_S = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())
 DELIVERIES_PER_SECOND = 2
 DEADLINE_NS = 8_000_000
 """And half as much again as the links of the way take when they are well."""
+SLOW_QUEUE = 200
+"""So many times as much is in the queues of a slow broker."""
 TRUTH = "truth.json"
 
 Spans = list[tuple[int, int]]
@@ -144,6 +146,8 @@ class _Writing:
             peers, numbers, when, is_up = peers[order], numbers[order], when[order], is_up[order]
             measured = latency[numbers, when].astype(np.int64)
             queue = rng.integers(0, 2_000, len(when)) * np.where(np.isin(numbers, links.slow), 5, 1)
+            if self._is_slow(broker, hour):
+                queue = queue * SLOW_QUEUE
             self._write(
                 "links",
                 hour,
@@ -183,6 +187,8 @@ class _Writing:
                     link = number[min(a, b), max(a, b)]
                     age[here] += latency[link, at[here]]
                     deadline[here] += int(1.5 * domain.links.latency_ns[link])
+                    if self._is_slow(a, hour):
+                        age[here] += WAIT_NS
             hops = np.array([len(ways[start]) - 1 for start in range(len(domain.brokers)) if start in ways])
             starts = sorted(ways)
             place = np.searchsorted(starts, origin)
@@ -206,6 +212,9 @@ class _Writing:
                     np.full(len(at), 5),
                 ],
             )
+
+    def _is_slow(self, broker: int, hour: int) -> bool:
+        return broker == self._domain.slow_broker and hour in self._domain.slow_broker_hours
 
     def _queues(self, hour: int, broker: int, seconds: Ints) -> None:
         nothing = np.zeros(len(seconds), dtype=np.int64)
@@ -280,7 +289,11 @@ def _truth(domain: Domain, writing: _Writing, seed: int, hours: int, start_s: in
         ],
         "together": [sorted(named[link]) for link in links.together],
         "slow": [sorted(named[link]) for link in links.slow],
+        "slower": SLOWER,
         "slow_hours": [start_s + hour * HOUR_S for hour in links.slow_hours],
+        "slow_broker": domain.brokers[domain.slow_broker],
+        "slow_broker_ms": WAIT_NS / 1e6,
+        "slow_broker_hours": [start_s + hour * HOUR_S for hour in domain.slow_broker_hours],
         "steady_topics": topics.names[:steady],
         "steady_covariance": topics.peak_covariance()[:steady, :steady].tolist(),
         "peak_mean": dict(zip(topics.names, topics.peak_mean().tolist(), strict=True)),

@@ -5,7 +5,8 @@
   twenty-one o'clock the load is at its peak; at other times it is a given share of that.
 - Reliability: brokers and links fail and are repaired at random, each with a given probability of being down. Three
   links share a conduit and fail together.
-- Delay: the link that most ways lead over is slow for some hours, too slow for the deadlines.
+- Delay: the link that most ways lead over is slow for some hours, and in some others the broker that sends on most of
+  them: too slow for the deadlines, both.
 """
 
 from collections import Counter
@@ -24,7 +25,12 @@ PEAK_HOURS = (9, 10, 19, 20)
 CAUSES = 3
 STEADY_MAX = 50
 REPAIR_S = 60.0
+REPAIR_MIN_S = 6.0
+"""Shorter failures could not be told from a busy second."""
+BETWEEN_MIN_S = 10.0
 SLOWER = 6.0
+WAIT_NS = 60e6
+"""How much longer everything takes that a slow broker sends on."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ class Domain:
     links: Links
     paths: dict[tuple[int, int], list[int]]
     """The way of fewest hops from each broker to each other."""
+    slow_broker: int
+    slow_broker_hours: tuple[int, ...]
 
 
 def daily(second_s: Ints) -> Floats:
@@ -93,7 +101,18 @@ def draw(brokers: int, topics: int, hours: int, rng: np.random.Generator) -> Dom
     paths = _paths(brokers, links.ends)
     used = Counter((min(hop), max(hop)) for path in paths.values() for hop in pairwise(path))
     busiest = links.ends.index(max(links.ends, key=lambda ends: used[ends]))
-    return Domain(names, failure, _topics(topics, brokers, rng), replace(links, slow=(busiest,)), paths)
+    sends_on = Counter(broker for path in paths.values() for broker in path[:-1] if not may_fail[broker])
+    well = [hour for hour in range(hours) if hour not in links.slow_hours]
+    waits = [hour for hour in well if hour % 24 in (14, 15)] or well[-1:]
+    return Domain(
+        names,
+        failure,
+        _topics(topics, brokers, rng),
+        replace(links, slow=(busiest,)),
+        paths,
+        max(sends_on, key=lambda broker: sends_on[broker]),
+        tuple(waits),
+    )
 
 
 def _topics(count: int, brokers: int, rng: np.random.Generator) -> Topics:
@@ -155,12 +174,9 @@ def down_spans(failure: float, seconds: int, rng: np.random.Generator) -> list[t
     spans: list[tuple[int, int]] = []
     at = 0.0
     while True:
-        at += rng.exponential(REPAIR_S * (1 - failure) / failure)
-        lasts = rng.exponential(REPAIR_S)
-        # Less than the pipeline can tell from a busy second; what is cut off here is given back by the mean.
+        at += BETWEEN_MIN_S + rng.exponential(REPAIR_S * (1 - failure) / failure - BETWEEN_MIN_S)
+        lasts = REPAIR_MIN_S + rng.exponential(REPAIR_S - REPAIR_MIN_S)
         if at >= seconds:
             return spans
-        start, end = int(at), min(seconds, int(at + lasts) + 1)
-        if end - start > 5:
-            spans.append((start, end))
-        at = max(at + lasts, end + 10)
+        spans.append((int(at), min(seconds, int(at + lasts))))
+        at += lasts
