@@ -10,28 +10,38 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from unprivileged import place_of_nobody, without_root
 
 from brokers import free_port
 from overlane.demo.steps import STEPS
 from overlane.network import Broker, read_network
 from waiting import eventually
 
+CAP_DAC_READ_SEARCH = 2
+"""Its number in the masks of Linux."""
 DEMO = [sys.executable, "-m", "overlane", "demo", "--no-pipeline"]
 
 
 @pytest.mark.slow
-def test_it_tells_every_step_loses_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "200"}
-    done = subprocess.run(
-        [*DEMO, "--step", "3"], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+def test_without_root_it_tells_every_step_loses_nothing_and_leaves_nothing_behind() -> None:
+    with place_of_nobody() as place:
+        environment = {**os.environ, "HOME": str(place), "TMPDIR": str(place), "COLUMNS": "200"}
+        command = without_root(*DEMO, "--step", "3")
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert list(place.iterdir()) == []
     assert done.returncode == 0, done.stdout + done.stderr
     assert "http://127.0.0.1:" in done.stdout
     for number, step in enumerate(STEPS):
         assert f"{number + 1}/{len(STEPS)}  {step.name}" in done.stdout
     assert "alarms/fire moved after" in done.stdout
     assert "Nothing acknowledged was lost, nothing came twice." in done.stdout
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_runs_it_without_root_may_neither_make_interfaces_nor_write_where_others_do() -> None:
+    told = subprocess.run(without_root("cat", "/proc/self/status"), capture_output=True, text=True, check=True).stdout
+    status = dict(line.split(":", 1) for line in told.splitlines())
+    assert "0" not in status["Uid"].split()
+    assert int(status["CapEff"], 16) & ~(1 << CAP_DAC_READ_SEARCH) == 0
 
 
 @pytest.mark.slow

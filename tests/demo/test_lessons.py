@@ -1,4 +1,4 @@
-"""What the pipeline has learnt, as the demo tells it. tests/pipeline has the tables of real runs."""
+"""What the pipeline has learnt, as the demo tells it. tests/pipeline/test_pipeline_lessons.py has it of a real run."""
 
 import json
 from collections.abc import Mapping, Sequence
