@@ -8,7 +8,7 @@ What goes beyond joining the brokers says why. Connections between sites are not
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -26,8 +26,24 @@ class Place:
     """Where the brokers of one run are."""
 
     scenario: Scenario
-    addresses: Mapping[str, str]
+    all_addresses: Mapping[str, Sequence[str]]
+    """Of each site one for each uplink."""
     directory: Path
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The first of each site, which is the one in use as long as it works."""
+        return {site: found[0] for site, found in self.all_addresses.items()}
+
+    def to_listen(self, site: str) -> str:
+        """All of a site's addresses, where it has several."""
+        return self.addresses[site] if len(self.all_addresses[site]) == 1 else "0.0.0.0"
+
+    def dials(self, site: str, other: str) -> bool:
+        """Of two that have a link, the one with more uplinks: it leaves through whichever works."""
+        sites = self.scenario.sites
+        here, there = len(self.all_addresses[site]), len(self.all_addresses[other])
+        return here > there or (here == there and sites.index(site) < sites.index(other))
 
     def of(self, site: str) -> Path:
         return self.directory / site
@@ -104,7 +120,9 @@ class OverlaneOverlay(System):
         lines = []
         for site in place.scenario.sites:
             lines += [f"[brokers.{site}]", f'mqtt = "127.0.0.1:{CLIENTS}"', f'admin = "127.0.0.1:{ADMIN}"']
-            lines += [f'overlay = "{place.addresses[site]}:{LINKS}"']
+            lines += [f'overlay = "{place.to_listen(site)}:{LINKS}"']
+            reach = ", ".join(f'"{address}:{LINKS}"' for address in place.all_addresses[site])
+            lines += [f"reach = [{reach}]"]
         for a, b in place.scenario.layout.links:
             lines += ["[[links]]", f'ends = ["{a}", "{b}"]', f'latency = "{place.latency_ms(a, b):g}ms"']
             lines += [f'transport = "{self.transport}"']
@@ -123,8 +141,9 @@ class NatsCluster(System):
         return None if scenario.layout.is_mesh else "a cluster needs a path between every two sites"
 
     def broker(self, place: Place, site: str) -> Command:
-        routes = [f"nats-route://{place.addresses[other]}:{LINKS}" for other in place.scenario.sites if other != site]
-        cluster = {"name": "wan", "host": place.addresses[site], "port": LINKS, "routes": routes}
+        others = [one for other in place.scenario.sites if other != site for one in place.all_addresses[other]]
+        routes = [f"nats-route://{address}:{LINKS}" for address in others]
+        cluster = {"name": "wan", "host": place.to_listen(site), "port": LINKS, "routes": routes}
         # There is no other way to take, so it is enough to notice a dead connection before TCP does.
         return nats(place, site, "5s", {"cluster": cluster})
 
@@ -136,7 +155,7 @@ class NatsLeaves(System):
     peer = NatsServer()
 
     def broker(self, place: Place, site: str) -> Command:
-        leafnodes: dict[str, object] = {"host": place.addresses[site], "port": LINKS}
+        leafnodes: dict[str, object] = {"host": place.to_listen(site), "port": LINKS}
         if upstream := place.upstream(site):
             urls = [f"nats-leaf://{place.addresses[other]}:{LINKS}" for other in upstream]
             # In the order in which they are given, or one beside the direct path is as likely.
@@ -171,7 +190,7 @@ class ZenohMesh(System):
         sites = place.scenario.sites
         ids = {one: f"{number:02x}" for number, one in enumerate(sites, 0xA1)}
         # Either end of a link would do; both would be two links.
-        dialled = [other for other in place.neighbours(site) if sites.index(other) > sites.index(site)]
+        dialled = [other for other in place.neighbours(site) if place.dials(site, other)]
         task = {
             "name": ids[site],
             "listen": CLIENTS,

@@ -56,7 +56,7 @@ class RabbitFederation(System):
     @staticmethod
     def _settings(place: Place, site: str) -> list[str]:
         return [
-            f"listeners.tcp.1 = {place.addresses[site]}:{LINKS}",
+            f"listeners.tcp.1 = {place.to_listen(site)}:{LINKS}",
             "loopback_users.guest = false",
             f"mqtt.listeners.tcp.1 = 127.0.0.1:{CLIENTS}",
             "mqtt.allow_anonymous = true",

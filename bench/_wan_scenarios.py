@@ -9,8 +9,9 @@ the path between their sites. `Layout` says how the brokers of the different sys
     pulls     who gets messages from whom, by alternatives: RabbitMQ federation
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 Ends = tuple[str, str]
 
@@ -53,7 +54,31 @@ class Bulk:
     """Through the brokers at this rate; none is a TCP connection of its own that takes what it can get."""
 
 
-Event = Becomes | Kill | Bulk
+@dataclass(frozen=True, slots=True)
+class Unplug:
+    """Of a site's uplinks the one that has carried most."""
+
+    at_s: float
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlugIn:
+    """The one that was unplugged."""
+
+    at_s: float
+    site: str
+
+
+Event = Becomes | Kill | Bulk | Unplug | PlugIn
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """One of several ways in which a site is connected: what it adds to all its paths."""
+
+    name: str
+    latency_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +108,8 @@ class Scenario:
     deadline_ms: float
     spans: Sequence[Span]
     events: Sequence[Event]
+    uplinks: Mapping[str, Sequence[Uplink]] = field(default_factory=dict)
+    """Of the sites that have several."""
 
     @property
     def sites(self) -> list[str]:
@@ -230,10 +257,27 @@ def congested(phase_s: float) -> Scenario:
     )
 
 
+def uplinks(phase_s: float) -> Scenario:
+    """All paths of the destination go over the same uplink, so there is no way around it but the other one."""
+    spans = _in_turn(["quiet", "unplugged", "plugged in"], phase_s)
+    _, site = DIRECT
+    return Scenario(
+        "uplinks",
+        "Five cities, the destination has two uplinks, one of them 10 ms longer: the one in use is unplugged",
+        FIVE_CITIES,
+        TO_WASHINGTON,
+        *DIRECT,
+        deadline_ms=60,
+        spans=spans,
+        events=[Unplug(spans[1].from_s, site), PlugIn(spans[2].from_s, site)],
+        uplinks={site: [Uplink("fibre"), Uplink("radio", 10.0)]},
+    )
+
+
 CASES = {number: tuple(BAD if (number - 1) & bit else GOOD for bit in (4, 2, 1)) for number in range(1, 9)}
 """What L1, L2 and L3 are in each of the eight cases."""
 L1, L2, L3 = ("edge-1", "router"), ("router", "edge-2"), ("edge-1", "edge-2")
-SETTLES_S, UNDER_WAY_S = 4.0, 0.5
+SETTLES_S, UNDER_WAY_S = 2.0, 0.5
 
 
 def cases(phase_s: float, *, extra: bool) -> Scenario:
@@ -279,16 +323,34 @@ def _case_name(number: int) -> str:
     return f"{number}: " + "".join("B" if path is BAD else "A" for path in CASES[number])
 
 
-def scenarios(phase_s: float) -> dict[str, Scenario]:
-    found = [
-        direct(phase_s),
-        bursts(phase_s),
-        killed(phase_s),
-        congested(phase_s),
-        cases(phase_s, extra=False),
-        cases(phase_s, extra=True),
-    ]
-    return {one.name: one for one in found}
+class PhaseSeconds:
+    """How long a phase is, as it is asked for: of all scenarios, and of some by their names. `4,direct=12`"""
+
+    def __init__(self, asked: str) -> None:
+        self._usual_s = 12.0
+        self._by_scenario: dict[str, float] = {}
+        for one in asked.split(","):
+            name, is_named, seconds = one.rpartition("=")
+            if is_named:
+                self._by_scenario[name] = float(seconds)
+            else:
+                self._usual_s = float(seconds)
+
+    def of(self, scenario: str) -> float:
+        return self._by_scenario.get(scenario, self._usual_s)
+
+
+def scenarios(seconds: PhaseSeconds) -> dict[str, Scenario]:
+    made: dict[str, Callable[[float], Scenario]] = {
+        "direct": direct,
+        "bursts": bursts,
+        "killed": killed,
+        "congested": congested,
+        "uplinks": uplinks,
+        "cases-single": partial(cases, extra=False),
+        "cases-extra": partial(cases, extra=True),
+    }
+    return {name: make(seconds.of(name)) for name, make in made.items()}
 
 
 def _in_turn(names: Mapping[str, object] | Sequence[str], each_s: float) -> list[Span]:

@@ -1,7 +1,7 @@
 """What bench/wan.py shows: a table for each scenario, the share in time over time as a picture, and the aims."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ class SystemRow(msgspec.Struct, frozen=True):
     worst_phase: float
     bytes_per_message: float
     over_time: list[float]
-    killed: str | None
+    struck: str | None
+    """The broker that was killed, or the uplink that was unplugged."""
     load_average: float
 
 
@@ -52,12 +53,11 @@ def show(console: Console, found: ScenarioRow) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     for name, row in found.systems.items():
         cells = [_phase_cell(row.phases[phase]) for phase, _, _ in found.spans]
-        lost = round(sum((1 - one.figures.delivered) * one.figures.sent for one in row.phases.values()))
         table.add_row(
             name,
             *cells,
             f"[bold]{row.in_time:.3f}[/]",
-            f"{lost:,}",
+            f"{_lost(row):,}",
             f"{row.duplicated:,}",
             f"{row.bytes_per_message:,.0f}",
             end_section=True,
@@ -73,13 +73,72 @@ def show(console: Console, found: ScenarioRow) -> None:
 def _phase_cell(row: PhaseRow) -> str:
     one = row.figures
     recovered = "never" if one.recovered_s is None else f"{one.recovered_s:.1f} s"
-    return f"{one.in_time:.3f}\n{_ms(one.p50_ms)} / {_ms(one.p99_ms)} / {_ms(one.p999_ms)}\n{recovered}"
+    return f"{one.in_time:.3f}\n{_times(one)}\n{recovered}"
 
 
 def _ms(value: float) -> str:
     if math.isnan(value):
         return "-"
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def described(found: ScenarioRow) -> Iterator[str]:
+    """All figures of a scenario as tables for a document: shares first, then times."""
+    phases = [name for name, _, _ in found.spans]
+    yield f"## {found.title}"
+    yield ""
+    within = f"Within {found.deadline_ms:g} ms, where the path itself takes {found.path_ms:g}"
+    yield f"{within}; {_seconds(found)} s a phase."
+    yield ""
+    yield from _markdown(
+        ["in time", *phases, "all", "lost", "twice", "bytes", "load"],
+        [
+            [
+                name,
+                *(f"{row.phases[phase].figures.in_time:.3f}" for phase in phases),
+                f"**{row.in_time:.3f}**",
+                f"{_lost(row):,}",
+                f"{row.duplicated:,}",
+                f"{row.bytes_per_message:,.0f}",
+                f"{row.load_average:.1f}",
+            ]
+            for name, row in found.systems.items()
+        ],
+    )
+    yield from _markdown(
+        ["p50 / p99 / p99.9 in ms", *phases],
+        [[name, *(_times(row.phases[phase].figures) for phase in phases)] for name, row in found.systems.items()],
+    )
+    yield from _markdown(
+        ["recovered after, s; bytes by message", *phases],
+        [[name, *(_recovery(row.phases[phase]) for phase in phases)] for name, row in found.systems.items()],
+    )
+
+
+def _markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heading)} |"
+    yield "|---" * len(heading) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _seconds(found: ScenarioRow) -> str:
+    lengths = {to_s - from_s for _, from_s, to_s in found.spans}
+    return f"{min(lengths):g}"
+
+
+def _lost(row: SystemRow) -> int:
+    return round(sum((1 - one.figures.delivered) * one.figures.sent for one in row.phases.values()))
+
+
+def _times(one: Figures) -> str:
+    return f"{_ms(one.p50_ms)} / {_ms(one.p99_ms)} / {_ms(one.p999_ms)}"
+
+
+def _recovery(row: PhaseRow) -> str:
+    recovered_s = row.figures.recovered_s
+    return f"{'never' if recovered_s is None else f'{recovered_s:.1f}'}; {row.bytes_per_message:,.0f}"
 
 
 def aims(found: Mapping[str, ScenarioRow]) -> dict[str, bool]:

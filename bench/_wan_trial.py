@@ -29,18 +29,22 @@ from _peers import busy_ns
 from _wan_judge import Heard, Phase, Stream, stream
 from _wan_load import Task
 from _wan_peers import BULK, CLIENTS, STREAM, Place, System
-from _wan_scenarios import Becomes, Bulk, Event, Kill, Path, Scenario
-from overlane.testbed.widearea import Conditions, WideArea
+from _wan_scenarios import Becomes, Bulk, Event, Kill, Path, PlugIn, Scenario, Unplug
+from overlane.testbed.widearea import Conditions, Site, Uplink, WideArea
 
 REACHED_WITHIN_S = 60.0
 SETTLES_S = 6.0
-"""Between the first message and the scenario: brokers know their links by then."""
+"""Between the first message and the scenario: brokers know their links by then. Where phases are shorter, so is this,
+but not below the least."""
+SETTLES_LEAST_S = 3.0
 ENDS_WITHIN_S = 20.0
 STREAM_PORT, POUR_PORT = 9001, 9002
 BULK_BYTES = 8192
 MS_NS = 1_000_000
 PRIORITY = 5
 """Real-time, of brokers and load; that of the emulator is above."""
+FIRST_TABLE = 101
+"""Of routes in a site: there is one for each uplink."""
 USUAL = ("chrt", "--other", "0")
 """A process of Python that starts keeps a core busy for a while: while others are measured, it must not go first."""
 
@@ -54,7 +58,8 @@ class Found:
     wire_bytes: list[int]
     """That all paths have carried in each phase."""
     lost_packets: list[int]
-    killed: str | None
+    struck: str | None
+    """The broker that was killed, or the uplink that was unplugged."""
     began_ns: int
 
 
@@ -105,18 +110,20 @@ class Trial:
     """Ask Overlane all the while what it sees."""
     brokers: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     killed: str | None = None
+    unplugged: str = ""
     others: list[End] = field(default_factory=list)
 
     def run(self) -> Found:
         scenario = self.scenario
         paths = {ends: _conditions(path) for ends, path in scenario.paths.items()}
         self.directory.mkdir(parents=True)
-        with WideArea(scenario.sites, paths, seed=self.seed) as area, _real_time(self.with_real_time):
+        with WideArea(_sites(scenario), paths, seed=self.seed) as area, _real_time(self.with_real_time):
             for site in scenario.sites:
                 _control_congestion(area, site, self.congestion)
             self._start_brokers(area)
             hearing, publishing, started = self._start_stream(area)
-            time.sleep(SETTLES_S)
+            phase_s = min(span.to_s - span.from_s for span in scenario.spans)
+            time.sleep(max(SETTLES_LEAST_S, min(SETTLES_S, phase_s)))
             if self.watch:
                 self._watch(area)
             found = self._play(area)
@@ -130,12 +137,12 @@ class Trial:
         with np.load(self.directory / "heard.npz") as arrays:
             heard = Heard(arrays["numbers"], arrays["arrived_ns"])
         judged = stream(due_ns, heard, round(scenario.deadline_ms * MS_NS))
-        return Found(judged, phases, wire_bytes, lost, self.killed, began_ns)
+        return Found(judged, phases, wire_bytes, lost, self.killed or self.unplugged or None, began_ns)
 
     # Starting
 
     def _start_brokers(self, area: WideArea) -> None:
-        place = Place(self.scenario, {site: area.address(site) for site in self.scenario.sites}, self.directory)
+        place = Place(self.scenario, {site: area.addresses(site) for site in self.scenario.sites}, self.directory)
         for site in self.scenario.sites:
             place.of(site).mkdir()
             command = self.system.broker(place, site)
@@ -204,6 +211,11 @@ class Trial:
                     self._kill(among, busy_before)
                 case Bulk(_, _, rate_bps):
                     self._start_bulk(area, rate_bps)
+                case Unplug(_, site):
+                    self.unplugged = _busiest(area, site, self.scenario)
+                    area.unplug(site, self.unplugged)
+                case PlugIn(_, site):
+                    area.plug_in(site, self.unplugged)
                 case _:
                     assert_never(what)
         phases = [
@@ -254,6 +266,27 @@ def _busy_ns(group: int) -> int:
     return busy
 
 
+def _busiest(area: WideArea, site: str, scenario: Scenario) -> str:
+    """Of the uplinks of a site."""
+    shown = subprocess.run(
+        ["ip", "-n", area.namespace(site), "-s", "-j", "link"], capture_output=True, text=True, check=True
+    )
+    carried = {one["ifname"]: one["stats64"]["rx"]["bytes"] for one in json.loads(shown.stdout)}
+    uplinks = [one.name for one in scenario.uplinks[site]]
+    return max(uplinks, key=lambda name: carried[f"wan{uplinks.index(name)}"])
+
+
+def _sites(scenario: Scenario) -> list[Site]:
+    found = []
+    for name in scenario.sites:
+        uplinks = []
+        for one in scenario.uplinks.get(name, ()):
+            added = Conditions(latency_ns=round(one.latency_ms * MS_NS)) if one.latency_ms else None
+            uplinks.append(Uplink(one.name, added, added))
+        found.append(Site(name, tuple(uplinks) or (Uplink(),)))
+    return found
+
+
 def _conditions(path: Path) -> Conditions:
     return Conditions(
         latency_ns=round(path.latency_ms * MS_NS),
@@ -272,7 +305,7 @@ def _become(area: WideArea, one: str, other: str, path: Path) -> None:
 def _control_congestion(area: WideArea, site: str, algorithm: str) -> None:
     """By its routes: the setting of a namespace takes only what the whole system allows."""
     ip = ["ip", "-n", area.namespace(site), "route"]
-    for table in ("main", "101"):
+    for table in ("main", *(str(FIRST_TABLE + turn) for turn, _ in enumerate(area.addresses(site)))):
         shown = subprocess.run([*ip, "show", "default", "table", table], capture_output=True, text=True, check=True)
         for route in shown.stdout.splitlines():
             subprocess.run([*ip, "change", *route.split(), "table", table, "congctl", algorithm], check=True)

@@ -5,6 +5,7 @@
     bursts         bursts of 30 % loss on all paths of the source, then on all of the destination
     killed         no direct path: the broker in between that is in use is killed
     congested      the direct path has 10 Mbit/s, and is shared with bulk, first through the brokers, then beside them
+    uplinks        the destination has two uplinks, and the one in use is unplugged
     cases-single   an edge, a router, an edge: eight cases of 30 ms without loss and 250 ms with 1 %
     cases-extra    the same with a path between the edges
 
@@ -14,7 +15,8 @@ messages at an even rate, a subscriber at another notes when each arrives, both 
 system is set up by the bench, with the configuration that suits it best (`_wan_peers`, `_wan_rabbit`).
 
 Needs root. Emulator, brokers and load run with real-time priority where that is allowed. What is not installed is said
-and left out. Writes bench/out/wan.json, and bench/out/wan-SCENARIO.svg with the share in time over time.
+and left out. Writes bench/out/wan.json, all of its figures as tables in bench/out/wan.md, and
+bench/out/wan-SCENARIO.svg with the share in time over time. What a run shall not replace it adds to with `--add`.
 """
 
 import argparse
@@ -37,8 +39,8 @@ from _side_by_side import OUT, WIDTH, Among, machine, show_verdicts
 from _wan_judge import figures, over_time, overall
 from _wan_peers import MosquittoTree, NatsCluster, NatsLeaves, NoBroker, OverlaneOverlay, System, ZenohMesh
 from _wan_rabbit import RabbitFederation
-from _wan_scenarios import Scenario, scenarios
-from _wan_tables import STEP_S, PhaseRow, ScenarioRow, SystemRow, aims, draw, show
+from _wan_scenarios import PhaseSeconds, Scenario, scenarios
+from _wan_tables import STEP_S, PhaseRow, ScenarioRow, SystemRow, aims, described, draw, show
 from _wan_trial import Found, Trial
 from overlane import errors
 from overlane.testbed.widearea import why_not
@@ -117,7 +119,7 @@ class Bench:
             over_time=over_time(
                 found.stream, began_ns, began_ns + round(scenario.duration_s * 1e9), round(STEP_S * 1e9)
             ),
-            killed=found.killed,
+            struck=found.struck,
             load_average=os.getloadavg()[0],
         )
 
@@ -152,8 +154,8 @@ def main() -> None:
         command = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *PACKAGES]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     OUT.mkdir(exist_ok=True)
-    all_of_them = scenarios(chosen.seconds or (QUICK_PHASE_S if chosen.quick else PHASE_S))
-    results = dict[str, ScenarioRow]()
+    all_of_them = scenarios(chosen.seconds or PhaseSeconds(str(QUICK_PHASE_S if chosen.quick else PHASE_S)))
+    results = _measured_before() if chosen.add else {}
     with _directory(keep=chosen.keep) as directory:
         bench = Bench(console, chosen, directory)
         for name in chosen.only or all_of_them:
@@ -162,7 +164,14 @@ def main() -> None:
             draw(results[name], OUT / f"wan-{name}.svg")
             _save(results, bench.left_out, chosen.congestion)
     show_verdicts(console, aims(results))
-    console.print("wrote bench/out/wan.json and a picture of each scenario, bench/out/wan-*.svg")
+    console.print("wrote bench/out/wan.json, bench/out/wan.md and a picture of each scenario, bench/out/wan-*.svg")
+
+
+def _measured_before() -> dict[str, ScenarioRow]:
+    if not (OUT / "wan.json").exists():
+        return {}
+    before = json.loads((OUT / "wan.json").read_text())
+    return msgspec.convert(before["scenarios"], dict[str, ScenarioRow])
 
 
 @contextmanager
@@ -186,15 +195,19 @@ def _save(results: dict[str, ScenarioRow], left_out: dict[str, str], congestion:
         "left_out": left_out,
     }
     (OUT / "wan.json").write_text(json.dumps(saved, indent=1))
+    (OUT / "wan.md").write_text("\n".join(line for one in results.values() for line in described(one)))
 
 
 def _options() -> argparse.Namespace:
-    names, keys = tuple(scenarios(PHASE_S)), tuple(system.key for system in SYSTEMS)
+    names, keys = tuple(scenarios(PhaseSeconds(str(PHASE_S)))), tuple(system.key for system in SYSTEMS)
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help=f"phases of {QUICK_PHASE_S:g} s")
     parser.add_argument("--only", type=Among(names), default=[], help=f"of {', '.join(names)}")
     parser.add_argument("--systems", type=Among(keys), default=[], help=f"of {', '.join(keys)}")
-    parser.add_argument("--seconds", type=float, help=f"of a phase, {PHASE_S:g} by default")
+    parser.add_argument(
+        "--seconds", type=PhaseSeconds, help=f"of a phase, {PHASE_S:g} by default; or by scenario: 4,direct=12"
+    )
+    parser.add_argument("--add", action="store_true", help="keep other scenarios that were measured before")
     parser.add_argument("--rate", type=float, default=PER_SECOND, help=f"messages a second, {PER_SECOND:g} by default")
     parser.add_argument("--seed", type=int, default=1, help="of the losses")
     parser.add_argument("--congestion", default="cubic", help="TCP's congestion control at all sites: cubic, bbr, reno")

@@ -98,13 +98,38 @@ def test_what_was_never_sent_does_not_count_as_heard() -> None:
 
 
 def test_every_scenario_has_its_events_within_its_time_and_a_way_that_meets_the_deadline_at_first() -> None:
-    from _wan_scenarios import scenarios
+    from _wan_scenarios import PhaseSeconds, scenarios
 
-    for scenario in scenarios(12.0).values():
+    for scenario in scenarios(PhaseSeconds("12")).values():
         assert all(0 <= event.at_s < scenario.duration_s for event in scenario.events), scenario.name
         assert scenario.quickest_ms < scenario.deadline_ms, scenario.name
         assert set(scenario.layout.links) <= set(scenario.paths), scenario.name
         assert set(scenario.layout.tree) == set(scenario.sites), scenario.name
+
+
+def test_phases_are_as_long_as_was_asked_for_all_scenarios_or_one_of_them() -> None:
+    from _wan_scenarios import PhaseSeconds, scenarios
+
+    found = scenarios(PhaseSeconds("4,direct=12"))
+    assert (found["direct"].duration_s, found["killed"].duration_s) == (72.0, 8.0)
+
+
+def test_the_tables_have_every_figure_of_every_system() -> None:
+    from _wan_judge import Figures
+    from _wan_tables import PhaseRow, ScenarioRow, SystemRow, described
+
+    figures = Figures(100, 0.875, 0.95, 3, 31.25, 42.5, 1234.0, 2000.0, 1.5)
+    never = Figures(100, 0.0, 0.0, 0, math.nan, math.nan, math.nan, math.nan, None)
+    phases = {"quiet": PhaseRow(figures, 321.0, 4), "cut": PhaseRow(never, 12.0, 0)}
+    row = SystemRow(phases, 0.4375, 0.475, 3, 0.0, 166.5, [1.0], None, 2.5)
+    spans = [("quiet", 0.0, 12.0), ("cut", 12.0, 24.0)]
+    told = list(described(ScenarioRow("A title", 60.0, 30.0, spans, 24.0, {"A broker": row})))
+    assert [line for line in told if line.startswith("| A broker")] == [
+        "| A broker | 0.875 | 0.000 | **0.438** | 105 | 3 | 166 | 2.5 |",
+        "| A broker | 31.2 / 42.5 / 1,234 | - / - / - |",
+        "| A broker | 1.5; 321 | never; 12 |",
+    ]
+    assert told[:3] == ["## A title", "", "Within 60 ms, where the path itself takes 30; 12 s a phase."]
 
 
 def test_the_eight_cases_are_all_combinations_of_two_kinds_on_three_links_in_the_order_of_the_paper() -> None:
@@ -120,6 +145,20 @@ def test_trouble_on_the_direct_path_leaves_a_way_around_within_the_deadline() ->
     around = FIVE_CITIES["seattle", "denver"].latency_ms + FIVE_CITIES["denver", "washington"].latency_ms
     assert (direct(12.0).quickest_ms, around) == (30.0, 34.0)
     assert {event.ends for event in direct(12.0).events if hasattr(event, "ends")} == {DIRECT}
+
+
+def test_of_two_sites_with_a_link_one_dials_and_it_is_the_one_with_more_uplinks(tmp_path: Path) -> None:
+    from _wan_peers import Place
+    from _wan_scenarios import DIRECT, uplinks
+
+    scenario = uplinks(12.0)
+    addresses = {site: ["one"] for site in scenario.sites}
+    for several in ([], [DIRECT[0]], [DIRECT[1]]):
+        place = Place(scenario, {**addresses, **{site: ["one", "two"] for site in several}}, tmp_path)
+        for one, other in scenario.layout.links:
+            assert place.dials(one, other) != place.dials(other, one)
+        if several:
+            assert all(place.dials(several[0], other) for other in place.neighbours(several[0]))
 
 
 def test_mqtt_messages_are_found_in_whatever_pieces_they_come_and_acknowledged_at_qos_1() -> None:
@@ -153,11 +192,14 @@ def test_nats_messages_are_found_in_whatever_pieces_they_come_and_pings_answered
 
 def test_the_network_file_that_is_written_for_overlane_is_one_that_it_reads(tmp_path: Path) -> None:
     from _wan_peers import OverlaneOverlay, Place
-    from _wan_scenarios import scenarios
+    from _wan_scenarios import PhaseSeconds, scenarios
     from overlane.network import read_network
 
-    for scenario in scenarios(12.0).values():
-        addresses = {site: f"10.77.0.{number}" for number, site in enumerate(scenario.sites, 1)}
+    for scenario in scenarios(PhaseSeconds("12")).values():
+        addresses = {
+            site: [f"10.77.{turn}.{number}" for turn in range(len(scenario.uplinks.get(site, [""])))]
+            for number, site in enumerate(scenario.sites, 1)
+        }
         place = Place(scenario, addresses, tmp_path)
         file = tmp_path / "network.toml"
         file.write_text(OverlaneOverlay("overlane", "Overlane", "mqtt-0").network(place))
