@@ -4,6 +4,8 @@ import mqtt5
 import pytest
 from clients import Bench, Got
 
+from overlane.mqtt.once import PROPERTY
+
 
 def furnished() -> Bench:
     """A bench whose store has a record of every kind."""
@@ -11,7 +13,7 @@ def furnished() -> Bench:
     alice = bench.client("alice", expiry=60, will=mqtt5.Will("w", payload=b"gone", qos=mqtt5.QoS(1)))
     alice.subscribe("t", "w", qos=2)
     alice.drop()
-    bob = bench.client("bob", expiry=60, polite=False, will=mqtt5.Will("w"))
+    bob = bench.client("bob", expiry=60, polite=False, will=mqtt5.Will("w"), user_properties=[(PROPERTY, "its life")])
     bob.publish("t", b"x", qos=2)
     bob.publish("r", b"kept", qos=1, retain=True)
     return bench
@@ -20,6 +22,7 @@ def furnished() -> Bench:
 def test_the_store_of_the_tests_below_has_a_record_of_every_kind() -> None:
     assert furnished().tables() == {
         "mqtt.message": 2,
+        "mqtt.once": 1,
         "mqtt.queue": 2,
         "mqtt.received": 1,
         "mqtt.retained": 1,

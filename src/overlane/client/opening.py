@@ -79,6 +79,7 @@ def connect(
         receive_max=in_flight_max,
         packet_bytes_max=_size(packet_max, "packet_max"),
         will=None if will is None else will.packet(),
+        run=secrets.token_hex(8),
     )
     route = Route(
         parsed,

@@ -26,7 +26,7 @@ class Qos(IntEnum):
     AT_MOST_ONCE = 0
     """Sent once and not acknowledged; lost with the connection."""
     AT_LEAST_ONCE = 1
-    """Acknowledged; sent again after a lost connection, so it may come twice."""
+    """Acknowledged; sent again after a lost connection, so it may come twice, unless the broker is one of Overlane."""
     EXACTLY_ONCE = 2
     """Acknowledged in two steps; comes once as long as the session lives."""
 

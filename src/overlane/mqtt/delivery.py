@@ -115,6 +115,7 @@ class Delivery:
         entry = Entry(message, qos, retain, identifiers, group)
         session.window.add(entry)
         if session.is_durable:
+            self._state.effects += session.once.reserve(entry.sequence)
             self._state.shelf.put(session.client_id, entry, self._state.turn)
         if connection is not None:
             self.pump(session, connection, now)

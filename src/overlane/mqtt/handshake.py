@@ -19,6 +19,7 @@ from overlane.mqtt.connection import V5, Connection, Peer, Phase
 from overlane.mqtt.counters import Refusal
 from overlane.mqtt.limits import NONE
 from overlane.mqtt.notices import Connected
+from overlane.mqtt.once import PROPERTY, run_of
 from overlane.mqtt.secret import Secret
 from overlane.mqtt.session import Session
 from overlane.mqtt.sessions import Sessions
@@ -148,6 +149,8 @@ class Handshake:
             told = f"more than {limits.sessions} sessions; connect without one that is kept"
             raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.QUOTA, told)
 
+        run = run_of(packet.user_properties) if expiry_s and not state.is_store_failing else ""
+
         def answer(is_present: bool) -> mqtt5.ConnAckPacket:
             return mqtt5.ConnAckPacket(
                 session_present=is_present,
@@ -158,6 +161,7 @@ class Handshake:
                 topic_alias_max=limits.topic_aliases,
                 max_packet_size=limits.packet_bytes,
                 retain_available=limits.retained_messages > 0,
+                user_properties=[(PROPERTY, run)] if run else None,
             )
 
         if connection.version == V5 and len(codec5.write(answer(False))) > connection.packet_bytes_max:
@@ -165,6 +169,9 @@ class Handshake:
             raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
         before = len(state.effects)
         session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
+        state.effects += (
+            session.once.begin(run, limits.in_flight) if not state.is_store_failing else session.once.rest()
+        )
         self._attach(connection, session, packet, now)
         self._wills.connected(session, will)
         state.notices.add(Connected(client_id, user, connection.peer, connection.version, is_present))

@@ -28,6 +28,7 @@ class Incoming(NamedTuple):
     expiry_s: int | None = None
     alias: int | None = None
     user_properties: tuple[tuple[str, str], ...] = ()
+    is_repeated: bool = False
 
 
 def read_publish(data: memoryview, version: int, bounds: Bounds) -> Incoming:
@@ -58,7 +59,7 @@ def _by_hand(data: memoryview, version: int) -> Incoming | None:
         return None
     if "\0" in topic:
         return None
-    return Incoming(topic, bytes(data[payload:]), qos, bool(first & 1), packet_id)
+    return Incoming(topic, bytes(data[payload:]), qos, bool(first & 1), packet_id, is_repeated=bool(first & 0x08))
 
 
 def _by_codec(data: memoryview, version: int, bounds: Bounds) -> Incoming:
@@ -76,4 +77,5 @@ def _by_codec(data: memoryview, version: int, bounds: Bounds) -> Incoming:
         packet.message_expiry_interval,
         packet.topic_alias,
         tuple(packet.user_properties),
+        packet.duplicate,
     )

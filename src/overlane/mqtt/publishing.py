@@ -2,7 +2,8 @@
 
 An acknowledgement (PUBACK, PUBREC) promises that nothing will be lost that had to be kept: it waits for the store
 where anything was stored for it. A message of QoS 2 is passed on when it comes; its identifier is remembered until
-the client releases it, so that one sent again is only acknowledged again.
+the client releases it, so that one sent again is only acknowledged again. So is one of QoS 1 where the client has asked
+for that (`once`).
 
 What cannot be accepted is refused with a reason where the protocol has one: always for QoS 1 and 2 of MQTT 5. MQTT
 3.1.1 has no way to refuse a message: one that its client may not publish is acknowledged and dropped, and one that
@@ -78,6 +79,11 @@ class Publishing:
         if qos == 2 and packet_id in session.received:
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
             return
+        if qos == 1 and packet.is_repeated and session.once.has(packet_id) and not self._state.is_store_failing:
+            connection.send(writing.ack(connection.version, writing.PUBACK, packet_id, 0))
+            connection.acks_owed += 1
+            connection.waits = True  # what says that it was taken may not be on disk yet
+            return
         if qos and connection.version == V5:
             under_way = len(session.received) - connection.received_before + connection.acks_held
             if under_way >= self._state.limits.in_flight:
@@ -103,6 +109,8 @@ class Publishing:
             self._refuse(connection, qos, packet_id, refused)
             return
         if qos == 1:
+            if session.is_durable and (self._is_kept_above or len(self._state.effects) > before):
+                self._state.effects += session.once.take(packet_id, self._state.limits.in_flight)
             connection.send(writing.ack(connection.version, writing.PUBACK, packet_id, reason))
             connection.acks_owed += 1
         elif qos == 2:

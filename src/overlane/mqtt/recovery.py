@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from overlane.core.events import Erase
 from overlane.core.units import Nanos
-from overlane.mqtt import message, retained, shelf, streamlog, wills, writers
+from overlane.mqtt import message, once, retained, shelf, streamlog, wills, writers
 from overlane.mqtt import session as stored
 from overlane.mqtt.sessions import Sessions
 from overlane.mqtt.state import State
@@ -27,6 +27,7 @@ _TABLES = (
     stored.SUBSCRIPTIONS,
     stored.RECEIVED,
     stored.PASTS,
+    once.TABLE,
     shelf.QUEUES,
     wills.TABLE,
     streamlog.STREAMS,
@@ -71,7 +72,7 @@ class Recovery:
             case stored.SESSIONS:
                 session = stored.restored(key, value)
                 state.sessions[session.client_id] = session
-            case stored.SUBSCRIPTIONS | stored.RECEIVED | stored.PASTS:
+            case stored.SUBSCRIPTIONS | stored.RECEIVED | stored.PASTS | once.TABLE:
                 self._take_part(table, key, value)
             case shelf.QUEUES:
                 found = state.shelf.restore_entry(key, value)
@@ -98,6 +99,9 @@ class Recovery:
             self._subscribing.restore(stored.restored_subscription(owner, rest.decode(), value))
         elif table == stored.PASTS:
             owner.past[rest.decode()] = value.decode()
+        elif table == once.TABLE:
+            owner.once.restore(rest, value)
+            owner.window.go_on_at(owner.once.reserved)
         else:
             owner.received.add(int.from_bytes(rest))
 

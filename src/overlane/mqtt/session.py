@@ -1,8 +1,8 @@
 """A session: what the broker remembers of a client between its connections.
 
 It lasts while the client is connected and, after that, for its expiry interval. With an interval it is durable: the
-session itself, its subscriptions, how far they have come with what is retained, its queue and the identifiers of QoS 2
-messages it has sent are records in the store.
+session itself, its subscriptions, how far they have come with what is retained, its queue, the identifiers of QoS 2
+messages it has sent, and what `once` has to remember are records in the store.
 """
 
 import msgspec
@@ -11,6 +11,7 @@ from overlane.core.events import Effect, Erase, Save
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.agenda import Appointment
 from overlane.mqtt.connection import Connection
+from overlane.mqtt.once import Once
 from overlane.mqtt.streamlog import StreamLog
 from overlane.mqtt.subscriptions import Subscription
 from overlane.mqtt.window import Window
@@ -37,6 +38,7 @@ class Session:
         "is_known",
         "is_operators",
         "log",
+        "once",
         "past",
         "received",
         "subscriptions",
@@ -59,6 +61,7 @@ class Session:
         self.window = Window()
         self.received: set[int] = set()
         """Packet identifiers of QoS 2 messages that came and are not released yet."""
+        self.once = Once(self._key(b""))
         self.is_known = False
         """Whether the store has a record of it."""
         self.log: StreamLog | None = None
@@ -121,6 +124,7 @@ class Session:
             *(self.erased_subscription(name) for name in self.subscriptions),
             *(self.erased_past(name) for name in self.past),
             *(self.erased_received(packet_id) for packet_id in sorted(self.received)),
+            *self.once.erased(),
         ]
 
     def _key(self, rest: bytes) -> bytes:

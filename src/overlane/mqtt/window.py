@@ -120,6 +120,10 @@ class Window:
         else:
             self.waiting.append(entry)
 
+    def go_on_at(self, sequence: int) -> None:
+        """Numbers before this one may have been used in an earlier life of the broker."""
+        self._next_sequence = max(self._next_sequence, sequence)
+
     def cut_short(self, in_flight: int) -> None:
         """The broker died while the client was connected: nobody knows what of the first was sent."""
         for entry in islice(self.waiting, in_flight):

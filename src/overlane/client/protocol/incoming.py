@@ -3,12 +3,15 @@
     held        given to the application, not acknowledged yet, by packet id
     order       the same in the order in which this connection brought them
     recorded    QoS 2 acknowledged with PUBREC, until the broker says PUBREL
+    finished    QoS 1 acknowledged with PUBACK lately, where the broker does not use packet ids anew so soon
 
 A message is acknowledged when the application is done with it, not when it arrives: what a crash catches unread comes
 again. Acknowledgements leave in the order of arrival, as MQTT demands (4.6.0-2), so one that is done early waits.
 
 After a lost connection the broker sends again what was not acknowledged. The application has these messages already: if
-the session lives on they are recognised and not given to it twice. If the session is lost, so is what was owed.
+the session lives on they are recognised and not given to it twice. If the session is lost, so is what was owed. An
+acknowledgement may be lost with the connection, or with the broker, too. By MQTT a packet id may then stand for another
+message; a broker that has promised that it does not (`overlane.mqtt.once`) has its repetitions recognised as well.
 
 A broker that sends more than was agreed before it is acknowledged is no danger, and is let be: brokers are seen to do
 so after they have resumed a session, and whoever drives this stops reading when too much is unread.
@@ -26,17 +29,24 @@ PACKET_ID_NOT_FOUND = 0x92
 
 
 class Incoming:
-    def __init__(self, out: list[bytes]) -> None:
+    def __init__(self, out: list[bytes], in_flight_max: int) -> None:
         self._out = out
+        self._in_flight_max = in_flight_max
+        self._is_once = False
+        self._finished: dict[int, None] = {}
         self._online = False
         self._epoch = 0
         self._held: dict[int, Receipt] = {}
         self._order: deque[Receipt] = deque()
         self._recorded: set[int] = set()
 
-    def connected(self, session_present: bool) -> None:
+    def connected(self, session_present: bool, is_once: bool) -> None:
+        """`is_once`: the broker has promised to give its packet ids round and round."""
         self._online = True
+        self._is_once = is_once
         self._order.clear()
+        if not session_present or not is_once:
+            self._finished.clear()
         if not session_present:
             self._epoch += 1
             self._held.clear()
@@ -62,6 +72,11 @@ class Incoming:
             return None
         receipt = self._held[packet_id] = Receipt(packet, self._epoch)
         self._order.append(receipt)
+        if packet.duplicate and packet_id in self._finished and int(packet.qos) == 1:
+            receipt.readers = 0
+            self._settle()
+            return None
+        self._finished.pop(packet_id, None)
         return Message(packet, receipt)
 
     def done(self, receipt: Receipt) -> None:
@@ -87,6 +102,14 @@ class Incoming:
                 self._out.append(ack(5, PUBREC, packet_id))
             else:
                 self._out.append(ack(5, PUBACK, packet_id))
+                self._finish(packet_id)
+
+    def _finish(self, packet_id: int) -> None:
+        if self._is_once:
+            self._finished.pop(packet_id, None)
+            self._finished[packet_id] = None
+            if len(self._finished) > self._in_flight_max:
+                del self._finished[next(iter(self._finished))]
 
 
 def _is_repeated(held: mqtt5.PublishPacket, packet: mqtt5.PublishPacket) -> bool:

@@ -30,6 +30,7 @@ from overlane.core.units import SECOND, Nanos
 from overlane.mqtt import codec5
 from overlane.mqtt.framing import Framer
 from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
+from overlane.mqtt.once import PROPERTY
 from overlane.mqtt.writing import PINGREQ
 
 PACKET_BYTES_LIMIT = 1 << 28
@@ -50,6 +51,8 @@ class Settings:
     receive_max: int = 1_000
     packet_bytes_max: int = 16 * 1024 * 1024
     will: mqtt5.Will | None = None
+    run: str = ""
+    """What this life of the client is called, for brokers that let it have QoS 1 messages once; "" asks for nothing."""
 
 
 class Stage(Enum):
@@ -66,7 +69,7 @@ class Protocol:
         """Bytes for the broker, in order. The driver takes them out."""
         ids = PacketIds()
         self._outgoing = Outgoing(ids, self.out)
-        self._incoming = Incoming(self.out)
+        self._incoming = Incoming(self.out, settings.receive_max)
         self._subscribing = Subscribing(ids, self.out)
         self._keepalive = KeepAlive()
         self._framer = Framer(settings.packet_bytes_max)
@@ -123,6 +126,7 @@ class Protocol:
             session_expiry_interval=settings.session_expiry_s,
             receive_max=settings.receive_max,
             max_packet_size=settings.packet_bytes_max,
+            user_properties=[(PROPERTY, settings.run)] if settings.run else None,
         )
         self.out.append(codec5.write(connect))
 
@@ -269,7 +273,8 @@ class Protocol:
             int(packet.max_qos),
             packet.retain_available,
         )
-        self._incoming.connected(packet.session_present)
+        is_once = bool(self._settings.run) and (PROPERTY, self._settings.run) in packet.user_properties
+        self._incoming.connected(packet.session_present, is_once)
         self._subscribing.connected(packet.session_present, packet.subscription_id_available)
         is_first, self._was_connected = not self._was_connected, True
         yield from self._outgoing.connected(packet.session_present, is_first, self.limits)
