@@ -150,10 +150,13 @@ def _targeted(
         latency[destination] = quickest.latency_ns
         slack_ns = qos.deadline_ns - quickest.latency_ns
         if any(risks.failing((names[one], names[other]), slack_ns, caution) for one, other in own):
-            trouble = {}
+            trouble: dict[tuple[int, int], float] = {}
+            stricken: set[int] = set()
             for (one, other), through_ns in _through(network, tree, destination).items():
                 link, left_ns = (names[one], names[other]), qos.deadline_ns - through_ns
                 failing = risks.failing(link, left_ns, caution)
+                if failing:
+                    stricken.update((one, other))
                 if (one, other) not in own:
                     failing = max(failing, risks.missing(link, left_ns))
                 if failing:
@@ -161,7 +164,7 @@ def _targeted(
             loses = any(risks.loses((names[one], names[other]), slack_ns) for one, other in own)
             target = caution.target if loses else caution.target_silent
             gain_min = caution.gain_min if loses else caution.gain_silent
-            shared = {end: caution.shared for link in trouble for end in link} if caution.shared else {}
+            shared = dict.fromkeys(stricken, caution.shared) if caution.shared else {}
             found = targeted.spread(network, source, [destination], deadline, trouble, target, gain_min, shared)
             own, latency[destination] = found.links, found.latency_ns[destination]
             if (

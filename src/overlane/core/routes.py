@@ -8,23 +8,19 @@ Then it alone is computed anew (routeplan.py), and its next version is described
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlane.core.linkhealth import TROUBLE_LOSS
 from overlane.core.linkstate import LinkStateTable
 from overlane.core.messages import Establish
 from overlane.core.qos import QosClass, Routing
-from overlane.core.risks import CAUTION, Risks, in_trouble
+from overlane.core.risks import CAUTION, Risks
 from overlane.core.routeplan import Links, Plan, plan
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.core.unrest import Unrest
 
 BETTER = 4, 5
 """A route is left for a quicker one when that takes at most this part of its time."""
 REVIEW_GAP: Nanos = 1 * SECOND
 """A route that is merely not the best is reconsidered no more often than this."""
 TROUBLE_GAP: Nanos = 200 * MS
-UNSETTLED_FOR: Nanos = 60 * SECOND
-"""Loss anywhere makes loss elsewhere likelier for a while; classes that leave no time for repair are prepared."""
-FRESH_FOR: Nanos = 1 * SECOND
-"""How long after a link got into trouble the other links of its brokers have not been asked."""
 RENEW_MIN: Nanos = 2 * MS
 SILENCE_MAX: Nanos = 1 * SECOND
 VERSION_MAX = 0xFFFF
@@ -68,9 +64,7 @@ class RoutePlanner:
         self.routes: dict[tuple[QosClass, tuple[str, ...]], Route] = {}
         self._next_id = 1
         self._reviewed = -1
-        self._silent_since: dict[tuple[str, str], Nanos] = {}
-        self._troubled_since: dict[tuple[str, str], Nanos] = {}
-        self._unsettled_until: Nanos = -NEVER
+        self._unrest = Unrest()
         self.wake_at: Nanos = NEVER
         """When a route is to be looked at although the map has not changed."""
         self._renewed: list[Route] = []
@@ -97,18 +91,20 @@ class RoutePlanner:
             return []
         if changed:
             self._reviewed = self._table.changes
-            self._note_trouble(now)
-        risks = self._risks(now)
+            self._unrest.note(self._table.map, now)
+        risks = self._unrest.risks(self._table.map, now)
         moved = []
         for route in self.routes.values():
             if changed or now >= route.review_at:
                 route.review_at = NEVER
                 cause = self._reason_to_move(route, risks, now)
-                if cause is not None and self.plan(route, cause, now):
+                if cause is not None and self.plan(route, cause, now, risks):
                     moved.append(route)
                 elif self._is_outdated(route, now):
                     self._next_version(route, route.plan.links, now)
                     self._renewed.append(route)
+                if route.plan.redundant and route.qos.routing in CAUTION:
+                    route.review_at = min(route.review_at, self._unrest.milder_at(now))
         self.wake_at = min((route.review_at for route in self.routes.values()), default=NEVER)
         return moved
 
@@ -117,9 +113,10 @@ class RoutePlanner:
         renewed, self._renewed = self._renewed, []
         return renewed
 
-    def plan(self, route: Route, cause: str, now: Nanos) -> bool:
+    def plan(self, route: Route, cause: str, now: Nanos, risks: Risks | None = None) -> bool:
         """Compute a route; False when it stays what it was."""
-        found = plan(self._table, self._me, route.qos, route.destinations, self._risks(now), route.plan.links)
+        risks = risks or self._unrest.risks(self._table.map, now)
+        found = plan(self._table, self._me, route.qos, route.destinations, risks, route.plan.links)
         route.planned_ns = now
         # The quickest way may have been in trouble, and avoided: then its recovery is news.
         best = self._best_latency(route.qos.label)
@@ -167,7 +164,7 @@ class RoutePlanner:
         for one, other in sorted(route.plan.links):
             if self._table.map.claims.get((one, other)) is None:
                 return f"link {one}-{other} failed"
-            since = self._silent_since.get((one, other))
+            since = self._unrest.silent_since.get((one, other))
             if since is None or route.qos.routing is Routing.FLOOD:
                 continue
             bearable_until = since + min(max(route.slack_ns // 2, 0), SILENCE_MAX)
@@ -208,8 +205,6 @@ class RoutePlanner:
         match route.qos.routing:
             case Routing.ADAPTIVE | Routing.THRIFTY:
                 troubled = self._troubled_link(route, risks)
-                if route.plan.redundant:
-                    route.review_at = min(route.review_at, self._milder_at(now))
                 if troubled and not route.plan.redundant:
                     return troubled
                 if troubled or route.plan.redundant:
@@ -244,21 +239,6 @@ class RoutePlanner:
     def _failure(self, one: tuple[str, str] | str) -> float:
         network_map = self._table.map
         return network_map.broker_failure(one) if isinstance(one, str) else network_map.failure(one)
-
-    def _risks(self, now: Nanos) -> Risks:
-        fresh = {link for link, since in self._troubled_since.items() if now < since + FRESH_FOR}
-        return Risks(self._table.map, now < self._unsettled_until, fresh)
-
-    def _milder_at(self, now: Nanos) -> Nanos:
-        """When risks are to be taken for less, though the map be the same."""
-        ends = (self._unsettled_until, *(since + FRESH_FOR for since in self._troubled_since.values()))
-        return min((end for end in ends if end > now), default=NEVER)
-
-    def _note_trouble(self, now: Nanos) -> None:
-        self._silent_since = {link: self._silent_since.get(link, now) for link in self._table.map.suspects}
-        self._troubled_since = {link: self._troubled_since.get(link, now) for link in in_trouble(self._table.map)}
-        if any(claim.loss_millionths >= TROUBLE_LOSS for claim in self._table.map.claims.values()):
-            self._unsettled_until = now + UNSETTLED_FOR
 
     def _clean_way(self, route: Route) -> bool:
         """Whether a destination can be reached in time without any suspect link; else there is no use in fleeing."""
