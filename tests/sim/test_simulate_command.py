@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,43 @@ def test_the_table_names_every_topic_and_tells_what_happened(network: str) -> No
     assert status == 0
     for words in ("alarms/#", "60 ms", "b - c is cut", "b - c heals", "digest"):
         assert words in output
+
+
+def test_a_route_change_tells_when_why_and_how_long_after_the_fault(tmp_path: Path) -> None:
+    network = tmp_path / "network.toml"
+    network.write_text(NETWORK.replace("loss = 0.05\n", ""))
+    changes = json.loads(invoke(str(network), "--json")[1])["route_changes"]
+    first = next(change for change in changes if change["topics"] == ["alarms/#"])
+    assert (first["source"], first["destinations"], first["cause"]) == ("a", ["c"], "first use")
+    assert (first["links"], first["fault"]) == ([["a", "b"], ["b", "c"]], None)
+    after = next(change for change in changes if change["fault"] == "b - c is cut" and change["source"] == "a")
+    assert ["b", "c"] not in after["links"]
+    assert "b-c" in after["cause"]
+    assert 1 < after["time_s"] < 2
+    assert after["since_fault_ms"] == pytest.approx(1000 * (after["time_s"] - 1))
+    assert after["latency_ms"] == pytest.approx(40, abs=1)
+    assert after["established_after_ms"] >= 2 * 40 - 1, "an answer from the destination takes a round trip"
+
+
+def test_progress_is_shown_on_a_terminal_and_nowhere_else(network: str) -> None:
+    terminal, ours = pty.openpty()
+    arguments = [sys.executable, "-m", "overlane.cli.main", "simulate", network, "--json"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=ours, env={**os.environ, "TERM": "xterm"}) as run:
+        os.close(ours)
+        shown = b"".join(iter(lambda: _read(terminal), b"")).decode()
+        assert run.stdout is not None
+        assert json.load(run.stdout)["digest"]
+    os.close(terminal)
+    assert "simulating" in shown
+    assert "%" in shown
+    assert invoke(network, "--json")[2] == ""
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
 
 
 def test_the_same_file_and_seed_give_the_same_digest_under_any_hash_seed(network: str) -> None:
