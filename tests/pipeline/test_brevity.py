@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from overlane.pipeline.brevity import SMALL_BYTES, is_small
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from overlane.pipeline.brevity import SMALL_BYTES, SMALL_ROWS, is_small
 
 
 def fill(file: Path, size_bytes: int) -> None:
@@ -28,3 +31,14 @@ def test_what_has_landed_before_counts_too(tmp_path: Path) -> None:
 
 def test_a_lake_elsewhere_is_taken_for_large() -> None:
     assert not is_small("s3://bucket/lake")
+
+
+def test_what_repeats_itself_is_not_small_because_its_files_are(tmp_path: Path) -> None:
+    rows = pa.table({"at_ns": pa.repeat(pa.scalar(1), SMALL_ROWS // 2 + 1)})
+    (tmp_path / "links").mkdir()
+    pq.write_table(rows, tmp_path / "links" / "a-1-1.parquet")
+    (tmp_path / "links" / "a-1-2.parquet").write_bytes(b"cut short")
+    assert is_small(str(tmp_path))
+    pq.write_table(rows, tmp_path / "links" / "a-1-3.parquet")
+    assert not is_small(str(tmp_path))
+    assert sum(file.stat().st_size for file in (tmp_path / "links").iterdir()) < SMALL_BYTES

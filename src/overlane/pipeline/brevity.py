@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 SMALL_BYTES = 16 << 20
-"""Of Parquet: about a million rows. From there on what was compiled has paid."""
+SMALL_ROWS = 2_000_000
+"""Of Parquet. From there on what was compiled has paid; what repeats itself has many rows in few bytes."""
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """With the simple compiler alone Java keeps room for 48 MiB of code, which all of Spark overflows; then it ends."""
@@ -33,19 +37,29 @@ def is_small(lake: str, out: Path | None = None) -> bool:
     place = urlsplit(lake)
     if place.scheme not in ("", "file"):
         return False
-    left = SMALL_BYTES
+    left_bytes = SMALL_BYTES
+    files: list[Path] = []
     for directory in (Path(unquote(place.path)), *([out / "raw"] if out is not None else [])):
-        for size in _sizes(directory):
-            left -= size
-            if left < 0:
+        for file, size_bytes in _files(directory):
+            files.append(file)
+            left_bytes -= size_bytes
+            if left_bytes < 0:
                 return False
-    return True
+    return sum(map(_rows, files)) <= SMALL_ROWS
 
 
-def _sizes(directory: Path) -> Iterator[int]:
+def _files(directory: Path) -> Iterator[tuple[Path, int]]:
     for where, _, names in os.walk(directory):
         for name in names:
+            file = Path(where) / name
             try:
-                yield (Path(where) / name).stat().st_size
+                yield file, file.stat().st_size
             except FileNotFoundError:  # a broker has made room meanwhile
                 continue
+
+
+def _rows(file: Path) -> int:
+    try:
+        return int(pq.read_metadata(file).num_rows) if file.suffix == ".parquet" else 0
+    except (OSError, pa.ArrowException):  # the run will tell of it
+        return 0

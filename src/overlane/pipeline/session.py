@@ -29,6 +29,7 @@ LAPTOP: dict[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.broadcastTimeout": "86400",  # what is small waits for its turn beside what is large: no failure
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.pipelines.execution.maxConcurrentFlows": "4",
     "spark.sql.pipelines.maxFlowRetryAttempts": "0",
