@@ -1,4 +1,5 @@
-"""Many random stories: whatever happens, nothing acknowledged is lost, nothing of QoS 2 repeated, nothing left over.
+"""Many random stories: whatever happens, nothing acknowledged is lost, nothing repeated of QoS 2 and where it was asked
+for of QoS 1, nothing left over.
 
 And proof that the stories would tell: with a server that does one thing wrong, some of them end badly.
 """
@@ -12,6 +13,7 @@ from mqtt_soak import run_seed
 from overlane.core.events import Effect, Erase
 from overlane.mqtt import delivery
 from overlane.mqtt.connection import Connection
+from overlane.mqtt.once import Once
 from overlane.mqtt.session import RECEIVED, Session
 from overlane.mqtt.shelf import Shelf
 from overlane.mqtt.window import Entry, Window
@@ -62,6 +64,14 @@ def forget_what_was_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shelf, "changed", lambda *_: None)
 
 
+def forget_which_messages_were_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Once, "take", lambda *_: [])
+
+
+def use_numbers_anew_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Window, "go_on_at", lambda *_: None)
+
+
 def do_not_store_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shelf, "put", lambda *_: None)
 
@@ -107,6 +117,8 @@ def number_anew_after_every_send(monkeypatch: pytest.MonkeyPatch) -> None:
         (send_before_it_is_on_disk, "lost"),
         (forget_which_messages_came, "repeated"),
         (forget_what_was_released, "repeated"),
+        (forget_which_messages_were_taken, "repeated"),
+        (use_numbers_anew_after_a_crash, "lost"),
         (do_not_store_queues, "lost"),
         (keep_what_is_done_with, "leaked"),
         (resend_the_last_first, "reordered"),
