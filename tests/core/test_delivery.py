@@ -230,6 +230,30 @@ def test_reliable_traffic_pushes_back_on_its_publisher_when_nothing_more_can_be_
     assert net.brokers["a"].publish("t", bytes(1_000), net.now) is Published.ACCEPTED
 
 
+def test_a_receipt_in_the_middle_of_a_turn_gives_back_no_more_room_than_it_frees() -> None:
+    net = Overlay(LINE, {"t": RELIABLE}, {"retention_bytes_max": 10_000})
+    net.run(3_000)
+    net.subscribe("c", "t")
+    net.run(500)
+    late: list[Frame] = []
+
+    def is_late(frame: Frame) -> bool:
+        late.append(frame)
+        return True
+
+    net.loses = lambda frame: frame[:2] == ("b", "a") and is_late(frame)
+    net.publish("a", "t", bytes(1_000))
+    net.run(150)
+    broker = net.brokers["a"]
+    answers = [broker.publish("t", bytes(1_000), net.now) for _ in range(8)]
+    assert set(answers) == {Published.ACCEPTED}
+    for sender, _, lane, data in late:
+        broker.receive(sender, data, net.now, lane)
+    answers = [broker.publish("t", bytes(1_000), net.now) for _ in range(10)]
+    accepted = answers.count(Published.ACCEPTED)
+    assert (1 <= accepted <= 2, set(answers[accepted:])) == (True, {Published.BUSY})
+
+
 @pytest.mark.parametrize("topic", ["t", "t" * 60_000])
 def test_whatever_is_accepted_fits_a_frame(topic: str) -> None:
     net = overlay()
