@@ -22,6 +22,7 @@ A = TypeVar("A", SoFar, Everything)
 
 REACH_S = 60.0
 ANSWER_S = 30.0
+GRACE_S = 5.0
 HEAD_START_NS: Nanos = 300 * MS
 """What players get to hear of time zero before it comes."""
 LINE_BYTES_MAX = 1 << 28
@@ -111,8 +112,14 @@ class Crew:
         return [await self._answer(broker, Everything) for broker in self._players]
 
     async def end(self) -> None:
+        """They end when nobody speaks to them any more; who does not is killed."""
         for process in self._players.values():
-            if process.returncode is None:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self._players.values():
+            try:
+                await asyncio.wait_for(process.wait(), GRACE_S)
+            except TimeoutError:
                 process.kill()
                 await process.wait()
         self._players.clear()
