@@ -1,9 +1,11 @@
-"""The commands in a page, and whether what they name exists.
+"""The commands in a page, who runs them, and whether what they name exists.
 
 A line is a command if it stands in a `console` block behind `$`, in a `sh` block, or, in blocks that do not say what
-they are, if it begins with the name of a program that the documents use. What is too large to run here is not run, but
-its names are checked: the command and all its options against the parser of `overlane`, targets against the Makefile,
-scripts and their options against the files. The same holds for commands in the midst of a sentence.
+they are, if it begins with the name of a program that the documents use. It is run as it stands, unless a test of its
+own runs it, which has the machine, the Spark or the stand-ins that it takes.
+
+The names of all are checked, of those in the midst of a sentence too: the command and all its options against the
+parser of `overlane`, targets against the Makefile, scripts and their options against the files.
 """
 
 import re
@@ -17,38 +19,55 @@ from docpages import PROJECT, Block, Page
 from overlane.cli.main import app
 
 PROGRAMS = (
-    *(
-        "overlane",
-        "make",
-        "python",
-        "sudo",
-        "pip",
-        "apt-get",
-        "curl",
-        "mosquitto_sub",
-        "mosquitto_pub",
-        "sensors",
-        "pass",
-    ),
-    *(".", ".venv/bin/overlane", ".venv/bin/python", "openssl", "sqlite3"),
+    *("overlane", "make", "python", "sudo", "pip", "apt-get", "curl", "mosquitto_sub", "mosquitto_pub"),
+    *("sensors", "pass", "cp", ".", ".venv/bin/overlane", ".venv/bin/python", "openssl", "sqlite3"),
 )
 
-NAMES_ONLY = {
-    ". .venv/bin/activate": "it is active",
-    "overlane broker net.toml --telemetry s3:": "there is no such store here",
-    "make": "it would run everything, this test included",
-    "sudo": "it needs root",
-    "pip": "it would change the installation",
-    "apt-get": "it would change the machine",
-    "overlane pipeline": "tests/pipeline runs such commands on Spark",
-    "overlane plan allocate tables": "it is of a run of the pipeline",
-    "overlane demo": "tests/demo plays it",
-    "python bench/": "it takes minutes",
-    "python tests/": "it takes minutes",
-    "python scripts/": "what it needs is not in the project",
-    "python -m pytest": "it would run this test",
+ELSEWHERE = {
+    "make": "tests/docs/test_make.py::test_a_target_runs_what_it_says",
+    "overlane demo": (
+        "tests/demo/test_demo.py::test_without_root_it_tells_every_step_loses_nothing_and_leaves_nothing_behind"
+    ),
+    "sudo overlane testbed": (
+        "tests/testbed/test_trial_apart.py::test_the_command_prints_both_reports_in_the_simulators_form"
+    ),
+    "overlane pipeline run": (
+        "tests/pipeline/test_closed_loop.py"
+        "::test_routes_leave_a_link_for_its_recorded_history_unless_the_plan_made_of_it_is_stale"
+    ),
+    "overlane pipeline report": (
+        "tests/pipeline/test_report_page.py"
+        "::test_the_command_writes_the_page_of_the_last_run_or_says_that_there_is_none"
+    ),
+    "overlane pipeline watch": (
+        "tests/pipeline/test_pipeline_watch.py"
+        "::test_subscribers_of_alerts_hear_once_of_a_topic_that_falls_below_its_target"
+    ),
+    "overlane plan allocate tables": (
+        "tests/pipeline/test_pipeline_lessons.py::test_the_plans_of_a_run_are_problems_that_plan_commands_solve"
+    ),
+    "overlane clients": "tests/cli/test_status.py::test_clients_are_shown_with_those_that_are_away",
+    "cp -r $project . && spark-pipelines dry-run": (
+        "tests/pipeline/test_pipeline_project.py::test_spark_pipelines_could_make_all_tables_of_the_project"
+    ),
+    "python bench/": "tests/docs/test_bench_commands.py::test_a_benchmark_runs_as_the_documents_say",
+    "python tests/mqtt/mqtt_soak.py": "tests/docs/test_bench_commands.py::test_a_soak_runs_as_the_documents_say",
+    "python scripts/write_reference.py": (
+        "tests/docs/test_reference.py::test_the_tables_of_the_network_file_are_what_the_code_asks_for"
+    ),
+    "python scripts/cut_rtt.py": "tests/test_data.py::test_the_best_measured_nodes_are_cut_out",
+    "python scripts/import_topology.py": "tests/test_data.py::test_a_map_becomes_a_network_and_says_what_was_left_out",
 }
-"""What commands that begin like this are not run for."""
+"""Which test runs commands that begin like this."""
+
+NOT_RUN = {"overlane broker net.toml --telemetry s3:": "there is no such store here"}
+"""What commands that begin like this are not run for, by any test."""
+
+
+GROUPS = ("plan", "pipeline")
+_SET = re.compile(r"^([A-Z_]+=\S+ )+")
+_ASSIGNED = re.compile(r"[a-z]+=\$\(")
+_IN_SENTENCES = re.compile(r"(overlane [a-z]|make [a-z]|([A-Z_]+=\S+ )*python ((bench|tests|scripts)/|-m pytest ))")
 
 
 @dataclass(frozen=True)
@@ -58,8 +77,10 @@ class Command:
     text: str
     types: str = ""
     shows: str = ""
+    elsewhere: str = ""
+    """The test that runs it; empty if it is run with the page."""
     why_not: str = ""
-    """Why only its names are checked; empty if it is run."""
+    """Why no test runs it."""
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}: {self.text}"
@@ -72,13 +93,13 @@ def commands_of(page: Page) -> list[Command]:
 def _commands_in(page: Page, block: Block) -> list[Command]:
     note = block.notes.get("test", "")
     types = note.removeprefix("types ") if note.startswith("types ") else ""
-    names_only = note.removeprefix("names only: ") if note.startswith("names only: ") else ""
     found = []
     for number, line in enumerate(block.lines, block.line + (block.language is not None)):
         if (text := _command(block.language, line)) is not None:
             text = re.sub(r"\.venv/bin/(overlane|python)", r"\1", text)
-            why = names_only or next((why for start, why in NAMES_ONLY.items() if _begins(text, start)), "")
-            found.append(Command(page.name, number, text, types, why_not=why))
+            found.append(
+                Command(page.name, number, text, types, elsewhere=_of(text, ELSEWHERE), why_not=_of(text, NOT_RUN))
+            )
     if note.startswith("shows ") and found:
         found[-1] = replace(found[-1], shows=note.removeprefix("shows "))
     return found
@@ -92,9 +113,14 @@ def _command(language: str | None, line: str) -> str | None:
         case "sh":
             return line or None
         case None | "":
-            return line if line.split(" ")[0] in PROGRAMS else None
+            return line if line.split(" ")[0] in PROGRAMS or _ASSIGNED.match(line) else None
         case _:
             return None
+
+
+def _of(text: str, table: dict[str, str]) -> str:
+    """What the table has for commands that begin like this one."""
+    return next((found for start, found in table.items() if _begins(text, start)), "")
 
 
 def _begins(text: str, start: str) -> bool:
@@ -104,10 +130,23 @@ def _begins(text: str, start: str) -> bool:
 def commands_in_sentences(page: Page) -> list[Command]:
     """A command is named in a sentence if there is more than its bare name."""
     return [
-        Command(page.name, line, code, why_not="it stands in a sentence")
+        Command(page.name, line, text, elsewhere=_of(_SET.sub("", text), ELSEWHERE))
         for line, code in page.inline()
-        if re.match(r"(overlane [a-z]|make [a-z]|(\.venv/bin/)?python (bench|tests|scripts)/)", code)
+        if _IN_SENTENCES.match(text := code.replace(".venv/bin/", ""))
     ]
+
+
+def programs_of(command: Command) -> list[tuple[str, ...]]:
+    """The commands of `overlane` in it, such as ("plan", "apply"); `plan apply|show` are two."""
+    words = command.text.split()
+    if words[0] != "overlane":
+        return []
+    found: list[tuple[str, ...]] = [()]
+    for word in words[1:3]:
+        if not re.fullmatch(r"[a-z][a-z|-]*", word) or (found[0] and found[0][0] not in GROUPS):
+            break
+        found = [(*one, name) for one in found for name in word.split("|")]
+    return found
 
 
 def what_is_wrong(command: Command) -> str:
@@ -124,6 +163,9 @@ def what_is_wrong(command: Command) -> str:
             return f"the Makefile has no {missing}" if missing else ""
         case ["python", script, *rest] if script.endswith(".py"):
             return _wrong_in_script(script, rest)
+        case ["python", "-m", "pytest", *rest]:
+            missing = [word for word in rest if not word.startswith("-") and not (PROJECT / word).exists()]
+            return f"there is no {missing}" if missing else ""
         case _:
             return ""
 

@@ -4,7 +4,6 @@ A page is README.md, CONTRIBUTING.md, CHANGELOG.md, or Markdown in docs/ or exam
 four spaces; `inline` code stands in the text. A comment in front of a fence can say more about it:
 
     <!-- file: NAME -->               this is the content of a file that commands of the page use
-    <!-- test: names only: WHY -->    commands are not run, only their names and options are checked
     <!-- test: types TEXT -->         what is typed when a command asks
     <!-- test: shows TEXT -->         what its last command shows, at the latest when it is tried again for a while
 """

@@ -5,7 +5,8 @@ own in all network files there, and in commands they stand for those that a read
 of the file, 8001 for its admin API, and so on. Commands that go on until Ctrl-C do so while the next ones run, until
 another overlay is started or the page ends. Where a page speaks of running brokers and has started none, two cities do.
 
-What takes long is shortened: three seconds of simulations and trials, two overlays to soak.
+What takes long is shortened: three seconds of simulations and trials, two overlays to soak, an hour of telemetry.
+What would be installed is there, and it is only looked whether it is.
 """
 
 import contextlib
@@ -60,6 +61,11 @@ SHORTENED = (
     (re.compile(r"^(overlane simulate .*?)( --duration \S+)?( --json)?$"), r"\1 --duration 3s\3"),
     (re.compile(r"--soak \d+ --jobs \d+ --duration 3s"), "--soak 2 --jobs 2"),
     (re.compile(r"^(overlane testbed .*)$"), r"\1 --duration 3s"),
+    (
+        re.compile(r"^(overlane pipeline sample --lake \S+) --brokers \d+ --topics \d+ --days \d+"),
+        r"\1 --brokers 3 --topics 5 --days 0.05",
+    ),
+    (re.compile(r"^pip install "), "pip install --dry-run --no-index --no-deps "),
     (re.compile(r"(?<= )/(var/lib|srv|backups)/"), r"\1/"),
     (re.compile(r"\bcurl "), "curl --fail "),
 )
@@ -102,6 +108,7 @@ class Stage:
         for example in (PROJECT / "examples").iterdir():
             if example.is_dir():
                 (self.directory / "examples" / example.name).symlink_to(example)
+        (self.directory / ".venv").symlink_to(sys.prefix)
         cities = PROJECT / "examples" / "five-cities.toml"
         self._write("examples/five-cities.toml", read_network(cities))
         for name, text in {

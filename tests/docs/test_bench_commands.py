@@ -1,0 +1,134 @@
+"""The benchmarks, run as the documents say, but small: what they would measure that way means nothing, but they run.
+
+Each runs in a copy of its folder, so that figures that were measured stay. It gets options that make it small, and
+where it has none, constants. Of two commands of a script the one that asks for less is not run beside the other.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from doccommands import Command, commands_in_sentences, commands_of
+from docpages import PAGES, PROJECT, read_page
+
+from overlane.testbed.widearea import why_not
+
+WITHIN_S = 600.0
+SIMPLE_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""What is computed is over before code would have been compiled for it."""
+
+
+@dataclass(frozen=True)
+class Small:
+    options: str = ""
+    constants: dict[str, str] = field(default_factory=dict)
+    needs_root: bool = False
+
+
+ONE_ROUND = "--only small --systems overlane --rounds 1 --seconds 0.2"
+
+BENCHMARKS: dict[str, Small] = {
+    "adaptive": Small("--quick --only abilene --ways adaptive --flows 1 --seconds 2 --workers 1"),
+    "adaptive_onsets": Small("--seeds 1"),
+    "broker": Small(ONE_ROUND),
+    "chain": Small(ONE_ROUND, needs_root=True),
+    "cost": Small("--rounds 1"),
+    "covariance": Small("--topics 20 --seconds 100 --memory 1g"),
+    "emulator": Small("--loads 0 --seconds 0.3", needs_root=True),
+    "linkqueue": Small(constants={"LENGTHS": "(10,)", "TURNS": "100"}),
+    "lone": Small("--rounds 1"),
+    "planning_allocation": Small(constants={"SIZES": "((8, 3),)", "CASEBASE": "(8, 3)"}),
+    "planning_channels": Small(constants={"SIZES": "((7, 6, 2),)"}),
+    "planning_paths": Small(constants={"SIZES": "(10,)", "PAIRS": "2"}),
+    "scale": Small("--sizes 10 --seconds 2", {"QUIET_NS: Nanos": "10 * SECOND"}),
+    "scheduling": Small("--loads 0.9 --seeds 1 --seconds 0.2"),
+    "store": Small(constants={"ROUNDS": "1", "SECONDS": "0.05"}),
+    "telemetry": Small("--rounds 1 --seconds 0.1", {"WARM_S": "0.2", "ROWS": "1_000"}),
+    "topics": Small(constants={"SIZES": "(100,)", "ROUNDS": "1"}),
+    "torture": Small("--seconds 3 --only bytes"),
+    "wan": Small("--only bursts --seconds 0.5 --systems overlane", needs_root=True),
+}
+NOT_RUN = {"pipeline"}
+"""Two whole runs of the pipeline and as many drivers of Spark: tests/pipeline has its parts."""
+
+
+def test_every_benchmark_is_run() -> None:
+    assert {script.stem for script in (PROJECT / "bench").glob("[!_]*.py")} == set(BENCHMARKS) | NOT_RUN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_runs_as_the_documents_say(name: str, tmp_path: Path) -> None:
+    small = BENCHMARKS[name]
+    if small.needs_root and (reason := why_not()):
+        pytest.skip(reason)
+    if name == "covariance" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    lay_out(tmp_path, name, small)
+    for words in distinct(told(f"bench/{name}.py"), small.options.split()):
+        run(tmp_path, f"bench/{name}.py", *words, *small.options.split())
+
+
+def test_a_soak_runs_as_the_documents_say() -> None:
+    (words,) = distinct(told("tests/mqtt/mqtt_soak.py"), [])
+    assert len(words) == 2
+    run(PROJECT, "tests/mqtt/mqtt_soak.py", words[0], "3")
+
+
+def test_of_two_commands_the_one_that_asks_for_less_is_left_out() -> None:
+    commands = [[], ["--rounds", "3"], ["--rounds", "3", "--nice", "-10"], ["casebase"]]
+    assert distinct(commands, ["--rounds", "1"]) == [["--nice", "-10"], ["casebase"]]
+    assert distinct([[], ["--rounds", "3"]], ["--rounds", "1"]) == [[]]
+
+
+def told(script: str) -> list[list[str]]:
+    """What the documents give this script; nothing is what `make bench` gives it."""
+    commands = [one for name in PAGES for one in _commands(name)]
+    parts = [re.sub(r"^([A-Z_]+=\S+ )*", "", one.text).split() for one in commands]
+    return [[], *(words[2:] for words in parts if words[:2] == ["python", script])]
+
+
+def _commands(name: str) -> list[Command]:
+    page = read_page(name)
+    return [*commands_of(page), *commands_in_sentences(page)]
+
+
+def distinct(commands: list[list[str]], small: list[str]) -> list[list[str]]:
+    """Without what `small` says otherwise, and without those of which another has all words and more."""
+    found: list[list[str]] = []
+    for words in commands:
+        left = [word for word in words if not word.startswith("[")]
+        for option in (word for word in small if word.startswith("--") and word in left):
+            at = left.index(option)
+            del left[at : at + 2]
+        if left not in found:
+            found.append(left)
+    return [one for one in found if not any(set(one) < set(other) for other in found)]
+
+
+def lay_out(place: Path, name: str, small: Small) -> None:
+    (place / "bench").mkdir()
+    for file in (PROJECT / "bench").glob("*.py"):
+        shutil.copy(file, place / "bench")
+    for folder in ("examples", "tests"):
+        (place / folder).symlink_to(PROJECT / folder)
+    script = place / "bench" / f"{name}.py"
+    for constant, value in small.constants.items():
+        text, count = re.subn(rf"^{constant} = .*$", f"{constant} = {value}", script.read_text(), flags=re.MULTILINE)
+        assert count == 1, f"{constant} in {script.name}"
+        script.write_text(text)
+
+
+def run(place: Path, *words: str) -> None:
+    command = [sys.executable, *words]
+    environment = {**os.environ, **SIMPLE_JAVA}
+    done = subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
+    assert done.stdout, " ".join(words)
