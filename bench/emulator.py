@@ -43,6 +43,8 @@ HEADERS_BYTES = 28
 PROBES_PER_S = 200
 PORT = 9_000
 LATE_MS = 1.0
+WIDTH = 140
+"""Of what goes to a file."""
 PRIORITY, WITNESS_PRIORITY = 20, 90
 WITNESS_NS = MS
 CALMLY = ("chrt", "--other", "0")
@@ -215,7 +217,8 @@ def _show(rows: Sequence[dict[str, float | None]]) -> None:
         table.add_column(column.removesuffix("_ms").replace("_", " "), justify="right")
     for row in rows:
         table.add_row(*("-" if value is None else f"{value:g}" for value in row.values()))
-    Console().print(table)
+    console = Console()
+    (console if console.is_terminal else Console(width=WIDTH)).print(table)
 
 
 if __name__ == "__main__":
