@@ -21,6 +21,7 @@ bench/out/wan-SCENARIO.svg with the share in time over time. What a run shall no
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -59,6 +60,7 @@ SYSTEMS: tuple[System, ...] = (
 )
 PHASE_S, QUICK_PHASE_S = 12.0, 4.0
 PER_SECOND, PAYLOAD_BYTES = 100.0, 64
+MAY_BE_NONE = ("recovered_s", "struck")
 PACKAGES = ("mosquitto", "rabbitmq-server")
 
 
@@ -171,7 +173,16 @@ def _measured_before() -> dict[str, ScenarioRow]:
     if not (OUT / "wan.json").exists():
         return {}
     before = json.loads((OUT / "wan.json").read_text())
-    return msgspec.convert(before["scenarios"], dict[str, ScenarioRow])
+    return msgspec.convert(_with_nan(before["scenarios"]), dict[str, ScenarioRow])
+
+
+def _with_nan(saved: object) -> object:
+    """What is no number, such as the latency of nothing, is null in JSON."""
+    if isinstance(saved, dict):
+        return {
+            name: math.nan if one is None and name not in MAY_BE_NONE else _with_nan(one) for name, one in saved.items()
+        }
+    return [math.nan if one is None else _with_nan(one) for one in saved] if isinstance(saved, list) else saved
 
 
 @contextmanager
@@ -190,11 +201,11 @@ def _save(results: dict[str, ScenarioRow], left_out: dict[str, str], congestion:
     saved = {
         "machine": {**machine(), "congestion_control": congestion},
         "versions": {system.name: system.version() for system in SYSTEMS if system.missing() is None},
-        "scenarios": msgspec.to_builtins(results),
+        "scenarios": results,
         "aims": aims(results),
         "left_out": left_out,
     }
-    (OUT / "wan.json").write_text(json.dumps(saved, indent=1))
+    (OUT / "wan.json").write_bytes(msgspec.json.format(msgspec.json.encode(saved), indent=1))
     (OUT / "wan.md").write_text("\n".join(line for one in results.values() for line in described(one)))
 
 

@@ -132,6 +132,25 @@ def test_the_tables_have_every_figure_of_every_system() -> None:
     assert told[:3] == ["## A title", "", "Within 60 ms, where the path itself takes 30; 12 s a phase."]
 
 
+def test_what_was_measured_before_is_read_again_as_it_was_also_where_nothing_arrived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wan
+    from _wan_judge import Figures
+    from _wan_tables import PhaseRow, ScenarioRow, SystemRow
+
+    monkeypatch.setattr(wan, "OUT", tmp_path)
+    monkeypatch.setattr(wan, "SYSTEMS", ())
+    assert wan._measured_before() == {}
+    nothing = Figures(100, 0.0, 0.0, 0, math.nan, math.nan, math.nan, math.nan, None)
+    row = SystemRow({"cut": PhaseRow(nothing, 12.0, 0)}, 0.0, 0.0, 0, 0.0, 12.0, [0.0, math.nan], None, 2.5)
+    found = {"cut": ScenarioRow("A title", 60.0, 30.0, [("cut", 0.0, 12.0)], 12.0, {"A broker": row})}
+    wan._save(found, {}, "cubic")
+    assert "NaN" not in (tmp_path / "wan.json").read_text()
+    # Not a number is equal to nothing, itself included: what is shown of it is.
+    assert repr(wan._measured_before()) == repr(found)
+
+
 def test_the_eight_cases_are_all_combinations_of_two_kinds_on_three_links_in_the_order_of_the_paper() -> None:
     from _wan_scenarios import cases
 
