@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib.resources import as_file, files
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -13,6 +14,7 @@ import pytest
 from unprivileged import place_of_nobody, without_root
 
 from brokers import free_port
+from overlane.core.units import MS, SECOND
 from overlane.demo.steps import STEPS
 from overlane.network import Broker, read_network
 from waiting import eventually
@@ -34,6 +36,9 @@ def test_without_root_it_tells_every_step_loses_nothing_and_leaves_nothing_behin
     for number, step in enumerate(STEPS):
         assert f"{number + 1}/{len(STEPS)}  {step.name}" in done.stdout
     assert "alarms/fire moved after" in done.stdout
+    told = re.findall(r"([\d.]+)% in time of (\d+), within \d+ ms; late \d+, under way \d+, twice 0;", done.stdout)
+    assert len(told) == 2 * len(STEPS)
+    assert all(0 <= float(share) <= 100 and int(count) > 0 for share, count in told)
     assert "Nothing acknowledged was lost, nothing came twice." in done.stdout
 
 
@@ -42,6 +47,16 @@ def test_who_runs_it_without_root_may_neither_make_interfaces_nor_write_where_ot
     status = dict(line.split(":", 1) for line in told.splitlines())
     assert "0" not in status["Uid"].split()
     assert int(status["CapEff"], 16) & ~(1 << CAP_DAC_READ_SEARCH) == 0
+
+
+def test_a_strict_and_a_relaxed_topic_are_published_and_both_must_arrive() -> None:
+    with as_file(files("overlane.demo") / "five-cities.toml") as file:
+        network = read_network(file)
+    strict, relaxed = sorted(network.topics, key=lambda topic: topic.deadline_ns or 0)
+    assert (strict.deadline_ns, relaxed.deadline_ns) == (100 * MS, SECOND)
+    assert [topic.reliability for topic in network.topics] == ["reliable", "reliable"]
+    for made in (network.publishers, network.subscribers):
+        assert [one.topic.partition("/")[0] for one in made] == ["alarms", "reports"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What the pipeline has learnt, as the demo tells it. tests/pipeline/test_pipeline_lessons.py has it of a real run."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from io import StringIO
@@ -7,11 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from rich.console import Console
 
 from overlane.cli.demo import show_lessons, show_plan
 from overlane.core.units import MS
-from overlane.demo.lessons import read_lessons
+from overlane.demo.lessons import learn, read_lessons
+from overlane.errors import Unavailable
 from overlane.sim.story import network_of
 
 HOUR_S = 3600
@@ -70,3 +73,12 @@ def test_what_was_learnt_and_what_the_plan_would_change_is_shown(tmp_path: Path)
     assert "reports/1 1000 - 34 ms 81 ms" in lines
     assert any("overlane plan apply" in line for line in lines)
     assert [line for line in lines if line.startswith("link b-c") and line.endswith("20.00%")], lines
+
+
+def test_a_pipeline_that_cannot_run_is_told_with_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    told: list[str] = []
+    with pytest.raises(Unavailable, match="needs Java 17 or newer"):
+        asyncio.run(learn(tmp_path / "lake", tmp_path / "tables", told.append))
+    assert told

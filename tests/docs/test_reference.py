@@ -36,3 +36,35 @@ def test_every_benchmark_is_spoken_of() -> None:
     pages = _pages()
     scripts = [script.name for script in (PROJECT / "bench").glob("[!_]*.py")]
     assert [name for name in sorted(scripts) if f"bench/{name}" not in pages and f"`{name}`" not in pages] == []
+
+
+WORDS = (
+    *("domain", "broker", "link", "topic", "deadline", "parcel", "route", "path", "budget", "laxity"),
+    *("item", "primary", "mirror", "channel", "reservation"),
+)
+
+
+def test_every_word_of_the_overlay_is_explained_once() -> None:
+    page = (PROJECT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    explained = [
+        word for term in re.findall(r"^\*\*([^*]+)\.\*\*", page, re.MULTILINE) for word in term.lower().split(", ")
+    ]
+    assert [word for word in WORDS if explained.count(word) != 1] == []
+
+
+def test_operators_are_told_of_upgrade_backup_certificates_and_limits() -> None:
+    page = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert {"Upgrade", "Backup", "Certificates", "Limits"} <= set(re.findall(r"^## (.*)$", page, re.MULTILINE))
+
+
+def test_the_readme_shows_the_map_and_the_story() -> None:
+    pictures = re.findall(r"!\[[^\]]+\]\((\S+)\)", (PROJECT / "README.md").read_text(encoding="utf-8"))
+    assert pictures[:2] == ["docs/images/monitor.png", "docs/images/demo.svg"]
+
+
+def test_every_figure_of_the_benchmarks_has_the_command_that_printed_it() -> None:
+    page = (PROJECT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    sections = re.split(r"^#{2,3} (.*)$", page, flags=re.MULTILINE)[1:]
+    with_figures = {title: text for title, text in zip(sections[::2], sections[1::2], strict=True) if "\n|" in text}
+    assert with_figures
+    assert [title for title, text in with_figures.items() if "`python bench/" not in text] == []

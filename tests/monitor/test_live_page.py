@@ -159,6 +159,14 @@ def test_links_are_cut_and_healed_by_hand_and_the_page_shows_what_the_brokers_sa
         wait_for_link(page, "aix|caen", "up", "suspect")
         overlay.wait(lambda: overlay.link_state("aix", "caen") in ("up", "suspect"), "healed, by what aix says")
 
+        page.click("#tab-happened")
+        page.click(", ".join(f"[data-kind=link]:has-text('aix - caen has {what}')" for what in ("failed", "lost")))
+        page.wait_for_selector("#mode:has-text('past')")
+        page.click("#tab-links")
+        wait_for_link(page, "aix|caen", "suspect", "failed", "down")
+        page.click("#live")
+        page.wait_for_selector("#mode:has-text('live')")
+
         page.fill("#inspector input", "120ms")
         page.click("#inspector [data-deed=slow]")
         page.wait_for_selector("[data-link='aix|caen'] .when:has-text('▲')")
