@@ -119,8 +119,7 @@ class LateClient(Client):
             self.unanswered.add(packet.packet_id)
             if len(self.unanswered) > self.receive_max:
                 self.soak.note("overrun", f"{self.id} has {len(self.unanswered)}")
-        is_repeated = packet.duplicate and int(packet.qos) == 1 and packet.packet_id in self.finished
-        self.finished.discard(packet.packet_id or 0)
+        is_repeated = packet.packet_id in self.finished
         super()._hear_message(packet)
         if is_repeated:
             self.inbox.pop()

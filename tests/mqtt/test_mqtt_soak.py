@@ -36,6 +36,17 @@ def test_no_story_ends_badly(first: int) -> None:
         assert not soak.faults, f"seed {seed}: " + "\n".join(soak.told)
 
 
+@pytest.mark.parametrize("seed", [1477, 1830, 1946])
+def test_numbers_given_while_a_client_was_away_are_not_used_anew_after_the_next_crash(seed: int) -> None:
+    """Messages were lost: the client took them for repeated ones."""
+    assert not run_seed(seed).told
+
+
+@pytest.mark.parametrize("seed", [1107, 1396, 2482])
+def test_what_was_acknowledged_is_recognised_although_the_broker_does_not_know_that_it_was_sent(seed: int) -> None:
+    assert not run_seed(seed).told
+
+
 def test_the_stories_are_eventful() -> None:
     soaks = [run_seed(seed) for seed in range(20)]
     published = sum(len(payloads) for soak in soaks for payloads in soak.published.values())

@@ -134,11 +134,44 @@ def test_identifiers_of_what_is_delivered_are_not_used_anew_after_a_crash_where_
     seen: list[int] = []
     for _ in range(3):
         bench.client("writer").publish("t", b"x", qos=1)
-        seen += [packet.packet_id or 0 for packet in reader.saw() if isinstance(packet, mqtt5.PublishPacket)]
+        seen += ids(reader)
         bench.crash()
         reader.reconnect()
     assert len(seen) == 3
     assert (len(set(seen)) == 3) == is_asked
+
+
+def ids(reader: Client) -> list[int]:
+    """Packet identifiers of the messages that have come."""
+    return [packet.packet_id or 0 for packet in reader.saw() if isinstance(packet, mqtt5.PublishPacket)]
+
+
+def test_identifiers_that_were_given_while_the_client_was_away_after_a_crash_are_not_used_anew_either() -> None:
+    bench = Bench()
+    reader = bench.client("reader", **asking())
+    reader.subscribe("t", qos=1)
+    bench.client("writer").publish("t", b"x", qos=1)
+    seen = ids(reader)
+    for _ in range(2):
+        bench.crash()
+        bench.client("writer").publish("t", b"x", qos=1)
+        reader.reconnect()
+        seen += ids(reader)
+    assert len(seen) == len(set(seen)) == 3
+
+
+def test_identifiers_that_were_given_before_the_client_asked_are_not_used_anew_either() -> None:
+    bench = Bench()
+    reader = bench.client("reader", expiry=60)
+    reader.subscribe("t", qos=1)
+    bench.client("writer").publish("t", b"x", qos=1)
+    seen = ids(reader)
+    reader.reconnect(**asking())
+    bench.crash()
+    bench.client("writer").publish("t", b"x", qos=1)
+    reader.reconnect()
+    seen += ids(reader)
+    assert len(seen) == len(set(seen)) == 2
 
 
 @pytest.mark.parametrize(

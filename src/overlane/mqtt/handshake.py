@@ -170,7 +170,9 @@ class Handshake:
         before = len(state.effects)
         session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
         state.effects += (
-            session.once.begin(run, limits.in_flight) if not state.is_store_failing else session.once.rest()
+            session.once.begin(run, limits.in_flight, session.window.last_sequence)
+            if not state.is_store_failing
+            else session.once.rest()
         )
         self._attach(connection, session, packet, now)
         self._wills.connected(session, will)

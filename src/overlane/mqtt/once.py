@@ -55,11 +55,13 @@ class Once:
     def reserved(self) -> int:
         return self._reserved
 
-    def begin(self, run: str, in_flight: int) -> list[Effect]:
-        """A client connects; without a run it promises nothing."""
+    def begin(self, run: str, in_flight: int, last_sequence: int) -> list[Effect]:
+        """A client connects; without a run it promises nothing, and nothing is promised to it. `last_sequence`: the
+        last number that was used for a message to it."""
         is_same, self._run = run == self._run, run
         kept = self._next - in_flight if is_same and run else self._next
-        return [self._forget(slot) for slot, (number, _) in list(self._by_slot.items()) if number < kept]
+        effects = [self._forget(slot) for slot, (number, _) in list(self._by_slot.items()) if number < kept]
+        return effects + self._reserve_up_to(last_sequence) if run and last_sequence else effects
 
     def rest(self) -> list[Effect]:
         """A client connects while nothing can be written: nothing is promised until the next time."""
@@ -81,7 +83,10 @@ class Once:
 
     def reserve(self, sequence: int) -> list[Effect]:
         """This number is used for a message to the client."""
-        if sequence < self._reserved or not self._run:
+        return self._reserve_up_to(sequence) if self._run or self._reserved else []
+
+    def _reserve_up_to(self, sequence: int) -> list[Effect]:
+        if sequence < self._reserved:
             return []
         self._reserved = sequence + RESERVED_AT_ONCE
         return [Save(TABLE, self._key, self._reserved.to_bytes(8))]

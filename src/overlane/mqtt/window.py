@@ -90,6 +90,11 @@ class Window:
         yield from self.waiting
 
     @property
+    def last_sequence(self) -> int:
+        """0: none was given yet."""
+        return self._next_sequence - 1
+
+    @property
     def has_room(self) -> bool:
         return not self.waiting and len(self.sent) < self.receive_max
 

@@ -26,12 +26,13 @@ from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.writing import PUBACK, PUBCOMP, PUBREC, ack
 
 PACKET_ID_NOT_FOUND = 0x92
+FINISHED_MAX = 8_192
+"""More than a broker can have delivered since its disk last knew, and far less than there are packet ids."""
 
 
 class Incoming:
-    def __init__(self, out: list[bytes], in_flight_max: int) -> None:
+    def __init__(self, out: list[bytes]) -> None:
         self._out = out
-        self._in_flight_max = in_flight_max
         self._is_once = False
         self._finished: dict[int, None] = {}
         self._online = False
@@ -72,11 +73,11 @@ class Incoming:
             return None
         receipt = self._held[packet_id] = Receipt(packet, self._epoch)
         self._order.append(receipt)
-        if packet.duplicate and packet_id in self._finished and int(packet.qos) == 1:
+        if packet_id in self._finished:
+            # Also where it is not marked as a duplicate: a broker that died need not know that it was sent.
             receipt.readers = 0
             self._settle()
             return None
-        self._finished.pop(packet_id, None)
         return Message(packet, receipt)
 
     def done(self, receipt: Receipt) -> None:
@@ -108,7 +109,7 @@ class Incoming:
         if self._is_once:
             self._finished.pop(packet_id, None)
             self._finished[packet_id] = None
-            if len(self._finished) > self._in_flight_max:
+            if len(self._finished) > FINISHED_MAX:
                 del self._finished[next(iter(self._finished))]
 
 

@@ -69,7 +69,7 @@ class Protocol:
         """Bytes for the broker, in order. The driver takes them out."""
         ids = PacketIds()
         self._outgoing = Outgoing(ids, self.out)
-        self._incoming = Incoming(self.out, settings.receive_max)
+        self._incoming = Incoming(self.out)
         self._subscribing = Subscribing(ids, self.out)
         self._keepalive = KeepAlive()
         self._framer = Framer(settings.packet_bytes_max)
