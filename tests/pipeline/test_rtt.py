@@ -10,12 +10,15 @@ from sparks import GROUP, the_spark
 
 from overlane.errors import ConfigError
 from overlane.pipeline.intervals import intervals, link_minutes
+from overlane.pipeline.reliability import reliability
 from overlane.pipeline.rtt import import_rtt
 from overlane.pipeline.schemas import LANDED, TABLES
 from overlane.telemetry.schema import SCHEMAS
 
 START_S = 1_767_571_200
 SLICE_S = 900
+SLICE_HOUR_S = 3_600
+SEATTLE = Path(__file__).parents[2] / "examples" / "data" / "seattle-rtt-12.npz"
 
 
 def history(path: Path, rtt: Any) -> Path:
@@ -59,6 +62,41 @@ def test_a_slice_without_an_answer_is_down_for_as_long_as_a_slice(tmp_path: Path
     found = intervals(nothing[0], minutes, nothing[1]).where("broker = 'node-00'").collect()
     spans = [(row.state, row.start_ns // 10**9 - START_S, row.end_ns // 10**9 - START_S) for row in found]
     assert sorted(spans, key=lambda span: span[1]) == [("up", 0, 1800), ("down", 1800, 3600), ("up", 3600, 4500)]
+
+
+@GROUP
+def test_what_a_real_testbed_measured_becomes_the_reliability_of_its_links(tmp_path: Path) -> None:
+    """Of twelve nodes of Seattle all pairs answered in every hour; here two of them are silent in every twentieth."""
+    spark = the_spark()
+    with np.load(SEATTLE) as arrays:
+        rtt = arrays["rtt"].copy()
+    slices, nodes, _ = rtt.shape
+    assert (slices, nodes) == (688, 12)
+    rtt[::20, 0, 1] = rtt[::20, 1, 0] = 0
+    silent = len(range(0, slices, 20))
+    assert import_rtt(history(tmp_path, rtt), tmp_path / "lake") == slices * nodes * (nodes - 1)
+    minutes = link_minutes(spark.read.parquet(str(tmp_path / "lake" / "links"))).persist()
+    nothing = spark.createDataFrame([], TABLES["alive"]), spark.createDataFrame([], LANDED["events"])
+    links = {
+        (row.broker, row.peer): row
+        for row in reliability(intervals(nothing[0], minutes, nothing[1]), minutes).collect()
+    }
+    minutes.unpersist()
+    assert len(links) == nodes * (nodes - 1) // 2
+    for (broker, peer), row in links.items():
+        one, other = int(broker[-2:]), int(peer[-2:])
+        both = np.concatenate([rtt[:, one, other], rtt[:, other, one]]).astype(np.float64)
+        latency_ms = both[both > 0] / 2 * 1e3
+        assert row.latency_ms == pytest.approx(latency_ms.mean(), rel=1e-6)
+        # Of one in a thousand, which side of a step the percentile is on is not told.
+        assert np.quantile(latency_ms, 0.988) * 0.999 <= row.latency_p99_ms <= np.quantile(latency_ms, 0.992) * 1.001
+        assert row.observed_s == slices * SLICE_HOUR_S
+        if (one, other) == (0, 1):
+            assert (row.failures, row.down_s, row.mttr_s) == (silent, silent * SLICE_HOUR_S, SLICE_HOUR_S)
+            assert row.failure_low < silent / slices < row.failure_high
+        else:
+            assert (row.failures, row.down_s, row.failure_low) == (0, 0, 0)
+            assert 0 < row.failure < row.failure_high < 0.01
 
 
 @pytest.mark.parametrize(
