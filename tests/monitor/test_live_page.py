@@ -239,3 +239,18 @@ def test_the_past_can_be_looked_at_while_it_goes_on(browser: Any, overlay: Overl
         page.wait_for_selector("#banner:has-text('You look at')")
         page.click("#banner button")
         page.wait_for_selector("#mode:has-text('live')")
+
+
+CUT_OFF = """() => [...document.querySelectorAll(".tabs button, .transport button")]
+  .filter((one) => one.offsetParent !== null)
+  .filter((one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight
+    || one.getBoundingClientRect().right > innerWidth)
+  .map((one) => one.textContent)"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 820, 1100])
+def test_no_button_is_cut_off_on_a_narrow_screen(browser: Any, overlay: Overlay, width: int) -> None:
+    with page_of(browser, f"http://{overlay.page_at}/", width=width, height=740) as page:
+        page.wait_for_selector("#mode:has-text('live')")
+        assert page.evaluate(CUT_OFF) == []

@@ -15,6 +15,7 @@ import { View } from "./view.js";
 const FONT = 'system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 const LABELS_MAX = 60;
 const MOVE_EVERY_MS = 30;
+const SHARES = [0.5, 0.4, 0.6, 0.3, 0.7]; // of a link, where its label may stand
 const BESIDE = 5; // pixels between paths that share a link
 const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -160,10 +161,24 @@ export class OverlayMap {
       const text = isNamed ? labelOf(link, this.shown.usualMs[name]) : "";
       if (text && Math.hypot(one[0] - other[0], one[1] - other[1]) > 46) {
         const ink = text.includes("▲") ? colours["--warning"] : colours["--soft"];
-        const [x, y] = busy.has(name) ? beside(one, other, 26) : [middle[0], middle[1] + (look.mark ? 17 : 0)];
-        this.label(pen, text, x, y, ink);
+        this.label(pen, text, ...this.roomFor(pen, text, one, other, busy.has(name), look.mark ? 17 : 0), ink);
       }
     }
+  }
+
+  // Where a link's label covers no path of the chosen topic: near the middle if it can be, beside it where a path runs.
+  roomFor(pen, text, one, other, isBusy, below) {
+    const lines = this.hops.map((hop) => this.hopLine(hop)).filter(Boolean);
+    const places = SHARES.flatMap((share) =>
+      isBusy
+        ? [26, -26, 40, -40].map((far) => beside(one, other, far, share))
+        : [[one[0] + (other[0] - one[0]) * share, one[1] + (other[1] - one[1]) * share + below]],
+    );
+    const isFree = (place) => {
+      const box = this.boxOf(pen, text, ...place);
+      return !this.taken.some((taken) => overlaps(box, taken)) && !lines.some((line) => crosses(line, box));
+    };
+    return places.find(isFree) ?? places[0];
   }
 
   drawMark(pen, [x, y], look, radius) {
@@ -180,10 +195,7 @@ export class OverlayMap {
   }
 
   label(pen, text, x, y, ink, weight = 500) {
-    pen.font = `${weight} 12px ${FONT}`;
-    const width = pen.measureText(text).width + 10;
-    if (x > 0 && x < this.view.width) x = Math.min(Math.max(x, width / 2 + 3), this.view.width - width / 2 - 3);
-    const box = [x - width / 2, y - 9, width, 18];
+    const box = this.boxOf(pen, text, x, y, weight);
     if (this.taken.some((other) => overlaps(box, other))) return;
     this.taken.push(box);
     pen.fillStyle = colours["--sheet"];
@@ -193,7 +205,15 @@ export class OverlayMap {
     pen.fill();
     pen.globalAlpha = 1;
     pen.fillStyle = ink;
-    pen.fillText(text, x, y + 0.5);
+    pen.fillText(text, box[0] + box[2] / 2, y + 0.5);
+  }
+
+  // What a label covers: left, top, width, height. It stays on the map.
+  boxOf(pen, text, x, y, weight = 500) {
+    pen.font = `${weight} 12px ${FONT}`;
+    const width = pen.measureText(text).width + 10;
+    if (x > 0 && x < this.view.width) x = Math.min(Math.max(x, width / 2 + 3), this.view.width - width / 2 - 3);
+    return [x - width / 2, y - 9, width, 18];
   }
 
   // The chosen topic
@@ -377,6 +397,22 @@ function overlaps([x1, y1, width1, height1], [x2, y2, width2, height2]) {
   return x1 < x2 + width2 && x2 < x1 + width1 && y1 < y2 + height2 && y2 < y1 + height1;
 }
 
+// Whether a line passes through a box: what is left of it after cutting it off at each side.
+function crosses([x1, y1, x2, y2], [left, top, width, height]) {
+  let [from, to] = [0, 1];
+  for (const [start, step, low, high] of [
+    [x1, x2 - x1, left, left + width],
+    [y1, y2 - y1, top, top + height],
+  ]) {
+    if (step === 0 && (start < low || start > high)) return false;
+    if (step === 0) continue;
+    const [one, other] = [(low - start) / step, (high - start) / step];
+    from = Math.max(from, Math.min(one, other));
+    to = Math.min(to, Math.max(one, other));
+  }
+  return from <= to;
+}
+
 function rates(broker) {
   const words = [];
   if (broker.in_hz) words.push(`${Math.round(broker.in_hz)}/s in`);
@@ -437,10 +473,10 @@ function drawSource(pen, [x, y], size) {
 }
 
 // A point beside the middle of a line.
-function beside([x1, y1], [x2, y2], far) {
-  const length = Math.hypot(x2 - x1, y2 - y1) || 1;
-  const side = x2 >= x1 ? 1 : -1;
-  return [(x1 + x2) / 2 + ((y2 - y1) / length) * far * side, (y1 + y2) / 2 - ((x2 - x1) / length) * 0.6 * far * side];
+function beside([x1, y1], [x2, y2], far, share) {
+  const [dx, dy] = [x2 - x1, y2 - y1];
+  const step = (far * (x2 >= x1 ? 1 : -1)) / (Math.hypot(dx, dy) || 1);
+  return [x1 + dx * share + dy * step, y1 + dy * share - 0.6 * dx * step];
 }
 
 function distance(x, y, [x1, y1], [x2, y2]) {
