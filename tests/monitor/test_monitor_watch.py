@@ -1,10 +1,13 @@
 """The watch: brokers that answer, refuse, hang and talk nonsense, and a page that hears of all of them in time."""
 
 import asyncio
+import itertools
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from time import monotonic
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from time import monotonic, process_time
 from typing import Any
 
 import msgspec
@@ -13,7 +16,7 @@ from glances import glance, link
 
 from brokers import free_port
 from overlane.monitor.asking import NoAnswer, Source
-from overlane.monitor.watch import Watch
+from overlane.monitor.watch import BROKERS_PER_S, Watch
 from overlane.network import Broker, Network
 from overlane.network.schema import Endpoint
 
@@ -88,6 +91,45 @@ def test_a_broker_that_hangs_holds_up_nobody() -> None:
             assert sorted(gaps)[len(gaps) // 2] < 3.0
 
     asyncio.run(story())
+
+
+def test_two_hundred_brokers_and_a_thousand_links_are_followed() -> None:
+    """What each look takes of the processor, with all these brokers in the same process, is less than its time."""
+    count, around = 200, 5
+    names = [f"broker-{number:03}" for number in range(count)]
+    near = [step for step in range(-around, around + 1) if step]
+
+    async def story() -> tuple[Counter[str], float]:
+        async with AsyncExitStack() as stack, asyncio.timeout(WITHIN_S):
+            brokers = []
+            for at, name in enumerate(names):
+                talk = partial(changing, [names[(at + step) % count] for step in near])
+                brokers.append(Broker(name=name, admin=await stack.enter_async_context(listening(talk))))
+            watch = Watch(Network(brokers=tuple(brokers)), "test", None)
+            running = asyncio.create_task(watch.run())
+            changed: Counter[str] = Counter()
+            looks, before_s = 0, process_time()
+            async for piece in watch.lines():
+                looks += 1
+                changed.update(name for line in piece.splitlines() for name in json.loads(line).get("links", {}))
+                if len(changed) == count * around and min(changed.values()) >= 3:
+                    break
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            assert {one.state for one in watch.observer.picture.brokers.values()} == {"serving"}
+            return changed, (process_time() - before_s) / looks
+
+    changed, took_s = asyncio.run(story())
+    assert len(changed) == count * around
+    assert took_s < count / BROKERS_PER_S
+
+
+async def changing(peers: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A broker that is well, and whose links take another time whenever it is asked."""
+    for turn in itertools.count():
+        await reader.readuntil(b"\r\n\r\n")
+        body = msgspec.json.encode(glance(*(link(peer, latency_ms=10.0 + turn % 7) for peer in peers)))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
 
 
 def states_in(piece: bytes) -> dict[str, str]:
