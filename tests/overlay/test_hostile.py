@@ -7,7 +7,7 @@ import signal
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -122,7 +122,14 @@ def lies() -> dict[str, list[bytes]]:
         "a parcel in our own name": [hello, wire.parcel(forged, b"garbage")],
         "an absurd link": [hello, control(0, Advert("liar", 1, 1, [LinkClaim("d", 0, 0, 0, 0, 0)], {}, 0))],
         "a map in the name of another": [hello, control(0, Advert("b", 1 << 31, 1 << 30, [], {}, 0))],
+        "needs in the name of a neighbour": [hello, control(0, Interest("b", 1 << 31, 1 << 30, -1, [], []))],
     }
+
+
+def way_to_d(net: RealOverlay) -> list[list[str]]:
+    answer = net["a"].ask("/routes")
+    assert isinstance(answer, dict)
+    return next((route["paths"]["d"] for route in answer["items"] if "d" in route["destinations"]), [])
 
 
 @pytest.mark.parametrize("kind", lies())
@@ -130,8 +137,37 @@ def test_a_lying_neighbour_stops_nothing_that_it_is_not_asked_for(square: RealOv
     with closing(greet(square["a"], "liar", "a")) as connection:
         for frame in lies()[kind]:
             connection.sendall(frame)
-        asyncio.run(messages_cross(square, f"lies/{abs(hash(kind))}"))
+        asyncio.run(messages_cross(square, f"lies/{kind}"))
+    asyncio.run(messages_cross(square, f"after/{kind}"))
+    square.wait_until(lambda: way_to_d(square) == [["a", "b", "d"]], "on the best way")
     assert all(member.is_running for member in square.members.values())
+
+
+GENUINE = [
+    wire.ping(1),
+    wire.notice(1, 5, 3),
+    wire.control(0, encode(Interest("liar", 1, 1, 0, ["t", "v/#"], []))),
+    wire.control(1, encode(Advert("liar", 1, 1, [LinkClaim("a", 1_000, 100, 0, 0, 0)], {"60000": 1}, 0))),
+    wire.parcel(Header(3, 1, wire.broker_id("d"), 1, 1 << 30, 1, 0, 0, 1, 0), b"forged, and from the future"),
+    wire.detour(
+        (wire.broker_id("a"), wire.broker_id("b")), 0, Header(0, 1, wire.broker_id("d"), 1, 7, 1, 0, 0, 1, 9), b""
+    ),
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_frames_of_a_neighbour_damaged_in_any_way_harm_nothing_but_its_link(square: RealOverlay, seed: int) -> None:
+    print("seed", seed)
+    luck = random.Random(seed)
+    for _ in range(30):
+        data = bytearray(wire.hello("liar", 1) + b"".join(luck.choices(GENUINE, k=luck.randrange(1, 6))))
+        for _ in range(luck.randrange(4)):
+            data[luck.randrange(len(data))] = luck.randrange(256)
+        with closing(greet(square["a"], "liar", "a")) as connection, suppress(ConnectionError):
+            connection.sendall(bytes(data))
+    asyncio.run(messages_cross(square, f"damaged/{seed}"))
+    assert all(member.is_running for member in square.members.values())
+    assert "Traceback" not in square.logs()
 
 
 def test_a_neighbour_that_freezes_is_gone_around_and_comes_back(square: RealOverlay) -> None:

@@ -3,6 +3,10 @@
 Adverts and changes of interest are flooded: what is news is kept and passed on to every neighbour but the one it
 came from; what is old is answered with what is newer, or its sender would never learn. A new neighbour first tells
 in a summary what it knows, and gets what it lacks: a broker that was away catches up by this alone.
+
+Anybody may pass on what others have said, so a neighbour that lies can speak in their name. A broker that hears more of
+itself than it has said says it anew, louder. What is said of a neighbour by others is not believed where it would be of
+a later life than the one in which that neighbour is here, nor what is numbered as nobody could have counted.
 """
 
 from collections.abc import Mapping
@@ -13,6 +17,9 @@ from overlane.core.linkstate import Announcer, LinkStateTable
 from overlane.core.messages import Advert, Interest, InterestWanted, Known, LinkClaim, Message, Summary
 from overlane.core.neighbour import Neighbour
 from overlane.core.units import Nanos
+
+LEAP_MAX = 1 << 32
+"""Nobody has said so much in one life: numbers farther ahead are not followed, or there would be none left."""
 
 
 @dataclass(slots=True)
@@ -88,9 +95,12 @@ class Gossip:
 
     def _hear_advert(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
         if advert.broker == self._me:
-            if (advert.incarnation, advert.sequence) > (self._incarnation, self._sequence):
-                # An echo of a life we have no memory of: speak louder than it.
-                self._sequence = max(self._sequence, advert.sequence)
+            if advert.incarnation == self._incarnation and 0 < advert.sequence - self._sequence < LEAP_MAX:
+                self._sequence = advert.sequence
+                self._announcer.speak_up()
+            return
+        version = advert.incarnation, advert.sequence
+        if self._is_contradicted(sender, advert.broker, version, self._table.version_of(advert.broker)):
             return
         life_before = self._table.version_of(advert.broker)[0]
         if self._table.accept(advert, now):
@@ -107,7 +117,15 @@ class Gossip:
 
     def _hear_interest(self, sender: str, message: Interest, news: News) -> None:
         whole = self._neighbours[sender].assembly.add(message)
-        if message.broker == self._me or whole is None or self._has_left(message.broker, message.incarnation):
+        if whole is not None and message.broker == self._me:
+            if message.incarnation == self._incarnation and 0 < message.sequence - self._local.sequence < LEAP_MAX:
+                self._local.sequence = message.sequence + 1
+                self._flood(self._local.everything())
+            return
+        if whole is None or self._has_left(message.broker, message.incarnation):
+            return
+        version = message.incarnation, message.sequence
+        if self._is_contradicted(sender, message.broker, version, self._remote.version_of(message.broker)):
             return
         message = whole
         accepted, gap, fresh = self._remote.accept(message)
@@ -117,6 +135,14 @@ class Gossip:
             if fresh:
                 news.needed.append((message.broker, fresh))
             self._flood(message, except_for=sender)
+
+    def _is_contradicted(self, sender: str, broker: str, told: tuple[int, int], known: tuple[int, int]) -> bool:
+        """Whether somebody tells of a life of a neighbour that is not the one in which it is here, or of numbers out of
+        all proportion to those before."""
+        neighbour = self._neighbours.get(broker)
+        if neighbour is not None and broker != sender and neighbour.greeted and told[0] > neighbour.incarnation:
+            return True
+        return told[0] == known[0] and told[1] - known[1] >= LEAP_MAX
 
     def _has_left(self, broker: str, incarnation: int) -> bool:
         """Whether this is an echo of a broker that has left for good since."""

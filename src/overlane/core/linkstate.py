@@ -103,6 +103,10 @@ class Announcer:
             return False
         return True
 
+    def speak_up(self) -> None:
+        """What was said may not be believed: say it again, now."""
+        self._said, self._pending_at = None, -NEVER
+
     def said(self, advert: Advert, now: Nanos) -> None:
         calm = now - self._said_at > CALM_AFTER
         self._gap = GAP_MIN if calm else min(GAP_MAX, 2 * self._gap)
