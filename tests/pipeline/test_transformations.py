@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from sparks import GROUP, the_spark
@@ -12,6 +13,8 @@ from overlane.pipeline.schemas import LANDED, TABLES
 from overlane.pipeline.units import SECOND_NS
 
 pytestmark = GROUP
+
+SEED = 11
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,27 @@ def test_rows_that_two_files_tell_count_once_and_the_others_are_quarantined(spar
     assert told(good, "topic", "messages_in") == [("t", 1), ("u", 1), ("v", 1), ("w", 5)]
     refused = quarantine.quarantine(landed, repeated)
     assert told(refused, "row", "reason") == [(1, "repeated"), (10, "negative messages_in"), (2, "repeated")]
+
+
+def test_rows_are_found_again_in_whichever_files_overlap(spark: SparkSession) -> None:
+    """Files of any lengths, most of which overlap with none: a row is a repetition where another file has it too."""
+    print(f"seed {SEED}")
+    rng = np.random.default_rng(SEED)
+    rows: list[dict[str, Any]] = []
+    told: dict[int, list[tuple[str, int]]] = {}
+    expected: set[tuple[str, int]] = set()
+    for number in range(60):
+        start = int(rng.integers(0, 3_000))
+        for row, second in enumerate(range(start, start + int(rng.integers(1, 40)))):
+            file = f"x-{number:02d}"
+            rows.append(rate(second, "t", 1) | {"file": file, "row": row})
+            told.setdefault(second, []).append((file, row))
+    for places in told.values():
+        expected |= set(sorted(places)[1:])
+    landed = {"topic_rates": frame(spark, "topic_rates", *rows)}
+    found = quarantine.repeats(landed, quarantine.lake_files(landed))
+    assert {(row.file, row.row) for row in found.collect()} == expected
+    assert 0 < len(expected) < len(rows) / 2
 
 
 def test_hours_count_silent_seconds_as_zeros(spark: SparkSession) -> None:

@@ -47,18 +47,22 @@ def repeats(landed: Mapping[str, DataFrame], files: DataFrame) -> DataFrame:
 
 
 def _overlaps(files: DataFrame) -> DataFrame:
-    """Each file with the span that it shares with others of the same broker's life."""
-    same = ["table", "broker", "incarnation"]
-    span = ["file", "first_ns", "last_ns"]
-    others = files.select(*same, *[sf.col(name).alias(f"other_{name}") for name in span])
-    return (
-        files.join(others, same)
-        .where("file <> other_file and first_ns <= other_last_ns and other_first_ns <= last_ns")
-        .groupBy("table", "file")
-        .agg(
-            sf.min(sf.greatest("first_ns", "other_first_ns")).alias("from_ns"),
-            sf.max(sf.least("last_ns", "other_last_ns")).alias("to_ns"),
-        )
+    """Each file that others of the same broker's life overlap with, and a span that holds all that it shares.
+
+    By the order in which files begin: of those before it the one that ends last tells, of those after it the next.
+    """
+    in_order = Window.partitionBy("table", "broker", "incarnation").orderBy("first_ns", "file")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    beside = files.where("first_ns is not null").select(
+        "*",
+        sf.max("last_ns").over(before).alias("before_ns"),
+        sf.lead("first_ns").over(in_order).alias("after_ns"),
+    )
+    return beside.where("before_ns >= first_ns or after_ns <= last_ns").selectExpr(
+        "table",
+        "file",
+        "if(before_ns >= first_ns, first_ns, after_ns) as from_ns",
+        "if(after_ns <= last_ns, last_ns, least(last_ns, before_ns)) as to_ns",
     )
 
 
