@@ -8,11 +8,11 @@ a lesser name than m, and z, with a greater.
 import os
 import select
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 
 import pytest
+from tunnels import Tunnel
 
 from brokers import free_port
 from overlane.core import wire
@@ -22,38 +22,6 @@ from waiting import eventually
 
 PATIENCE_S = 60.0
 LINKS = {"b-m": 'latency = "1ms"', "a-m": 'latency = "1ms"', "m-z": 'latency = "1ms"'}
-
-
-class Tunnel:
-    """Passes connections on to a broker. While it is silent it takes everything and passes nothing, as a path does that
-    was cut somewhere: neither end is told."""
-
-    def __init__(self, behind: str) -> None:
-        host, port = behind.split(":")
-        self._behind = host, int(port)
-        self._server = socket.create_server(("127.0.0.1", free_port()))
-        self.address = "{}:{}".format(*self._server.getsockname())
-        self.is_silent = False
-        self.count = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                here, _ = self._server.accept()
-                self.count += 1
-                there = socket.create_connection(self._behind)
-                for one, other in ((here, there), (there, here)):
-                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
-
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError), closing(one), closing(other):
-            while data := one.recv(65536):
-                if not self.is_silent:
-                    other.sendall(data)
 
 
 class Place:
