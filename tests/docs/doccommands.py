@@ -47,11 +47,15 @@ ELSEWHERE = {
         "tests/pipeline/test_pipeline_lessons.py::test_the_plans_of_a_run_are_problems_that_plan_commands_solve"
     ),
     "overlane clients": "tests/cli/test_status.py::test_clients_are_shown_with_those_that_are_away",
+    "overlane broker net.toml --telemetry s3://": (
+        "tests/telemetry/test_bucket_lake.py::test_a_broker_records_into_a_bucket_and_goes_on_there_after_a_restart"
+    ),
     "cp -r $project . && spark-pipelines dry-run": (
         "tests/pipeline/test_pipeline_project.py::test_spark_pipelines_could_make_all_tables_of_the_project"
     ),
     "python bench/": "tests/docs/test_bench_commands.py::test_a_benchmark_runs_as_the_documents_say",
     "python tests/mqtt/mqtt_soak.py": "tests/docs/test_bench_commands.py::test_a_soak_runs_as_the_documents_say",
+    "python tests/sim/test_sabotage.py": "tests/sim/test_sabotage.py::test_the_soak_notices_a_core",
     "python scripts/write_reference.py": (
         "tests/docs/test_reference.py::test_the_tables_of_the_network_file_are_what_the_code_asks_for"
     ),
@@ -59,10 +63,6 @@ ELSEWHERE = {
     "python scripts/import_topology.py": "tests/test_data.py::test_a_map_becomes_a_network_and_says_what_was_left_out",
 }
 """Which test runs commands that begin like this."""
-
-NOT_RUN = {"overlane broker net.toml --telemetry s3:": "there is no such store here"}
-"""What commands that begin like this are not run for, by any test."""
-
 
 GROUPS = ("plan", "pipeline")
 _SET = re.compile(r"^([A-Z_]+=\S+ )+")
@@ -79,8 +79,6 @@ class Command:
     shows: str = ""
     elsewhere: str = ""
     """The test that runs it; empty if it is run with the page."""
-    why_not: str = ""
-    """Why no test runs it."""
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}: {self.text}"
@@ -97,9 +95,7 @@ def _commands_in(page: Page, block: Block) -> list[Command]:
     for number, line in enumerate(block.lines, block.line + (block.language is not None)):
         if (text := _command(block.language, line)) is not None:
             text = re.sub(r"\.venv/bin/(overlane|python)", r"\1", text)
-            found.append(
-                Command(page.name, number, text, types, elsewhere=_of(text, ELSEWHERE), why_not=_of(text, NOT_RUN))
-            )
+            found.append(Command(page.name, number, text, types, elsewhere=_elsewhere(text)))
     if note.startswith("shows ") and found:
         found[-1] = replace(found[-1], shows=note.removeprefix("shows "))
     return found
@@ -118,19 +114,18 @@ def _command(language: str | None, line: str) -> str | None:
             return None
 
 
-def _of(text: str, table: dict[str, str]) -> str:
-    """What the table has for commands that begin like this one."""
-    return next((found for start, found in table.items() if _begins(text, start)), "")
+def _elsewhere(text: str) -> str:
+    return next((test for start, test in ELSEWHERE.items() if _begins(text, start)), "")
 
 
 def _begins(text: str, start: str) -> bool:
-    return text.startswith(start) and (start.endswith(("/", ":", "tables")) or text[len(start) :][:1] in ("", " "))
+    return text.startswith(start) and (start.endswith(("/", "tables")) or text[len(start) :][:1] in ("", " "))
 
 
 def commands_in_sentences(page: Page) -> list[Command]:
     """A command is named in a sentence if there is more than its bare name."""
     return [
-        Command(page.name, line, text, elsewhere=_of(_SET.sub("", text), ELSEWHERE))
+        Command(page.name, line, text, elsewhere=_elsewhere(_SET.sub("", text)))
         for line, code in page.inline()
         if _IN_SENTENCES.match(text := code.replace(".venv/bin/", ""))
     ]

@@ -10,7 +10,6 @@ import pytest
 from doccommands import (
     ELSEWHERE,
     GROUPS,
-    NOT_RUN,
     Command,
     commands_in_sentences,
     commands_of,
@@ -22,7 +21,7 @@ from docstage import Stage
 
 
 def _run_here(name: str) -> list[Command]:
-    return [command for command in commands_of(read_page(name)) if not command.elsewhere and not command.why_not]
+    return [command for command in commands_of(read_page(name)) if not command.elsewhere]
 
 
 PAGES_WITH_COMMANDS = [name for name in PAGES if _run_here(name)]
@@ -62,11 +61,6 @@ def test_what_the_pages_leave_to_another_test_is_there(start: str) -> None:
     file, _, function = ELSEWHERE[start].partition("::")
     there = ast.parse((PROJECT / file).read_text(encoding="utf-8")).body
     assert function in [one.name for one in there if isinstance(one, ast.FunctionDef)]
-
-
-def test_no_other_command_is_left_out() -> None:
-    left_out = [command.text for name in PAGES for command in commands_of(read_page(name)) if command.why_not]
-    assert len(left_out) == len(NOT_RUN) == 1
 
 
 def test_whatever_a_sentence_names_is_run_somewhere() -> None:
