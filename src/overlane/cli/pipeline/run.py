@@ -1,6 +1,7 @@
 """`overlane pipeline run` and `dry-run`: all tables from the lake, on this machine, a cluster, or a Spark that runs.
 
-Exit status: 0 done, 1 a table could not be made or Spark is not to be had, 2 the options are wrong.
+Exit status: 0 done, 1 a table could not be made, Spark is not to be had or brokers do not take the plan, 2 the options
+are wrong.
 """
 
 import warnings
