@@ -44,7 +44,7 @@ def _link_to(neighbour: socket.socket, emulation: Emulation | None = None) -> It
         hear=lambda _: None,
         go_on=lambda: None,
         rescue=lambda _: None,
-        rate_bps=None,
+        pace=None,
         emulation=emulation,
     )
     try:

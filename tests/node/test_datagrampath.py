@@ -261,19 +261,6 @@ def test_the_window_shrinks_when_a_queue_grows_but_always_leaves_some_room() -> 
     assert flight.least_rtt_ns < 40 * MS
 
 
-def test_a_known_rate_is_kept() -> None:
-    flight = Flight(rate_bps=1_000_000)
-    now: Nanos = 0
-    number = 0
-    for _ in range(1_000):
-        now += MS
-        while flight.has_room(500, now):
-            number += 1
-            flight.sent(number, 500, now)
-        flight.told(Came(number, 0, (1 << 64) - 1), now)
-    assert 0.9 < number * 500 * 8 / 1_000_000 < 1.1
-
-
 def test_what_is_never_answered_does_not_block_the_window_for_ever() -> None:
     flight = Flight()
     number = 0

@@ -11,6 +11,7 @@ from overlane.node.datagramlink import DatagramLink
 from overlane.node.emulation import Emulation
 from overlane.node.greeting import Credentials, Offer, Session
 from overlane.node.overlaylink import CALM_PATIENCE_NS, PATIENCE_NS, READ_BYTES, OverlayLink
+from overlane.node.pace import Pace
 
 SENT_BYTES = 8 * READ_BYTES
 
@@ -39,6 +40,9 @@ class Broker:
         return None
 
     def emulation(self, _: str) -> Emulation | None:
+        return None
+
+    def pace(self, _: str) -> Pace | None:
         return None
 
     def greeted(self, _: OverlayLink) -> bool:

@@ -66,9 +66,10 @@ class Forwarding:
         entered_ns: Nanos,
         came_from: str | None,
         now: Nanos,
-    ) -> None:
-        """To every next hop of this version of the route but the one it came from."""
+    ) -> bool:
+        """To every next hop of this version of the route but the one it came from; False if no queue took it."""
         due_ns = _due(header, entry.ahead_ns, entered_ns)
+        is_taken = False
         for hop in entry.next_hops:
             if hop == came_from:
                 continue
@@ -82,8 +83,10 @@ class Forwarding:
             is_sound = neighbour is not None and neighbour.health.state is _UP
             if header.flags & _REPAIR and not is_sound and not _is_spared(neighbour, entry):
                 self.go_around(out, hop, entry, now)
+                is_taken = True
             if neighbour is not None:
-                self._enqueue(neighbour, out, now)
+                is_taken |= self._enqueue(neighbour, out, now)
+        return is_taken
 
     # Along a path the parcel carries
 
@@ -211,14 +214,18 @@ class Forwarding:
         self._ways[target, hop] = way
         return way
 
-    def _enqueue(self, neighbour: Neighbour, out: Outgoing, now: Nanos) -> None:
+    def _enqueue(self, neighbour: Neighbour, out: Outgoing, now: Nanos) -> bool:
+        """Whether it found room."""
         header, due_ns = out.header, out.due_ns
         budget_ns = self.budget((header.origin, header.route)) if self.budget is not None else 0
         plan_ns = plan(due_ns, now, out.hop_count) if due_ns < NEVER else due_ns
         is_droppable = not header.flags & _RELIABLE
         item = Waiting(out, parcel_size(header.flags, out.rest), now, due_ns, is_droppable, budget_ns, plan_ns)
-        if gone := neighbour.enqueue(item, now):
-            self.counters.queue_full_dropped += len(gone)
+        gone = neighbour.enqueue(item, now)
+        if not gone:
+            return True
+        self.counters.queue_full_dropped += len(gone)
+        return all(one is not item for one in gone)
 
 
 def _is_spared(neighbour: Neighbour | None, entry: Entry | None) -> bool:

@@ -52,6 +52,12 @@ class TopicPlaces:
         places[flow.name] = flow.sequence + 1, now
         return place[0]
 
+    def withdraw(self, flow: Outflow, topics: Iterable[str], after: int, now: Nanos) -> None:
+        """The parcel that was sealed last has gone nowhere: these topics' last messages are those before it."""
+        for topic in topics:
+            if flow.name in (places := self._places[topic]):
+                places[flow.name] = after, now
+
     def of(self, topic: str) -> dict[FlowName, tuple[int, Nanos]]:
         return self._places.get(topic, {})
 

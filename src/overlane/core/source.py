@@ -158,8 +158,8 @@ class Source:
         rest = pack_lone(flow.name, flow.sequence, after, message)
         if onward is not None:
             onward.park(parcel_frame(header, rest), entry.name, 0, 1, now)
-        else:
-            self.forwarding.forward(entry, header, rest, now, None, now)
+        elif not self.forwarding.forward(entry, header, rest, now, None, now):
+            self._take_back(flow, message[:1], after, now)
         return True
 
     def has_room(self, flow: Outflow) -> bool:
@@ -211,8 +211,15 @@ class Source:
             for index, (topic, flags, body) in enumerate(zip(*messages, strict=True)):
                 name = self.identity, *flow.name, parcel.sequence, index
                 self.effects += self.history.keep(Kept(name, topic, flags, body, flow.qos, now), now)
-        if not flow.qos.reliable:
-            self._send(flow, parcel, now)
+        if not flow.qos.reliable and not self._send(flow, parcel, now):
+            self._take_back(flow, messages[0], after, now)
+
+    def _take_back(self, flow: Outflow, topics: Iterable[str], after: int, now: Nanos) -> None:
+        """The best-effort parcel that was sealed last has gone nowhere: another takes its place, and nobody waits for
+        it. What is kept as history has its name for good."""
+        if not flow.qos.history:
+            flow.sequence -= 1
+            self._places.withdraw(flow, topics, after, now)
 
     def is_unsaved(self) -> bool:
         """Whether anything waits for a turn to be durable."""
@@ -237,23 +244,24 @@ class Source:
                 if not flow.debts[destination].is_full:
                     self._resend(flow, destination, now, at_once=False)
 
-    def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> None:
+    def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> bool:
+        """False if it has gone nowhere."""
         route = flow.route = self._planner.route(flow.qos, flow.destinations)
         if not route.version:
             self.herald.open(route, now)
         entry = self._routes.entry(self.identity, route.id, route.version)
         if entry is None or not entry.next_hops:
-            return
+            return False
         rest = pack_flow(flow.part(parcel), self.incarnation) + parcel.content
         if flow.qos.reliable and not all(
             self.forwarding.takes(hop, parcel_size(_MOST, rest)) for hop in entry.next_hops
         ):
             entry = self._with_room(flow, parcel, entry, parcel_size(_MOST, rest), now)
             if not entry.next_hops:
-                return
+                return False
         header = self._headers.on_route(flow.qos, route, age_us(parcel, now), parcel.messages, parcel.history)
         self._own.is_new(header.sequence)
-        self.forwarding.forward(entry, header, rest, now, None, now)
+        return self.forwarding.forward(entry, header, rest, now, None, now)
 
     def _with_room(self, flow: Outflow, parcel: Retained, entry: Entry, size: int, now: Nanos) -> Entry:
         """The route without next hops whose queues have no room; destinations behind only these wait."""

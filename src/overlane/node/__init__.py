@@ -30,6 +30,7 @@
     datagrampath      whether there is a path for them
     datagramsocket    the sockets they come and go by
     datagramlink      those of one link
+    pace              what the line of a link takes, where its rate is known
     overlaylink       a connection to a neighbour, and the datagrams beside it
     redialling        which address of a neighbour is tried next, and when
     overlay           neighbours: who is dialled when, and which connection counts

@@ -10,7 +10,6 @@ The other end tells which numbers have come. From that:
                 what the path takes (a queue grows somewhere), or when something was lost while the window was what
                 held us up. Loss while we send less than we may is not of our making, and sending less would not mend
                 it: radio links and bursts of loss are what datagrams are for.
-  rate          where the rate of the link is known, no more than BURST_NS of it at once
 
 What finds no room is not lost: it goes over the stream, whose congestion control is the kernel's. No I/O, no clock.
 """
@@ -26,7 +25,6 @@ OVERTAKEN_MAX = 3
 GROWN_MIN: Nanos = 10 * MS
 BASE_PERIOD: Nanos = 10 * SECOND
 GIVEN_UP_MIN: Nanos = 500 * MS
-BURST_NS: Nanos = 10 * MS
 ROUND_TRIP_FIRST: Nanos = 200 * MS
 
 
@@ -43,9 +41,7 @@ class Told(NamedTuple):
 
 
 class Flight:
-    def __init__(self, rate_bps: int | None = None) -> None:
-        self._rate_bps = rate_bps
-        self._paced_until: Nanos = 0
+    def __init__(self) -> None:
         self._under_way: dict[int, _UnderWay] = {}
         """In the order of sending."""
         self._bytes = 0
@@ -73,14 +69,12 @@ class Flight:
         if self._bytes + size > self.window_bytes:
             self._held_up_ns = now
             return False
-        return self._rate_bps is None or self._paced_until - now <= BURST_NS
+        return True
 
     def sent(self, number: int, size: int, now: Nanos) -> None:
         """A datagram that the other end will tell of."""
         self._under_way[number] = _UnderWay(size, now)
         self._bytes += size
-        if self._rate_bps is not None:
-            self._paced_until = max(self._paced_until, now) + size * 8 * SECOND // self._rate_bps
 
     def told(self, came: Came, now: Nanos) -> Told:
         """The other end tells what has come."""

@@ -15,6 +15,7 @@ from overlane.node.datagramseal import DATAGRAM_BYTES_MAX, Opener, Refused, Seal
 from overlane.node.datagramsocket import Address, DatagramSocket
 from overlane.node.emulation import Emulation
 from overlane.node.greeting import Session
+from overlane.node.pace import Pace
 
 
 class DatagramLink:
@@ -31,7 +32,7 @@ class DatagramLink:
         go_on: Callable[[], None],
         rescue: Callable[[bytes], None],
         *,
-        rate_bps: int | None,
+        pace: Pace | None,
         emulation: Emulation | None,
     ) -> None:
         self._socket = socket
@@ -46,6 +47,7 @@ class DatagramLink:
         self._timer_at: Nanos = NEVER
         self._is_closed = False
         self._is_held_up = False
+        self.pace = pace
         self.emulation = emulation
         self.sent = self.received = self.bytes_in = self.bytes_out = 0
         self.path = DatagramPath(
@@ -53,7 +55,6 @@ class DatagramLink:
             Opener(session.key_in),
             now(),
             begins=address is not None,
-            rate_bps=rate_bps,
         )
         socket.enlist(session.ours, self._received)
         self._tend()
@@ -137,6 +138,8 @@ class DatagramLink:
         self.bytes_out += len(datagram)
         if self.emulation is None:
             self._socket.send(datagram, self._address)
+            if self.pace is not None:
+                self.pace.sent(len(datagram), now)
         elif (arrives_ns := self.emulation.datagram(len(datagram), now)) is not None:
             self._loop.call_later((arrives_ns - now) / SECOND, self._arrive, datagram)
 

@@ -56,12 +56,10 @@ class PathState(Enum):
 
 
 class DatagramPath:
-    def __init__(
-        self, sealer: Sealer, opener: Opener, now: Nanos, *, begins: bool, rate_bps: int | None = None
-    ) -> None:
+    def __init__(self, sealer: Sealer, opener: Opener, now: Nanos, *, begins: bool) -> None:
         self._sealer = sealer
         self._opener = opener
-        self.flight = Flight(rate_bps)
+        self.flight = Flight()
         self.state = PathState.PROBING
         self.frames_bytes_max = 0
         """How large frames may be; what is larger takes the stream."""

@@ -13,7 +13,7 @@ from overlane.core.broker import Broker
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Back, Emulated, Endpoint, Link, Network
 from overlane.node.emulation import Conditions
-from overlane.node.overlay import Datagrams, Overlay
+from overlane.node.overlay import Overlay, Way
 
 log = logging.getLogger("overlane.node")
 
@@ -28,7 +28,7 @@ class Wanted:
     queue_bytes: int
     is_expected: bool
     """Whether it should be there from the start."""
-    datagrams: Datagrams
+    way: Way
 
 
 class Neighbourhood:
@@ -58,7 +58,7 @@ class Neighbourhood:
                     wanted.addresses,
                     wanted.conditions,
                     is_expected=wanted.is_expected,
-                    datagrams=wanted.datagrams,
+                    way=wanted.way,
                 )
 
     def _read(self, network: Network) -> dict[str, Wanted]:
@@ -78,7 +78,7 @@ class Neighbourhood:
                     link.failure,
                     own.queue_bytes,
                     other not in absent,
-                    Datagrams(link.transport == "datagram", own.rate_bps),
+                    Way(link.transport == "datagram", own.rate_bps),
                 )
         return found
 

@@ -31,6 +31,7 @@ from overlane.node.datagramsocket import DatagramSockets
 from overlane.node.emulation import Conditions, Emulation
 from overlane.node.greeting import KEY_PART_BYTES, Credentials, Offer, Session
 from overlane.node.overlaylink import OverlayLink
+from overlane.node.pace import Pace
 from overlane.node.redialling import PAUSE_MIN, Redialling
 from overlane.node.tls import broker_of
 
@@ -42,10 +43,10 @@ log = logging.getLogger("overlane.link")
 
 
 @dataclass(frozen=True, slots=True)
-class Datagrams:
-    """Whether datagrams go beside the connection to a neighbour, and at which rate at most."""
+class Way:
+    """Whether datagrams go beside the connection to a neighbour, and how many bits a second it takes in all."""
 
-    are_wanted: bool = True
+    has_datagrams: bool = True
     rate_bps: int | None = None
 
 
@@ -87,7 +88,7 @@ class Overlay:
         self.links: dict[str, OverlayLink] = {}
         self._addresses: dict[str, tuple[Endpoint, ...]] = {}
         self._emulations: dict[str, Emulation] = {}
-        self._ways: dict[str, Datagrams] = {}
+        self._ways: dict[str, Way] = {}
         self._conditions_at_first: dict[str, Conditions | None] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._told_in_vain: dict[str, set[str]] = {}
@@ -116,11 +117,13 @@ class Overlay:
         conditions: Conditions | None = None,
         *,
         is_expected: bool = True,
-        datagrams: Datagrams | None = None,
+        way: Way | None = None,
     ) -> None:
         """A neighbour, from now on, or known anew; it is dialled where an address is known. A connection stays."""
         self._addresses[name] = tuple(addresses)
-        self._ways[name] = datagrams or self._ways.get(name, Datagrams())
+        self._ways[name] = way or self._ways.get(name, Way())
+        if (link := self.links.get(name)) is not None:
+            link.paced(self.pace(name))
         if is_expected:
             self._expected.add(name)
         idle = self._idle.setdefault(name, asyncio.Event())
@@ -256,9 +259,9 @@ class Overlay:
         return Offer(socket.port, secrets.randbits(64), secrets.token_bytes(KEY_PART_BYTES) if is_private else b"")
 
     def datagrams(self, link: OverlayLink, session: Session, transport: asyncio.Transport) -> DatagramLink | None:
-        way = self._ways.get(link.peer, Datagrams())
+        way = self._ways.get(link.peer, Way())
         socket = self.sockets.at(transport.get_extra_info("sockname")) if self.sockets is not None else None
-        if socket is None or not way.are_wanted:
+        if socket is None or not way.has_datagrams:
             return None
         host, _, *scope = transport.get_extra_info("peername")
         return DatagramLink(
@@ -269,12 +272,16 @@ class Overlay:
             lambda frames: self._received_beside(link, frames),
             link.pump,
             link.rescue,
-            rate_bps=way.rate_bps,
+            pace=link.pace,
             emulation=self.emulation(link.peer),
         )
 
     def emulation(self, peer: str) -> Emulation | None:
         return self._emulations.get(peer)
+
+    def pace(self, peer: str) -> Pace | None:
+        rate_bps = self._ways.get(peer, Way()).rate_bps
+        return None if rate_bps is None else Pace(rate_bps)
 
     def greeted(self, link: OverlayLink) -> bool:
         peer = link.peer

@@ -2,7 +2,8 @@
 
 Little is ever handed to the kernel ahead of time: the order of what is sent is the core's to decide until the last
 moment. TCP_NOTSENT_LOWAT bounds what the kernel takes beyond what it can send, and more is pulled from the core only
-when the transport has nothing left. A link may be emulated: then what is sent arrives when the emulation says.
+when the transport has nothing left, and no sooner than the line takes it where its rate is known (`pace`). A link may
+be emulated: then what is sent arrives when the emulation says.
 
 Where both ends have offered them, datagrams go beside the connection (`datagramlink`): probes, answers, and parcels
 with a deadline, as long as they fit and the path takes them. They leave also while the connection itself is blocked.
@@ -24,6 +25,7 @@ from overlane.errors import ProtocolViolation
 from overlane.node.datagramlink import DatagramLink
 from overlane.node.emulation import Emulation
 from overlane.node.greeting import NONCE_BYTES, Credentials, Greeting, Offer, Session
+from overlane.node.pace import Pace
 
 GREETING_S = 5.0
 PULL_BYTES = 64 * 1024
@@ -71,6 +73,7 @@ class Host(Protocol):
         """Both ends have offered them; None if they are not wanted on this link."""
 
     def emulation(self, peer: str) -> Emulation | None: ...
+    def pace(self, peer: str) -> Pace | None: ...
     def greeted(self, link: "OverlayLink") -> bool:
         """Whether the connection is to be kept."""
 
@@ -118,6 +121,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._rest: asyncio.TimerHandle | None = None
         self._crowded_from: Nanos = NEVER
         self._why = "closed by the neighbour"
+        self.pace: Pace | None = None
         self.datagrams: DatagramLink | None = None
         self._told_ns: Nanos = 0
         """When something was last sent over the connection."""
@@ -259,6 +263,7 @@ class OverlayLink(asyncio.BufferedProtocol):
             self._late.cancel()
         self.peer = greeting.peer
         self._emulation = self._host.emulation(self.peer)
+        self.pace = self._host.pace(self.peer)
         self.is_up = self._host.greeted(self)
         if self.is_up and self._transport is not None and (session := greeting.session) is not None:
             self.datagrams = self._host.datagrams(self, session, self._transport)
@@ -284,6 +289,12 @@ class OverlayLink(asyncio.BufferedProtocol):
                 self._transport.write(self._under_way.popleft()[1])
         self._arrive()
 
+    def paced(self, pace: Pace | None) -> None:
+        """The rate of the line is another from now on."""
+        self.pace = pace
+        if self.datagrams is not None:
+            self.datagrams.pace = pace
+
     # Sending
 
     def pump(self) -> None:
@@ -293,14 +304,31 @@ class OverlayLink(asyncio.BufferedProtocol):
             return
         transport = self._transport
         while self.is_up and transport is not None and not self._is_full:
-            data, pulled_bytes = self._pull(PULL_BYTES)
+            room_bytes = self._room_bytes(PULL_BYTES)
+            if not room_bytes:
+                return
+            data, pulled_bytes = self._pull(room_bytes)
             if data:
-                self._bytes_out += len(data)
-                transport.write(data)
-            if pulled_bytes < PULL_BYTES:
+                self._write(transport, data)
+            if pulled_bytes < room_bytes:
                 return
         if self.datagrams is not None and self._is_full:
             self._pump_urgent(self.datagrams)
+
+    def _room_bytes(self, bytes_max: int) -> int:
+        """How much of that the line takes now; if nothing, there is more when it does."""
+        if self.pace is None:
+            return bytes_max
+        room_bytes = min(self.pace.room_bytes(self._host.now()), bytes_max)
+        if not room_bytes:
+            self._wake_at(self.pace.next_room)
+        return room_bytes
+
+    def _write(self, transport: asyncio.Transport, data: bytes) -> None:
+        self._bytes_out += len(data)
+        transport.write(data)
+        if self.pace is not None:
+            self.pace.streamed(len(data), self._host.now())
 
     def _pull(self, bytes_max: int) -> tuple[bytes, int]:
         """What is for the connection, and how many bytes the core had in all."""
@@ -325,11 +353,13 @@ class OverlayLink(asyncio.BufferedProtocol):
         while self.is_up and transport is not None and datagrams.is_usable and datagrams.has_room():
             if transport.get_write_buffer_size() > BEHIND_BYTES_MAX:
                 return
-            chunks = self._host.pull_urgent(self.peer, URGENT_BYTES)
+            room_bytes = self._room_bytes(URGENT_BYTES)
+            if not room_bytes:
+                return
+            chunks = self._host.pull_urgent(self.peer, room_bytes)
             for _, data in chunks:
                 if not datagrams.send(data) or datagrams.is_doubted:
-                    self._bytes_out += len(data)
-                    transport.write(data)
+                    self._write(transport, data)
             if not chunks:
                 return
 
@@ -338,8 +368,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         if not self.is_up or self._transport is None:
             return
         if self._emulation is None:
-            self._bytes_out += len(frames)
-            self._transport.write(frames)
+            self._write(self._transport, frames)
         else:
             self._send_emulated(frames, self._emulation)
 
