@@ -52,6 +52,8 @@ def write_series(path: Path, topics: int, seconds: int) -> None:
             "chunk_s": pa.array(np.full(topics, number * CHUNK_S)),
             "topic": names,
             "rates": pa.ListArray.from_arrays(offsets, pa.array(rates.ravel())),
+            "place": pa.array(np.arange(topics, dtype=np.int32)),
+            "topics": pa.array(np.full(topics, topics, dtype=np.int32)),
         }
         pq.write_table(pa.table(rows), path / "load_series" / f"{number:06d}.parquet", compression="none")
         chunks.append({"chunk_s": number * CHUNK_S, "seconds": list(range(length))})

@@ -35,10 +35,11 @@ def series(
     for number, (start, end) in enumerate(pairwise(cuts)):
         chunk_s = number * CHUNK_S
         chunks.append((chunk_s, list(range(end - start))))
-        for topic in range(topics):
+        heard = [topic for topic in range(topics) if (number, topic) not in silent]
+        for place, topic in enumerate(heard):
             values = rates[start:end, topic]
-            if (number, topic) not in silent:
-                rows.append((chunk_s, f"t{topic:03d}", values.tolist(), float(values.sum()), 0.0))
+            told = (values.tolist(), float(values.sum()), 0.0, place, len(heard))
+            rows.append((chunk_s, f"t{topic:03d}", *told))
     means = rates.mean(axis=0)
     load = [(n, f"t{n:03d}", f"item{n % 3}", float(means[n]), 0.0, 0.0, seconds) for n in range(topics)]
     return (
@@ -61,6 +62,20 @@ def test_blocks_and_tasks_change_nothing_in_the_covariance(spark: SparkSession, 
     rates = rng.standard_normal((57, 3)) @ rng.standard_normal((3, 13)) + rng.standard_normal((57, 13)) + 50
     found = topic_covariance(*series(rates, spark), block, tasks)
     np.testing.assert_allclose(matrix(found, 13), np.cov(rates.T), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_whole_chunks_and_chunks_in_pieces_make_the_same_covariance(spark: SparkSession, pieces: int) -> None:
+    """In one piece they are multiplied where they are read; of rows in any order none has its chunk beside it."""
+    rng = np.random.default_rng(SEED)
+    rates = rng.poisson(5, (2_530, 6)).astype(np.float64)
+    silent = {(0, 1), (2, 4), (200, 5)}
+    for chunk, topic in silent:
+        rates[chunk * 10 : chunk * 10 + 10, topic] = 0
+    rows, load, chunks = series(rates, spark, silent)
+    arranged = rows.coalesce(1) if pieces == 1 else rows.repartition(pieces, "topic")
+    found = topic_covariance(arranged, load, chunks, 10, 2)
+    np.testing.assert_allclose(matrix(found, 6), np.cov(rates.T), rtol=1e-11, atol=1e-12)
 
 
 def test_what_is_small_is_not_lost_beside_a_large_mean(spark: SparkSession) -> None:

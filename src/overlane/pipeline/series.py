@@ -27,6 +27,8 @@ _SERIES = pa.schema(
         ("rates", pa.list_(pa.float64())),
         ("total", pa.float64()),
         ("squares", pa.float64()),
+        ("place", pa.int32()),
+        ("topics", pa.int32()),
     ]
 )
 
@@ -91,6 +93,8 @@ def chunk_series(told: Any) -> Any:
             pa.ListArray.from_arrays(offsets, pa.array(kept.ravel())),
             pa.array(kept.sum(axis=1)),
             pa.array(np.square(kept).sum(axis=1)),
+            pa.array(np.arange(topics, dtype=np.int32)),
+            pa.repeat(pa.scalar(topics, pa.int32()), topics),
         ],
         schema=_SERIES,
     )
