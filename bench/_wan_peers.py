@@ -144,8 +144,8 @@ class NatsCluster(System):
         others = [one for other in place.scenario.sites if other != site for one in place.all_addresses[other]]
         routes = [f"nats-route://{address}:{LINKS}" for address in others]
         cluster = {"name": "wan", "host": place.to_listen(site), "port": LINKS, "routes": routes}
-        # There is no other way to take, so it is enough to notice a dead connection before TCP does.
-        return nats(place, site, "5s", {"cluster": cluster})
+        # Where there is no other way to take, it is enough to notice a dead connection before TCP does.
+        return nats(place, site, "1s" if place.scenario.uplinks else "5s", {"cluster": cluster})
 
 
 @dataclass(frozen=True, slots=True)
