@@ -40,13 +40,12 @@ Report = dict[str, Any]
 Links = set[frozenset[str]]
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Report]:
+def reports(directory: Path) -> tuple[Report, Report]:
     """Of the real brokers, and of the simulated ones."""
     network = read_network(FILE)
     simulation = structs.replace(network.simulation, duration_ns=network.simulation.duration_ns // SHORTER)
     events = tuple(structs.replace(event, at_ns=event.at_ns // SHORTER) for event in network.events)
-    file = tmp_path_factory.mktemp("cities") / "five-cities.toml"
+    file = directory / "five-cities.toml"
     file.write_text(format_network(structs.replace(network, simulation=simulation, events=events)))
     urgently = ["chrt", "--rr", "1"] if WHY_NOT is None else []
     place = {"TMPDIR": str(MEMORY)} if os.access(MEMORY, os.W_OK) else {}
@@ -79,27 +78,22 @@ def links_at(report: Report, topic: str, original_s: float) -> Links:
 
 
 @pytest.mark.slow
-def test_every_message_comes_once_over_real_brokers_as_over_simulated_ones(reports: tuple[Report, Report]) -> None:
-    for report in reports:
+def test_five_real_cities_tell_what_simulated_ones_do(tmp_path: Path) -> None:
+    real, simulated = reports(tmp_path)
+    bad = frozenset(("seattle", "denver"))
+    for report in (real, simulated):
         for topic, published in (("alarms/#", 6_000 // SHORTER), ("reports/#", 1_200 // SHORTER)):
             found = report["topics"][topic]
             assert [found[one] for one in ("published", "expected", "delivered")] == [published] * 3
             assert (found["lost"], found["duplicates"]) == (0, 0)
-
-
-@pytest.mark.slow
-def test_real_brokers_leave_a_bad_way_as_simulated_ones_do(reports: tuple[Report, Report]) -> None:
-    bad = frozenset(("seattle", "denver"))
-    for report in reports:
-        assert bad not in links_at(report, "alarms/#", 20)  # slow
-        for topic in ("alarms/#", "reports/#"):
             assert bad not in links_at(report, topic, 35)  # cut
             assert not any("denver" in link for link in links_at(report, topic, 50))  # killed
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(WHY_NOT is not None, reason=f"the machine's other work cannot be kept out: {WHY_NOT}")
-def test_as_much_is_in_time_over_real_brokers_as_the_simulator_says(reports: tuple[Report, Report]) -> None:
-    real, simulated = reports
-    for topic in ("alarms/#", "reports/#"):
-        assert share_in_time(real, topic) == pytest.approx(share_in_time(simulated, topic), abs=TOLERANCE)
+        assert bad not in links_at(report, "alarms/#", 20)  # slow
+    shares = {
+        topic: (share_in_time(real, topic), share_in_time(simulated, topic)) for topic in ("alarms/#", "reports/#")
+    }
+    print("in time, real and simulated:", shares)
+    if WHY_NOT is not None:
+        pytest.skip(f"all else holds, but the machine's other work cannot be kept out: {WHY_NOT}")
+    for found, expected in shares.values():
+        assert found == pytest.approx(expected, abs=TOLERANCE), shares

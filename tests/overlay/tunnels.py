@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from brokers import free_port
 
 BUFFER_BYTES = 16 * 1024
-PIECE_BYTES = 2 * 1024
+PIECE_BYTES = 4 * 1024
 
 
 class Tunnel:
