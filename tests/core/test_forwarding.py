@@ -267,6 +267,22 @@ def test_a_notice_at_once_is_asked_for_where_what_is_lost_can_be_sent_again_or_n
     assert net.bodies("b") == [b"x"]
 
 
+@pytest.mark.parametrize(("deadline_ms", "prompt"), [(18, [True, False, False, True]), (100, [True] * 4)])
+def test_where_nothing_can_be_sent_again_in_time_some_parcels_ask_for_all(deadline_ms: int, prompt: list[bool]) -> None:
+    net = Overlay({"a-b": 10}, {"t": QosClass(deadline_ms * MS)})
+    net.run(3_000)
+    net.subscribe("b", "t")
+    net.run(500)
+    before = len(net.frames)
+    for _ in prompt:
+        net.publish("a", "t", b"x")
+        net.run(5)
+    net.run(100)
+    frames = [frame for _, _, _, data in net.frames[before:] for frame in wire.split(data)[0]]
+    assert [bool(body[0] & ParcelFlag.PROMPT) for kind, body in frames if kind == FrameType.PARCEL] == prompt
+    assert net.bodies("b") == [b"x"] * 4
+
+
 def test_notices_tell_of_several_parcels_at_once_where_nobody_is_in_a_hurry() -> None:
     net = Overlay({"a-b": 10}, {"t": QosClass(2_000 * MS)})
     net.run(3_000)

@@ -26,6 +26,8 @@ NOTICE_AHEAD: Nanos = 25 * MS
 """A notice that would be due so soon does not wait when a parcel goes the same way."""
 LATE_MIN: Nanos = 1 * MS
 """A broker that looks at its links so much later than it wanted to was busy, or not let run."""
+ASK_GAP: Nanos = 15 * MS
+"""Where there is only nearly time for a repair, one parcel in so long asks for its notice at once; it tells of all."""
 PROMPT_LAXITY: Nanos = 150 * MS
 """Who has more time to spare than this can wait for a notice that comes together with others."""
 HURRY = 4
@@ -110,6 +112,8 @@ class Neighbour:
         self.assembly = Assembly()
         self.parked: tuple[bytes, RouteName, int, int, Nanos] | None = None
         """A parcel frame that waits alone, its route, how old it was, how many messages it has, and when that was."""
+        self._asked_ns: Nanos = -NEVER
+        """When a parcel was last sent that asked for its notice at once."""
         self._watch: Watch[Outgoing] = Watch()
         self.noticing = Noticing()
         self._looks_again = False
@@ -239,7 +243,10 @@ class Neighbour:
             # there is nearly time for that: the sooner a change is known, the fewer follow over the link in vain.
             laxity_ns = out.due_ns - now
             prompt = bool(header.flags & _REPAIR) and laxity_ns < PROMPT_LAXITY and patience_ns <= HURRY * laxity_ns
+            if prompt and patience_ns > laxity_ns:
+                prompt = now >= self._asked_ns + ASK_GAP
             if prompt:
+                self._asked_ns = now
                 header = header._replace(flags=header.flags | _PROMPT)
             elif header.flags & _PROMPT:
                 header = header._replace(flags=header.flags & ~_PROMPT)

@@ -44,7 +44,7 @@ STUCK_MS = 5_000
 EMULATED_AHEAD_NS: Nanos = 2 * MS
 """An emulated link takes more only when it has less than this left to send."""
 
-TELL_EVERY: Nanos = 1 * SECOND
+TELL_EVERY: Nanos = 2 * SECOND
 """A connection over which nothing was sent for so long gets a copy of what goes beside it."""
 ALONE_MAX: Nanos = STUCK_MS * MS
 """How long datagrams may come without anything over the connection."""
