@@ -74,14 +74,15 @@ def load_series(topic_rates: DataFrame, peaks: DataFrame, chunks: DataFrame) -> 
 
 
 def chunk_series(told: Any) -> Any:
-    """The series of one chunk, from the rates that were told in it."""
+    """The series of one chunk, from the rates that were told in it, in whatever order they come."""
     chunk, rates = told.filter(pc.is_null(told.column("topic"))), told.filter(pc.is_valid(told.column("topic")))
     if rates.num_rows == 0 or chunk.num_rows == 0 or len(chunk.column("seconds")[0]) == 0:
         return _SERIES.empty_table()
     seconds = chunk.column("seconds")[0].values.to_numpy()
     coded = rates.column("topic").combine_chunks().dictionary_encode()
-    topic = coded.indices.to_numpy()
-    topics = len(coded.dictionary)
+    in_order = pc.sort_indices(coded.dictionary).to_numpy()
+    topics = len(in_order)
+    topic = np.argsort(in_order)[coded.indices.to_numpy()]
     flat = topic.astype(np.int64) * CHUNK_S + rates.column("second").to_numpy()
     dense = np.bincount(flat, rates.column("rate").to_numpy(), topics * CHUNK_S).reshape(topics, CHUNK_S)
     kept = np.ascontiguousarray(dense[:, seconds])
@@ -89,7 +90,7 @@ def chunk_series(told: Any) -> Any:
     return pa.Table.from_arrays(
         [
             pa.repeat(rates.column("chunk_s")[0], topics),
-            coded.dictionary,
+            coded.dictionary.take(pa.array(in_order)),
             pa.ListArray.from_arrays(offsets, pa.array(kept.ravel())),
             pa.array(kept.sum(axis=1)),
             pa.array(np.square(kept).sum(axis=1)),
