@@ -101,10 +101,11 @@ def test_who_leaves_is_told_nothing_more_and_says_nothing_more_and_what_no_borde
     for report in reports:
         orders, answers = report.topics["orders/#"], report.topics["answers/#"]
         assert (orders.published, orders.lost, orders.duplicates) == (250, 0, 0)
-        assert 50 <= orders.expected <= 100
+        # It is to leave after two seconds, which are a hundred messages, and a busy machine tells it so a little later.
+        assert 50 <= orders.expected < 125
         assert (answers.lost, answers.duplicates) == (0, 0)
-        assert answers.published <= 100
-        assert 2 * 50 <= answers.expected <= 2 * 100
+        assert answers.published < 125
+        assert 2 * 50 <= answers.expected < 2 * 125
 
 
 @pytest.mark.slow
