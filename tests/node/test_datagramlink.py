@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from random import Random
 
 import pytest
-from test_overlaylink import Broker
+from test_overlaylink import Broker, joined
 
 from overlane.core import wire
 from overlane.core.events import Lane
@@ -19,8 +19,6 @@ from overlane.node.datagramseal import FRAMES_BYTES_MAX
 from overlane.node.datagramsocket import DatagramSockets
 from overlane.node.emulation import Conditions, Emulation
 from overlane.node.greeting import Session
-from overlane.node.overlaylink import OverlayLink
-from waiting import eventually_async
 
 LOOPBACK = ("127.0.0.1", 0)
 URGENT = wire.ping(1)
@@ -94,11 +92,7 @@ def test_beside_a_full_connection_a_doubted_path_is_not_trusted_alone(
 ) -> None:
     async def story() -> None:
         sender, receiver = Urgent("sender"), Broker("receiver")
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
-        _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
-        await eventually_async(lambda: sending.is_up and receiving.is_up, "up")
+        sending, receiving = await joined(sender, receiver)
         with _neighbour() as neighbour, _link_to(neighbour) as beside:
             sending.datagrams = beside
             beside.path.state, beside.path.frames_bytes_max = state, FRAMES_BYTES_MAX

@@ -80,14 +80,20 @@ async def _until(holds: Callable[[], bool], within_s: float = 5.0) -> None:
         await asyncio.sleep(0.001)
 
 
-async def _flooded(receiver: Broker) -> OverlayLink:
-    """The receiver's end of a connection, over which much comes."""
-    sender = Broker("sender")
+async def joined(sender: Broker, receiver: Broker) -> tuple[OverlayLink, OverlayLink]:
+    """The two ends of a connection that the sender has dialled."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
     _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
     await _until(lambda: sending.is_up and receiving.is_up)
+    return sending, receiving
+
+
+async def _flooded(receiver: Broker) -> OverlayLink:
+    """The receiver's end of a connection, over which much comes."""
+    sender = Broker("sender")
+    sending, receiving = await joined(sender, receiver)
     sender.to_send = [bytes(READ_BYTES)] * (SENT_BYTES // READ_BYTES)
     sending.pump()
     await _until(lambda: receiver.received_bytes > 0)
@@ -130,11 +136,7 @@ def test_a_neighbour_that_stays_crowded_holds_nobody_up_for_long() -> None:
 def test_a_connection_that_was_given_up_takes_nothing_that_is_meant_for_the_next() -> None:
     async def given_up() -> list[bytes]:
         sender, receiver = Broker("sender"), Broker("receiver")
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
-        _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
-        await _until(lambda: sending.is_up and receiving.is_up)
+        sending, _ = await joined(sender, receiver)
         sending.close("another connection stays")
         sender.to_send = [b"the greeting of the next connection"]
         sending.pump()

@@ -1,10 +1,9 @@
 """The pace of a link whose rate is known: the line is kept busy, and nothing piles up in front of it."""
 
 import asyncio
-import socket
 from functools import partial
 
-from test_overlaylink import Broker
+from test_overlaylink import Broker, joined
 
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.node.overlaylink import OverlayLink
@@ -64,11 +63,7 @@ def _has_sent_more(link: OverlayLink, than_bytes: int) -> bool:
 def test_a_link_takes_from_the_core_what_its_line_takes_and_comes_again_by_itself() -> None:
     async def story() -> None:
         sender, receiver = Paced("sender"), Broker("receiver")
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
-        _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
-        await eventually_async(lambda: sending.is_up and receiving.is_up, "up")
+        sending, receiving = await joined(sender, receiver)
         sending.pump()
         for moved_ms in range(20):
             sent_bytes = sending.bytes_out
@@ -85,11 +80,7 @@ def test_a_link_takes_from_the_core_what_its_line_takes_and_comes_again_by_itsel
 def test_a_rate_that_is_known_anew_holds_for_the_connection_that_there_is() -> None:
     async def story() -> None:
         sender, receiver = Paced("sender"), Broker("receiver")
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
-        _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
-        await eventually_async(lambda: sending.is_up and receiving.is_up, "up")
+        sending, receiving = await joined(sender, receiver)
         sending.pump()
         sender.to_send = [bytes(100_000)]
         sender.pull = Broker.pull.__get__(sender)  # type: ignore[method-assign]
