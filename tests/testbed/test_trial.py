@@ -88,10 +88,11 @@ broker = "a"
 with = "b"
 leave = ["orders/#"]
 [[events]]
-at = "2s"
+at = "1.9s"
 leave = "b"
 """
-"""What b leaves behind at c is all it has said; and a lets nothing through to c, which asks in vain."""
+"""What b leaves behind at c is all it has said; and a lets nothing through to c, which asks in vain. The hundred and
+first message of a stream is due after two seconds: b is to have left by then, and not at that very moment."""
 
 
 @pytest.mark.slow
@@ -101,11 +102,10 @@ def test_who_leaves_is_told_nothing_more_and_says_nothing_more_and_what_no_borde
     for report in reports:
         orders, answers = report.topics["orders/#"], report.topics["answers/#"]
         assert (orders.published, orders.lost, orders.duplicates) == (250, 0, 0)
-        # It is to leave after two seconds, which are a hundred messages, and a busy machine tells it so a little later.
-        assert 50 <= orders.expected < 125
+        assert 50 <= orders.expected <= 100
         assert (answers.lost, answers.duplicates) == (0, 0)
-        assert answers.published < 125
-        assert 2 * 50 <= answers.expected < 2 * 125
+        assert answers.published <= 100
+        assert 2 * 50 <= answers.expected <= 2 * 100
 
 
 @pytest.mark.slow
