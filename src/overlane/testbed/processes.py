@@ -9,7 +9,7 @@ that has left for good and comes again begins with an empty store, in a director
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class Processes:
         self.file.write_text(format_network(ground.network))
         self._running: dict[str, Process] = {}
         self._leaving: dict[str, Process] = {}
+        self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # who leaves is out before it comes in
         self._departures: Counter[str] = Counter()
         self._counted_before: Counter[str] = Counter()
 
@@ -54,13 +55,16 @@ class Processes:
         await self._told(name, "linked")
 
     async def start(self, name: str) -> None:
-        """Nothing if it runs, or is about to go."""
-        if name in self._leaving or self.is_running(name):
-            return
+        """Nothing if it runs. Who is leaving has left first."""
+        async with self._doors[name]:
+            if not self.is_running(name):
+                self._running[name] = await self._begin(name)
+
+    async def _begin(self, name: str) -> Process:
         argv = [sys.executable, "-m", "overlane", "broker", str(self.file), "--name", name, "--supervised"]
         argv += ["--data", str(self._home(name)), "--log-level", "warning", *self._ground.broker_options]
         with self._log(name).open("ab") as log:
-            self._running[name] = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *self._ground.command(name, argv), stdin=PIPE, stdout=log, stderr=log, start_new_session=True
             )
 
@@ -74,17 +78,20 @@ class Processes:
 
     async def leave(self, name: str) -> None:
         """It says goodbye, and ends when that has got round. Nothing if it does not run."""
-        if not self.is_running(name):
-            return
-        self._counted_before += await self._counters(name)
-        process = self._leaving[name] = self._running.pop(name)
+        async with self._doors[name]:
+            if self.is_running(name):
+                self._counted_before += await self._counters(name)
+                process = self._leaving[name] = self._running.pop(name)
+                await self._say_goodbye(process)
+                self._departures[name] += 1
+                del self._leaving[name]
+
+    async def _say_goodbye(self, process: Process) -> None:
         assert process.stdin is not None
         process.stdin.write(b"leave\n")
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), GRACE_S)
         await self._end(process)
-        self._departures[name] += 1
-        del self._leaving[name]
 
     def is_running(self, name: str) -> bool:
         return (process := self._running.get(name)) is not None and process.returncode is None

@@ -88,7 +88,8 @@ class _Trial:
         self._crew = Crew(ground, self._processes.file, directory / "clients.log")
         self._deeds: list[Deed] = []
         self._presence = Presence(ground.network)
-        self._moving: list[asyncio.Task[None]] = []  # brokers that come or go, which takes them a while
+        self._coming: dict[str, asyncio.Task[None]] = {}  # it takes a broker a while to come, and to go
+        self._going: list[asyncio.Task[None]] = []
 
     async def run(self) -> Report:
         network, processes, crew = self._ground.network, self._processes, self._crew
@@ -108,7 +109,7 @@ class _Trial:
             await self._settle_down()
         finally:
             await crew.end()
-            for task in self._moving:
+            for task in [*self._coming.values(), *self._going]:
                 task.cancel()
         await processes.end()
         plan = Plan(network, None, None)
@@ -141,25 +142,35 @@ class _Trial:
     async def _happen(self, event: Event, start_ns: Nanos) -> None:
         processes = self._processes
         match event:
-            case Leave(at_ns, broker) if processes.is_running(broker):
-                self._presence.left(broker, at_ns)
-                self._moving.append(asyncio.create_task(happen(event, self._ground, processes)))
-            case Join(_, broker) | Restart(_, broker) if not self._presence.is_there(broker):
-                await happen(event, self._ground, processes)
+            case Leave(at_ns, broker):
                 if processes.is_running(broker):
-                    self._moving.append(asyncio.create_task(self._come(broker, start_ns)))
+                    self._presence.left(broker, at_ns)
+                self._stop_coming(broker)
+                self._going.append(asyncio.create_task(processes.leave(broker)))
+            case Join(_, broker) | Restart(_, broker) if not self._presence.is_there(broker):
+                self._stop_coming(broker)
+                self._coming[broker] = asyncio.create_task(self._come(broker, start_ns))
+            case Crash(_, broker):
+                self._stop_coming(broker)
+                await processes.kill(broker)
             case _:
                 await happen(event, self._ground, processes)
 
     async def _come(self, broker: str, start_ns: Nanos) -> None:
         """A process takes a while to start: it is there when it has met the others."""
+        await self._processes.start(broker)
         await self._processes.linked(broker)
         self._presence.came(broker, monotonic_ns() - start_ns)
 
+    def _stop_coming(self, broker: str) -> None:
+        """Whatever becomes of it now, nobody waits for it to be there."""
+        if (coming := self._coming.pop(broker, None)) is not None:
+            coming.cancel()
+
     async def _settle_down(self) -> None:
         """Until those who come or go have done so; Unavailable if one could not."""
-        if self._moving:
-            done, _ = await asyncio.wait(self._moving, timeout=GRACE_S)
+        if moving := [*self._coming.values(), *self._going]:
+            done, _ = await asyncio.wait(moving, timeout=GRACE_S)
             for task in done:
                 task.result()
 
