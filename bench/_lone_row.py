@@ -135,7 +135,8 @@ class Counting:
     def __init__(self, server: Server, core: Broker, clock: Clock) -> None:
         state = server.state
         sample = DeliverySample(lambda: state.settings.qos, Ways(core), lambda _: None, clock.now, rows_per_second=10)
-        self._arrivals = Arrivals(TopicRates(state), sample)
+        self.rates = TopicRates(state)
+        self._arrivals = Arrivals(self.rates, sample)
 
     def delivered(self, effect: Deliver) -> None:
         self._arrivals.delivered(effect)
@@ -145,7 +146,7 @@ class Counting:
 
 
 class BrokerByHand:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, is_recorded: bool) -> None:
         network = parse_network(NETWORK, "lone")
         self.clock = Clock()
         self.loop = LoopByHand(self.clock)
@@ -157,11 +158,9 @@ class BrokerByHand:
         self.driver = Driver(loop, self.clock, self.server, core, uplink, NoStore(self.loop.call_soon), None)
         self.overlay = Overlay(core, self.clock.now, uplink.effects, self.driver.end_core_turn_soon, self.driver.heard)
         self.driver.overlay = self.overlay
-        self.driver.observers += (
-            Tally(name, Rows(network)),
-            Logbook(core, self.clock),
-            Counting(self.server, core, self.clock),
-        )
+        self.driver.observers += (Tally(name, Rows(network)), Logbook(core, self.clock))
+        if is_recorded:
+            self.driver.observers += (Counting(self.server, core, self.clock),)
         self.links: dict[str, tuple[OverlayLink, Wire]] = {}
         self.driver.start()
 
@@ -187,10 +186,10 @@ class BrokerByHand:
 
 
 class LoneRow:
-    """A publisher at a, a subscriber at c, everything set up."""
+    """A publisher at a, a subscriber at c, everything set up; with telemetry or without."""
 
-    def __init__(self) -> None:
-        self.brokers = {name: BrokerByHand(name) for name in NAMES}
+    def __init__(self, is_recorded: bool = True) -> None:
+        self.brokers = {name: BrokerByHand(name, is_recorded) for name in NAMES}
         for one, other in LINKS:
             self.brokers[one].link(other, dials=True)
             self.brokers[other].link(one, dials=False)

@@ -92,7 +92,7 @@ def calls(row: LoneRow) -> dict[str, float]:
     return {stage: count / MESSAGES for stage, count in counts.items()}
 
 
-def opcodes(row: LoneRow) -> dict[str, Counter[CodeType]]:
+def opcodes(row: LoneRow, messages: int = MESSAGES) -> dict[str, Counter[CodeType]]:
     """How many are run per stage, by function; of all messages together."""
     counts: dict[str, Counter[CodeType]] = {stage: Counter() for stage in STAGES}
 
@@ -107,7 +107,7 @@ def opcodes(row: LoneRow) -> dict[str, Counter[CodeType]]:
         work()
         sys.settrace(None)
 
-    for _ in range(MESSAGES):
+    for _ in range(messages):
         one(row, around)
     return counts
 
