@@ -159,13 +159,13 @@ class Bench:
         if batch:
             self._batches.append((batch, self.server.last_turn))
             self._submitted += 1
-        elif not self._batches:
-            self.server.durable(self.server.last_turn, self.now)
         wires = {wire.connection: wire for wire in self.wires}
         for connection in self.server.take_touched():
             chunks, waits = connection.taken()
             if (wire := wires.get(connection)) is not None:
                 wire.held.append((b"".join(chunks), self._submitted if waits else 0))
+        if not self._batches:
+            self.server.durable(self.server.last_turn, self.now)
         if not self.is_store_slow:
             self.commit()
         self.flush()

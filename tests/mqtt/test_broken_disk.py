@@ -1,4 +1,7 @@
-"""While the disk fails, exchanges of QoS 2 stand still, and nothing else of their clients does."""
+"""While the disk fails, exchanges of QoS 2 stand still, and nothing else of their clients does.
+
+What was said just before it failed is not on disk either: who comes back and says it again is not answered earlier.
+"""
 
 import mqtt5
 import pytest
@@ -92,3 +95,126 @@ def test_to_unsubscribe_is_refused_where_it_could_not_be_kept() -> None:
     assert is_answered(alice)
     works_again(bench)
     assert alice.unsubscribe("t") == [0]
+
+
+# What was said just before
+
+
+def falls_behind(bench: Bench) -> None:
+    bench.is_store_slow = True
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_subscriber_that_comes_back_is_not_released_before_that_is_on_disk(version: int) -> None:
+    """After a crash the message would come again, and be taken for a new one."""
+    bench = Bench()
+    alice = bench.client("alice", version, expiry=60)
+    alice.subscribe("t", qos=2)
+    alice.polite = False
+    bench.client("bob").publish("t", b"x", qos=2)
+    (sent,) = alice.saw(mqtt5.PublishPacket)
+    falls_behind(bench)
+    alice.send(mqtt5.PubRecPacket(sent.packet_id))
+    breaks(bench)
+    alice.reconnect()
+    alice.send(mqtt5.PubRecPacket(sent.packet_id))
+    assert not alice.saw(mqtt5.PubRelPacket)
+    assert is_answered(alice)
+    bench.crash()
+    bench.is_store_slow = False
+    alice.polite = True
+    alice.reconnect()
+    assert alice.got() == [Got("t", b"x", qos=2)]
+    assert "mqtt.queue" not in bench.tables()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_subscriber_that_comes_back_is_released_as_soon_as_that_is_on_disk(version: int) -> None:
+    bench = Bench()
+    alice = bench.client("alice", version, expiry=60)
+    alice.subscribe("t", qos=2)
+    alice.polite = False
+    bench.client("bob").publish("t", b"x", qos=2)
+    (sent,) = alice.saw(mqtt5.PublishPacket)
+    falls_behind(bench)
+    alice.send(mqtt5.PubRecPacket(sent.packet_id))
+    breaks(bench)
+    alice.reconnect()
+    works_again(bench)
+    assert [one.packet_id for one in alice.saw(mqtt5.PubRelPacket)] == [sent.packet_id]
+    alice.send(mqtt5.PubCompPacket(sent.packet_id))
+    assert "mqtt.queue" not in bench.tables()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_message_that_is_published_again_is_not_acknowledged_before_it_is_on_disk(version: int) -> None:
+    bench = Bench()
+    alice = bench.client("alice", expiry=60)
+    alice.subscribe("t", qos=2)
+    bob = bench.client("bob", version, expiry=60)
+    falls_behind(bench)
+    bob.publish("t", b"x", qos=2)
+    breaks(bench)
+    bob.reconnect()
+    assert bob.owed
+    assert not bob.saw(mqtt5.PubRecPacket)
+    assert is_answered(bob)
+    bench.crash()
+    bench.is_store_slow = False
+    alice.reconnect()
+    bob.reconnect()
+    assert not bob.owed
+    assert alice.got() == [Got("t", b"x", qos=2)]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_an_identifier_is_not_free_before_it_is_forgotten_on_disk(version: int) -> None:
+    """After a crash the next message under it would be taken for the one before."""
+    bench = Bench()
+    bob = bench.client("bob", version, expiry=60)
+    bob.polite = False
+    bob.publish("t", b"x", qos=2)
+    (received,) = bob.saw(mqtt5.PubRecPacket)
+    falls_behind(bench)
+    bob.send(mqtt5.PubRelPacket(received.packet_id))
+    breaks(bench)
+    bob.reconnect()
+    bob.send(mqtt5.PubRelPacket(received.packet_id))
+    assert not bob.saw(mqtt5.PubCompPacket)
+    assert is_answered(bob)
+    works_again(bench)
+    assert [one.packet_id for one in bob.saw(mqtt5.PubCompPacket)] == [received.packet_id]
+    assert "mqtt.received" not in bench.tables()
+
+
+def test_a_session_that_is_not_on_disk_yet_is_not_promised_to_one_that_comes_back() -> None:
+    bench = Bench()
+    falls_behind(bench)
+    alice = bench.client("alice", expiry=60)
+    assert alice.connack is None
+    breaks(bench)
+    alice.reconnect()
+    assert alice.refusal == 0x97
+    works_again(bench)
+    alice.reconnect()
+    assert alice.is_resumed
+
+
+def test_answers_are_not_handed_over_without_the_records_that_they_wait_for() -> None:
+    """A driver that tells of the disk in the middle of the end of a turn would send them too early."""
+    bench = Bench()
+    alice = bench.client("alice", expiry=60)
+    alice.subscribe("t", qos=2)
+    alice.polite = False
+    bench.client("bob").publish("t", b"x", qos=2)
+    (sent,) = alice.saw(mqtt5.PublishPacket)
+    breaks(bench)
+    alice.send(mqtt5.PubRecPacket(sent.packet_id))
+    server = bench.server
+    server.store_is_failing(False)
+    server.take_effects()
+    assert server.durable(server.last_turn, bench.now)
+    with pytest.raises(RuntimeError, match="records were made"):
+        server.take_touched()
+    assert server.take_effects()
+    assert server.take_touched() == [alice.connection]

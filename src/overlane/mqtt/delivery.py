@@ -240,20 +240,36 @@ class Delivery:
             self._done(session, entry)
             self.pump(session, connection, now)
             return True
+        if self._must_hear_later(session, connection, entry):
+            return True
         if entry.stage is Stage.RELEASED:
             connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, 0))
-        elif entry.is_stored and self._state.is_store_failing and not self._state.can_erase:
-            key = connection, writing.PUBREC, packet_id
-            self._state.postponed[key] = lambda then: self.received(session, connection, packet_id, False, then)
         else:
             session.window.release(entry)
             self._release(session, connection, entry)
         return True
 
+    def _must_hear_later(self, session: Session, connection: Connection, entry: Entry) -> bool:
+        """Whether the store does not know that it is released, nor could be told now."""
+        packet_id, rests_on = entry.packet_id, 0
+        if entry.stage is Stage.RELEASED:
+            rests_on = session.exchanged_in
+        elif entry.is_stored:
+            rests_on = self._state.turn
+        return self._state.must_hear_later(
+            rests_on,
+            connection,
+            writing.PUBREC,
+            packet_id,
+            lambda then: self.received(session, connection, packet_id, False, then),
+        )
+
     def _release(self, session: Session, connection: Connection, entry: Entry) -> None:
         # Not before the store knows: after a crash the message would be sent again, and the client take it for new.
-        self._state.shelf.changed(session.client_id, entry)
-        connection.waits |= entry.is_stored
+        if entry.is_stored:
+            self._state.shelf.changed(session.client_id, entry)
+            session.exchanged_in = self._state.turn
+            connection.waits = True
         connection.send(writing.ack(connection.version, writing.PUBREL, entry.packet_id, 0))
 
     def completed(self, session: Session, connection: Connection, packet_id: int, now: Nanos) -> bool:
@@ -274,7 +290,8 @@ class Delivery:
     def resume(self, session: Session, connection: Connection, now: Nanos) -> None:
         """The client is back: what it may have missed is sent again."""
         for entry in session.window.reconnected():
-            connection.send(writing.ack(connection.version, writing.PUBREL, entry.packet_id, 0))
+            if not self._must_hear_later(session, connection, entry):
+                connection.send(writing.ack(connection.version, writing.PUBREL, entry.packet_id, 0))
         self.pump(session, connection, now)
 
     def interrupted(self, session: Session) -> None:

@@ -186,7 +186,7 @@ class Handshake:
         """Whether the store would have to know of a session that it has not, or to forget one where it cannot. Who
         comes back to what is kept for it is welcome at any time: what it reads and acknowledges makes room."""
         known = self._state.sessions.get(client_id)
-        if known is None or not known.is_known:
+        if known is None or not known.is_known or known.known_in > self._state.durable_turn:
             return expiry_s > 0
         is_another = is_clean or known.user != user
         return is_another and (expiry_s > 0 or not self._state.can_erase)

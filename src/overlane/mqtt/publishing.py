@@ -25,7 +25,7 @@ from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.counters import Drop, Refusal
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.elsewhere import SharedElsewhere
-from overlane.mqtt.incoming import Incoming
+from overlane.mqtt.incoming import PUBLISH, Incoming
 from overlane.mqtt.malformed import Malformed
 from overlane.mqtt.message import Message, expires
 from overlane.mqtt.session import Session
@@ -77,7 +77,7 @@ class Publishing:
         stats.messages += 1
         stats.bytes += len(payload)
         if qos == 2 and packet_id in session.received:
-            connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
+            self._receive_again(connection, session, packet_id)
             return
         if qos == 1 and packet.is_repeated and session.once.has(packet_id) and not self._state.is_store_failing:
             connection.send(writing.ack(connection.version, writing.PUBACK, packet_id, 0))
@@ -118,24 +118,42 @@ class Publishing:
             if session.is_durable:
                 self._state.effects.append(session.saved_received(packet_id))
             connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, reason))
-        connection.waits |= self._is_kept_above or len(self._state.effects) > before
+        if self._is_kept_above or len(self._state.effects) > before:
+            connection.waits = True
+            if qos == 2:
+                session.exchanged_in = self._state.turn
         if self._state.crowding > CROWDED:
             rest_ns = int(REST * 2 ** (REST_DOUBLINGS * (self._state.crowding - CROWDED) / (1 - CROWDED)))
             connection.rests_until_ns = max(connection.rests_until_ns, now + rest_ns)
+
+    def _receive_again(self, connection: Connection, session: Session, packet_id: int) -> None:
+        """A message of QoS 2 that we have: that is all there is to say."""
+        state = self._state
+        if not state.must_hear_later(
+            session.exchanged_in,
+            connection,
+            PUBLISH,
+            packet_id,
+            lambda _: self._receive_again(connection, session, packet_id),
+        ):
+            connection.send(writing.ack(connection.version, writing.PUBREC, packet_id, 0))
 
     def release(self, connection: Connection, session: Session, packet_id: int) -> None:
         """PUBREL: the client knows that we have it."""
         is_known = packet_id in session.received
         state = self._state
-        if is_known and session.is_known and state.is_store_failing and not state.can_erase:
-            key = connection, writing.PUBREL, packet_id
-            state.postponed[key] = lambda _: self.release(connection, session, packet_id)
+        rests_on = session.exchanged_in
+        if is_known and session.is_known:
+            rests_on = state.turn  # in which it would be erased
+        if state.must_hear_later(
+            rests_on, connection, writing.PUBREL, packet_id, lambda _: self.release(connection, session, packet_id)
+        ):
             return
         if is_known:
             session.received.discard(packet_id)
             if session.is_known:
-                self._state.effects.append(session.erased_received(packet_id))
-                connection.waits = True
+                state.effects.append(session.erased_received(packet_id))
+                session.exchanged_in = state.turn
         reason = 0 if is_known or connection.version != V5 else IDENTIFIER_UNKNOWN
         connection.send(writing.ack(connection.version, writing.PUBCOMP, packet_id, reason))
         connection.acks_owed += is_known

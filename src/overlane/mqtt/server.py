@@ -6,6 +6,7 @@ Bytes, verdicts and the time go in; bytes and effects come out. The driver's tur
     effects = server.take_effects()
     make the Saves and Erases durable; find out about who asks to be let in (Authenticate)
     for each connection of server.take_touched(): send what connection.taken() gives, after the records if it waits
+    call server.durable(turn, now) when the records of that turn are on disk: what it makes belongs to the next turn
     call server.tick(t) at t = server.next_deadline()
 
 Here bytes become packets, and the parts are put together: the handshake opens connections, sessions outlive them,
@@ -295,6 +296,8 @@ class Server:
         return questions
 
     def take_touched(self) -> list[Connection]:
+        if self.state.effects:
+            raise RuntimeError("records were made after those of the turn were taken: answers would not wait for them")
         if not self.state.touched:
             return []
         touched = list(self.state.touched)

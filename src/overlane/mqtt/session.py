@@ -33,10 +33,12 @@ class Session:
         "appointment",
         "client_id",
         "connection",
+        "exchanged_in",
         "expires_ns",
         "expiry_s",
         "is_known",
         "is_operators",
+        "known_in",
         "log",
         "once",
         "past",
@@ -63,7 +65,11 @@ class Session:
         """Packet identifiers of QoS 2 messages that came and are not released yet."""
         self.once = Once(self._key(b""))
         self.is_known = False
-        """Whether the store has a record of it."""
+        """Whether the store has a record of it, or will have."""
+        self.known_in = 0
+        """The turn in which it was told."""
+        self.exchanged_in = 0
+        """The last turn in which it was told how far an exchange of QoS 2 has come, in either direction."""
         self.log: StreamLog | None = None
         """Where its messages go, if it stands for a stream and not for a client."""
         self.is_operators = False

@@ -50,6 +50,8 @@ class Sessions:
         session.expiry_s = expiry_s
         session.expires_ns = NEVER
         self._state.agenda.call_off(session.appointment)
+        if session.is_durable and not session.is_known:
+            session.known_in = self._state.turn
         if session.is_durable or session.is_known:
             self._state.effects.append(session.saved())
         return session, is_present

@@ -24,6 +24,9 @@ TOPICS_COUNTED = 10_000
 TOPICS_FORGOTTEN = 1_000
 """Of more topics than can be counted so many are forgotten at once: the idlest since the last time."""
 
+POSTPONED_MAX = 10_000
+"""Who says any more has to wait for the store with all that it wants to hear."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -94,6 +97,20 @@ class State:
         if connection is not None and connection.session is not None:
             client_id = connection.session.client_id
         self.notices.add(Refused(why, told, client_id or None, connection.peer if connection is not None else None))
+
+    def must_hear_later(
+        self, rests_on: int, connection: Connection, kind: int, packet_id: int, hear: Callable[[Nanos], object]
+    ) -> bool:
+        """Whether what a client says is heard another time: the answer rests on records of this turn, which cannot be
+        written now. Otherwise the answer waits for them, if need be. One that is given again, over a new connection,
+        rests on the same as the first, and must not leave earlier."""
+        if rests_on <= self.durable_turn:
+            return False
+        if self.is_store_failing and not self.can_erase and len(self.postponed) < POSTPONED_MAX:
+            self.postponed[connection, kind, packet_id] = hear
+            return True
+        connection.waits = True
+        return False
 
     def hear_postponed(self, now: Nanos) -> None:
         postponed, self.postponed = self.postponed, {}
