@@ -10,6 +10,8 @@ any two steps. At the end everything heals, and `Soak.faults` tells from outside
                  have asked for it once; in stories without a bad disk, with which that is not promised
     reordered    first arrivals from one publisher at one QoS are not in the order in which they were published
     invented     a message that nobody published
+    unmarked     a message came again under its packet identifier without the duplicate flag; in stories
+                 without a bad disk, which does not always know what is sent
     overrun      more messages unacknowledged at a client than it takes
     leaked       records of messages in the store when nobody is owed anything
     forgotten    a session that was to be kept and was not
@@ -57,6 +59,8 @@ class LateClient(Client):
         self.is_known = False
         self.unanswered: set[int] = set()
         """Identifiers of messages of this connection that it has not acknowledged."""
+        self.heard: set[tuple[int, bytes]] = set()
+        """Identifiers and payloads of all that came."""
         self.receive_max = wishes.get("receive_max", 65_535)
         self.is_promised_once = False
         self.finished: set[int] = set()
@@ -119,6 +123,10 @@ class LateClient(Client):
             self.unanswered.add(packet.packet_id)
             if len(self.unanswered) > self.receive_max:
                 self.soak.note("overrun", f"{self.id} has {len(self.unanswered)}")
+            heard = packet.packet_id, packet.payload
+            if heard in self.heard and self.expiry and not packet.duplicate and not self.soak.has_bad_disk:
+                self.soak.note("unmarked", f"{self.id} got {packet.payload!r} again")
+            self.heard.add(heard)
         is_repeated = packet.packet_id in self.finished
         super()._hear_message(packet)
         if is_repeated:

@@ -97,6 +97,21 @@ def test_to_unsubscribe_is_refused_where_it_could_not_be_kept() -> None:
     assert alice.unsubscribe("t") == [0]
 
 
+def test_who_reads_a_long_queue_while_the_disk_is_full_reads_all_of_it() -> None:
+    """How far it has come has to be written, or after a crash nobody would know what was sent."""
+    bench = Bench(in_flight=2)
+    alice = bench.client("alice", expiry=60)
+    alice.subscribe("t", qos=1)
+    alice.drop()
+    bob = bench.client("bob")
+    for number in range(50):
+        bob.publish("t", b"%d" % number, qos=1)
+    bench.server.store_is_failing(True, can_erase=True)
+    alice.reconnect()
+    assert [one.payload for one in alice.got()] == [b"%d" % number for number in range(50)]
+    assert "mqtt.queue" not in bench.tables()
+
+
 # What was said just before
 
 

@@ -406,6 +406,33 @@ def test_what_was_never_sent_before_a_crash_is_not_marked_as_duplicate() -> None
     ]
 
 
+@VERSIONS
+def test_all_that_was_sent_is_marked_after_a_crash_although_the_store_knows_of_no_answer(version: int) -> None:
+    """MQTT-3.3.1-1. A slow store lets many be sent and acknowledged that are not forgotten yet."""
+    bench = Bench(in_flight=2)
+    alice = silent(bench, version, qos=1)
+    bob = bench.client("bob")
+    for number in range(50):
+        bob.publish("t", b"%d" % number, qos=1)
+    bench.is_store_slow = True
+    got: list[bytes] = []
+    while news := sent(alice):
+        for packet_id, payload, _ in news:
+            assert packet_id is not None
+            got.append(payload)
+            alice.ack(mqtt5.PubAckPacket, packet_id)
+    assert 2 * bench.settings.limits.in_flight < len(got) < 40, "it goes ahead of the store, but not for ever"
+    bench.crash()
+    bench.is_store_slow = False
+    alice.polite = True
+    alice.inbox.clear()
+    alice.reconnect()
+    again = {one.payload: one.dup for one in alice.inbox}
+    assert len(again) == 50
+    assert all(again[payload] for payload in got)
+    assert not again[b"49"]
+
+
 def test_a_released_message_is_only_released_again_after_a_crash() -> None:
     bench = Bench()
     alice = silent(bench)

@@ -89,6 +89,10 @@ def use_numbers_anew_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Window, "go_on_at", lambda *_: None)
 
 
+def forget_how_far_sending_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Window, "recovered", lambda *_: None)
+
+
 def do_not_store_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shelf, "put", lambda *_: None)
 
@@ -136,6 +140,7 @@ def number_anew_after_every_send(monkeypatch: pytest.MonkeyPatch) -> None:
         (forget_what_was_released, "repeated"),
         (forget_which_messages_were_taken, "repeated"),
         (use_numbers_anew_after_a_crash, "lost"),
+        (forget_how_far_sending_has_come, "unmarked"),
         (do_not_store_queues, "lost"),
         (keep_what_is_done_with, "leaked"),
         (resend_the_last_first, "reordered"),

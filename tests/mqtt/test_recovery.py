@@ -1,9 +1,11 @@
 """Recovery: a server that starts from what the store has, all of it or only a part."""
 
 import mqtt5
+import msgspec
 import pytest
 from clients import Bench, Got
 
+from overlane.core.units import SECOND
 from overlane.mqtt.once import PROPERTY
 
 
@@ -74,6 +76,19 @@ def test_a_start_from_the_same_records_changes_nothing_more() -> None:
     once = dict(bench.store)
     bench.crash()
     assert bench.store == once
+
+
+def test_of_a_session_that_an_older_version_has_stored_all_that_waits_counts_as_sent() -> None:
+    bench = Bench()
+    alice = bench.client("alice", expiry=60)
+    alice.subscribe("t", qos=1)
+    alice.drop()
+    bench.client("bob").publish("t", b"x", qos=1)
+    bench.store["mqtt.session", b"alice"] = msgspec.msgpack.encode((None, 60, bench.now + 60 * SECOND))
+    bench.crash()
+    alice.reconnect()
+    bench.client("bob").publish("t", b"y", qos=1)
+    assert alice.got() == [Got("t", b"x", qos=1, dup=True), Got("t", b"y", qos=1)]
 
 
 def test_records_of_others_are_left_alone() -> None:

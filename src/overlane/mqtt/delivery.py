@@ -26,6 +26,10 @@ DEAD_LETTERS = "$dead-letter/"
 SEND_AHEAD_BYTES = 256 * 1024
 """QoS 1 and 2 wait in the window while more than this lies in the driver's buffer."""
 
+HEADWAY_WINDOWS = 4
+"""The store is told ahead of so many times what may be in flight: of more, and it is told less often, but more would be
+sent as if it had been sent before after a crash."""
+
 
 class Delivery:
     def __init__(self, state: State) -> None:
@@ -148,7 +152,8 @@ class Delivery:
             if entry is None:
                 return
             message = entry.message
-            is_durable = not entry.is_stored or entry.stored_in <= state.durable_turn
+            rests_on = self._rests_on(session, entry) if entry.is_stored else 0
+            is_durable = rests_on <= state.durable_turn
             if state.is_store_failing and not is_durable:
                 # It would hold back all that follows for as long as the store fails, even answers that make room.
                 self._stalled[session.client_id] = session
@@ -179,6 +184,16 @@ class Delivery:
                 self._dead(session, message, drop, now)
             else:
                 state.counters.dropped[drop] += 1
+
+    def _rests_on(self, session: Session, entry: Entry) -> int:
+        """The turn whose records must be on disk before it is sent."""
+        state = self._state
+        if entry.sequence > session.headway:
+            ahead = HEADWAY_WINDOWS * state.limits.in_flight
+            state.effects.append(session.goes_ahead(entry.sequence + ahead, state.turn))
+        # While the store fails nobody is left without what it has: the answers may make the room that is missing. If
+        # the broker dies then, it may come again unmarked.
+        return entry.stored_in if state.is_store_failing else max(entry.stored_in, session.headway_in)
 
     def durable(self, now: Nanos) -> None:
         """More is on disk than before: go on where that was missing."""
@@ -296,6 +311,7 @@ class Delivery:
 
     def interrupted(self, session: Session) -> None:
         """The connection is lost: what was sent over it without being acknowledged is remembered."""
+        session.headway = session.window.sent_up_to
         for entry in session.window.sent.values():
             if entry.stage is Stage.SENT and session.is_durable:
                 self._state.shelf.changed(session.client_id, entry)

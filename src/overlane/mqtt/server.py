@@ -275,12 +275,12 @@ class Server:
         return self.state.turn - 1
 
     def durable(self, turn: int, now: Nanos) -> bool:
-        """The records of all turns up to this one are on disk; whether there is something to be sent."""
+        """The records of all turns up to this one are on disk; whether there is something to be sent or written now."""
         self.state.durable_turn = turn
         self._delivery.durable(now)
-        if self.state.postponed and (self.state.can_erase or not self.state.is_store_failing):
+        if self.state.postponed and self.state.can_erase:
             self.state.hear_postponed(now)
-        return bool(self.state.touched)
+        return bool(self.state.touched or self.state.effects)
 
     @property
     def has_words(self) -> bool:

@@ -23,8 +23,18 @@ PASTS = "mqtt.past"
 
 FOR_EVER_S = 0xFFFF_FFFF
 
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    """What `Session.saved` writes. In older records there is no headway: whatever waits may have been sent."""
+
+    user: str | None
+    expiry_s: int
+    expires_ns: Nanos
+    headway: int = NEVER
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode_session = msgspec.msgpack.Decoder(tuple[str | None, int, int]).decode
+_decode_session = msgspec.msgpack.Decoder(_Stored).decode
 _decode_subscription = msgspec.msgpack.Decoder(tuple[str, str, int, bool, bool, int, int, bool]).decode
 
 
@@ -36,6 +46,8 @@ class Session:
         "exchanged_in",
         "expires_ns",
         "expiry_s",
+        "headway",
+        "headway_in",
         "is_known",
         "is_operators",
         "known_in",
@@ -61,6 +73,11 @@ class Session:
         self.past: dict[str, str] = {}
         """Subscriptions that have not got all retained messages yet, and the topic of the last one that they got."""
         self.window = Window()
+        self.headway = 0
+        """The sequence number up to which messages of the window may be sent, as the store is told ahead; while nobody
+        is connected, up to which they were."""
+        self.headway_in = 0
+        """The turn in which it was told."""
         self.received: set[int] = set()
         """Packet identifiers of QoS 2 messages that came and are not released yet."""
         self.once = Once(self._key(b""))
@@ -86,11 +103,17 @@ class Session:
     def ends_ns(self, left_ns: Nanos) -> Nanos:
         return NEVER if self.expiry_s >= FOR_EVER_S else left_ns + self.expiry_s * SECOND
 
+    def goes_ahead(self, sequence: int, turn: int) -> Effect:
+        """Messages are about to be sent up to this sequence number."""
+        self.headway, self.headway_in = sequence, turn
+        return self.saved()
+
     # Records
 
     def saved(self) -> Effect:
         self.is_known = True
-        return Save(SESSIONS, self.client_id.encode(), _encode((self.user, self.expiry_s, self.expires_ns)))
+        value = self.user, self.expiry_s, self.expires_ns, self.headway
+        return Save(SESSIONS, self.client_id.encode(), _encode(value))
 
     def saved_subscription(self, one: Subscription) -> Effect:
         value = (
@@ -138,9 +161,10 @@ class Session:
 
 
 def restored(key: bytes, value: bytes) -> Session:
-    user, expiry_s, expires_ns = _decode_session(value)
-    session = Session(key.decode(), user, expiry_s)
-    session.expires_ns = expires_ns
+    stored = _decode_session(value)
+    session = Session(key.decode(), stored.user, stored.expiry_s)
+    session.expires_ns = stored.expires_ns
+    session.headway = stored.headway
     session.is_known = True
     return session
 

@@ -116,8 +116,9 @@ class Sessions:
     def recovered(self, now: Nanos) -> None:
         """After a restart nobody is connected: those who were are lost as of now."""
         for session in list(self._state.sessions.values()):
+            session.window.recovered(session.headway)
+            session.headway = session.window.sent_up_to
             if session.expires_ns >= NEVER:
-                session.window.cut_short(self._state.limits.in_flight)
                 session.expires_ns = session.ends_ns(now)
                 self._state.effects.append(session.saved())
             self._watch(session)

@@ -62,7 +62,7 @@ class State:
     """What clients have said, by connection, kind and packet identifier, whose answer would hold back all that follows
     until the store works again: it is heard then."""
     can_erase: bool = True
-    """Whether what is erased is erased for good though the store fails, and makes room."""
+    """Whether what is erased is erased for good, though the store fails, and makes room; as long as it works it is."""
     is_draining: bool = False
     turn: int = 1
     """The number of the turn that is open."""
@@ -106,7 +106,7 @@ class State:
         rests on the same as the first, and must not leave earlier."""
         if rests_on <= self.durable_turn:
             return False
-        if self.is_store_failing and not self.can_erase and len(self.postponed) < POSTPONED_MAX:
+        if not self.can_erase and len(self.postponed) < POSTPONED_MAX:
             self.postponed[connection, kind, packet_id] = hear
             return True
         connection.waits = True

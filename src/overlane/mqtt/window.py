@@ -5,7 +5,9 @@ client has acknowledged them: QoS 1 with PUBACK; QoS 2 with PUBREC, from when on
 and PUBCOMP. After a reconnect everything sent and not acknowledged is sent again, in the same order.
 
 An entry's packet identifier follows from its sequence number, so that it is the same after a restart of the broker
-without having been stored again when it was sent. The queue is bounded in messages and bytes.
+without having been stored again when it was sent. What was sent is not stored either, but how far it may have come
+(`Session.headway`): after a restart what lies before that is sent as something that the client may have got. The queue
+is bounded in messages and bytes.
 
 What was sent once is owed to the end: it does not expire any more, and a QoS 2 message that is given up is released
 instead, or the client would hold its identifier for ever and take a later message under it for this one.
@@ -14,7 +16,6 @@ instead, or the client would hold its identifier for ever and take a later messa
 from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
-from itertools import islice
 
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.limits import Limits
@@ -69,7 +70,16 @@ class Entry:
 
 
 class Window:
-    __slots__ = ("_expires_ns", "_next_sequence", "answered_ns", "bytes", "receive_max", "sent", "waiting")
+    __slots__ = (
+        "_expires_ns",
+        "_next_sequence",
+        "answered_ns",
+        "bytes",
+        "receive_max",
+        "sent",
+        "sent_up_to",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.waiting: deque[Entry] = deque()
@@ -78,6 +88,8 @@ class Window:
         self.receive_max = 0
         self.answered_ns: Nanos = 0
         """When the client has last answered to what was sent, or did not owe an answer yet."""
+        self.sent_up_to = 0
+        """The highest sequence number of what was sent, or may have been in an earlier life of the broker."""
         self._next_sequence = 1
         self._expires_ns: Nanos = NEVER
         """Nothing that waits expires before."""
@@ -129,9 +141,12 @@ class Window:
         """Numbers before this one may have been used in an earlier life of the broker."""
         self._next_sequence = max(self._next_sequence, sequence)
 
-    def cut_short(self, in_flight: int) -> None:
-        """The broker died while the client was connected: nobody knows what of the first was sent."""
-        for entry in islice(self.waiting, in_flight):
+    def recovered(self, headway: int) -> None:
+        """All entries are back. Nobody knows what of those up to this sequence number was sent."""
+        self.sent_up_to = min(headway, self.last_sequence)
+        for entry in self.waiting:
+            if entry.sequence > headway:
+                break
             entry.stage = Stage.SENT
 
     def next_to_send(self) -> Entry | None:
@@ -147,6 +162,7 @@ class Window:
             self.answered_ns = now
         self.waiting.popleft()
         self.sent[entry.packet_id] = entry
+        self.sent_up_to = max(self.sent_up_to, entry.sequence)
         entry.stage = Stage.SENT
         entry.tries += 1
 
