@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from overlane.pipeline.covariance import topic_covariance
+from overlane.pipeline.packing import packed, unpacked
 from overlane.pipeline.session import open_session
 from overlane.pipeline.units import CHUNK_S
 
@@ -47,11 +48,10 @@ def write_series(path: Path, topics: int, seconds: int) -> None:
         length = min(CHUNK_S, seconds - start)
         rates = MEAN + rng.standard_normal((topics, length)) + loading[:, np.newaxis] * rng.standard_normal(length)
         total += rates.sum(axis=1)
-        offsets = pa.array(np.arange(topics + 1, dtype=np.int32) * length)
         rows = {
             "chunk_s": pa.array(np.full(topics, number * CHUNK_S)),
             "topic": names,
-            "rates": pa.ListArray.from_arrays(offsets, pa.array(rates.ravel())),
+            "rates": packed(rates),
             "place": pa.array(np.arange(topics, dtype=np.int32)),
             "topics": pa.array(np.full(topics, topics, dtype=np.int32)),
         }
@@ -75,10 +75,9 @@ def read_matrix(path: Path, topics: int, seconds: int) -> Any:
     matrix = np.empty((topics, seconds))
     at = 0
     for file in sorted((path / "load_series").iterdir()):
-        rates = pq.read_table(file, columns=["rates"]).column("rates").combine_chunks().flatten().to_numpy()
-        length = len(rates) // topics
-        matrix[:, at : at + length] = rates.reshape(topics, length)
-        at += length
+        rates = unpacked(pq.read_table(file, columns=["rates"]).column("rates").combine_chunks())
+        matrix[:, at : at + rates.shape[1]] = rates
+        at += rates.shape[1]
     return matrix
 
 

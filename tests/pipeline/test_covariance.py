@@ -38,7 +38,7 @@ def series(
         heard = [topic for topic in range(topics) if (number, topic) not in silent]
         for place, topic in enumerate(heard):
             values = rates[start:end, topic]
-            told = (values.tolist(), float(values.sum()), 0.0, place, len(heard))
+            told = (values.tobytes(), float(values.sum()), 0.0, place, len(heard))
             rows.append((chunk_s, f"t{topic:03d}", *told))
     means = rates.mean(axis=0)
     load = [(n, f"t{n:03d}", f"item{n % 3}", float(means[n]), 0.0, 0.0, seconds) for n in range(topics)]

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 
 from overlane.pipeline.series import chunk_series
@@ -34,5 +35,5 @@ def test_a_chunk_has_the_same_rows_in_whatever_order_its_rates_come() -> None:
             ("plant/1", 2, 4),
             ("plant/10", 3, 4),
         ], f"seed {seed}"
-        assert [row["rates"] for row in found] == [[1, 0, 3], [5, 0, 7], [7, 0, 9], [8, 0, 10]]
+        assert [np.frombuffer(row["rates"]).tolist() for row in found] == [[1, 0, 3], [5, 0, 7], [7, 0, 9], [8, 0, 10]]
         assert [row["total"] for row in found] == [4, 12, 16, 18]

@@ -128,10 +128,9 @@ def test_series_have_zeros_where_a_topic_was_silent_and_nothing_where_nobody_loo
     chunks = series.load_chunks(lives, peaks)
     assert told(chunks, "chunk_s", "seconds") == [(START_S, [0, 1, 2, 4, 61])]
     found = series.load_series(rates, peaks, chunks)
-    assert told(found, "topic", "rates", "total", "squares") == [
-        ("t", [3.0, 0.0, 9.0, 0.0, 0.0], 12.0, 90.0),
-        ("u", [0.0, 0.0, 0.0, 0.0, 7.0], 7.0, 49.0),
-    ]
+    assert told(found, "topic", "total", "squares") == [("t", 12.0, 90.0), ("u", 7.0, 49.0)]
+    rates_of = {row.topic: np.frombuffer(row.rates).tolist() for row in found.collect()}
+    assert rates_of == {"t": [3.0, 0.0, 9.0, 0.0, 0.0], "u": [0.0, 0.0, 0.0, 0.0, 7.0]}
 
 
 def link(second: int, broker: str, peer: str, state: str = "up") -> dict[str, Any]:

@@ -28,11 +28,13 @@ BLOCK = 4_096
 """Topics in a block: a product takes 128 MiB."""
 TASKS = 4
 
-_READ = columns("chunk_s bigint, number int, rates array<double>, topics int, means array<double>")
-_RATES = columns("chunk_s bigint, block int, number int, rates array<double>")
-_ROWS = columns("task int, one int, other int, chunk_s bigint, first int, number int, rates array<double>")
-_PARTS = columns("one int, other int, part string, place int, values array<double>")
-_WHOLE = columns("one int, other int, part string, place int, values array<double>, seconds bigint")
+_READ = columns("chunk_s bigint, number int, rates binary, topics int, means array<double>")
+_RATES = columns("chunk_s bigint, block int, number int, rates binary")
+_ROWS = columns(
+    "task int, one int, other int, chunk_s bigint, first int, number int, rates binary, means array<double>"
+)
+_PARTS = columns("one int, other int, part string, place int, values binary")
+_WHOLE = columns("one int, other int, part string, place int, values binary, seconds bigint")
 _FOUND = columns("number int, first int, covariances array<double>")
 
 
@@ -42,7 +44,7 @@ def topic_covariance(
     """Each topic's covariances with all topics, a row for each block of them."""
     blocks = topics.agg(sf.ceil(sf.count(sf.lit(1)) / block).cast("int").alias("blocks"))
     means = topics.groupBy((sf.col("number") / block).cast("int").alias("block")).agg(
-        sf.expr("transform(array_sort(collect_list(struct(number, mean))), each -> each.mean)").alias("rates")
+        sf.expr("transform(array_sort(collect_list(struct(number, mean))), each -> each.mean)").alias("means")
     )
     # One of the two joins has nothing to join with. Spark sees that when it comes to it, and reads nothing there.
     numbers = topics.select("topic", "number").crossJoin(sf.broadcast(blocks))
@@ -61,7 +63,7 @@ def topic_covariance(
 def _multiplied(rows: DataFrame, means: DataFrame, block: int, tasks: int) -> DataFrame:
     """The product of all chunks that are whole where they are read, and the rows of the others."""
     # With the means at the first row of each chunk, every task has them before it needs them.
-    first = means.where("block = 0").select(sf.col("rates").alias("all_means"))
+    first = means.where("block = 0").select(sf.col("means").alias("all_means"))
     read = rows.crossJoin(sf.broadcast(first)).select(
         "chunk_s", "number", "rates", "topics", sf.expr("if(place = 0, all_means, null)").alias("means")
     )
@@ -72,13 +74,15 @@ def _shared_out(rates: DataFrame, means: DataFrame, blocks: DataFrame, block: in
     """Every row to all tasks that need it, sorted as they need it; the means of the blocks come first."""
     pairs = "cast(blocks * (blocks + 1) / 2 as int)"
     slices = f"greatest(1, cast(ceil({tasks} / {pairs}) as int))"
-    chunks = rates.select("chunk_s", "block", "number", "rates").crossJoin(sf.broadcast(blocks))
+    chunks = rates.select("chunk_s", "block", "number", "rates", sf.lit(None).cast("array<double>").alias("means"))
+    chunks = chunks.crossJoin(sf.broadcast(blocks))
     chunks = chunks.select("*", sf.expr(f"cast(pmod(chunk_s div {CHUNK_S}, {slices}) as int)").alias("slice"))
     first = means.crossJoin(sf.broadcast(blocks)).select(
         "*",
         sf.explode(sf.expr(f"sequence(0, {slices} - 1)")).alias("slice"),
         sf.lit(MEANS_FIRST).cast("long").alias("chunk_s"),
         sf.lit(-1).alias("number"),
+        sf.lit(None).cast("binary").alias("rates"),
     )
     every = chunks.unionByName(first).select("*", sf.explode(sf.expr("sequence(0, blocks - 1)")).alias("partner"))
     every = every.select("*", sf.least("block", "partner").alias("one"), sf.greatest("block", "partner").alias("other"))

@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
+from overlane.pipeline.packing import Floats, numbers, packed, unpacked
 from overlane.pipeline.units import CHUNK_S
 
 STEP_S = 4 * CHUNK_S
@@ -30,20 +31,16 @@ MULTIPLIED = -1
 SUMS, SECONDS = -1, -2
 """In place of a topic: what else there is of such a product."""
 
-Floats = NDArray[np.float64]
-
 _ARROW_PARTS = pa.schema(
     {
         "one": pa.int32(),
         "other": pa.int32(),
         "part": pa.string(),
         "place": pa.int32(),
-        "values": pa.list_(pa.float64()),
+        "values": pa.binary(),
     }
 )
-_ARROW_RATES = pa.schema(
-    {"chunk_s": pa.int64(), "block": pa.int32(), "number": pa.int32(), "rates": pa.list_(pa.float64())}
-)
+_ARROW_RATES = pa.schema({"chunk_s": pa.int64(), "block": pa.int32(), "number": pa.int32(), "rates": pa.binary()})
 _ARROW_FOUND = pa.schema([("number", pa.int32()), ("first", pa.int32()), ("covariances", pa.list_(pa.float64()))])
 
 
@@ -96,10 +93,10 @@ class _Product:
         side = self._left if first == self._left.first else self._right
         side.fill(self._at, self._end, numbers, rates)
 
-    def add_multiplied(self, numbers: NDArray[np.int32], values: Any) -> None:
+    def add_multiplied(self, places: list[int], values: Any) -> None:
         """Rows of a product of the same block twice, and of what belongs to it."""
-        for place, number in enumerate(numbers.tolist()):
-            row = values[place].values.to_numpy()
+        for number, value in zip(places, values, strict=True):
+            row = numbers(value)
             if number == SUMS:
                 self._left.sums += row
             elif number == SECONDS:
@@ -149,7 +146,7 @@ class _Product:
                 pa.repeat(pa.scalar(self.other, pa.int32()), rows),
                 pa.repeat(pa.scalar(part), rows),
                 pa.array(np.arange(start, start + rows, dtype=np.int32)),
-                lists(np.ascontiguousarray(values)),
+                packed(values),
             ],
             schema=_ARROW_PARTS,
         )
@@ -162,14 +159,14 @@ def _slabs(product: Floats) -> Iterator[tuple[int, Floats]]:
         yield start, product[start : start + rows]
 
 
-def _rates(numbers: Iterable[int], values: Floats) -> Any:
+def _rates(places: Iterable[int], values: Floats) -> Any:
     rows = len(values)
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(MULTIPLIED, pa.int64()), rows),
             pa.repeat(pa.scalar(0, pa.int32()), rows),
-            pa.array(numbers, pa.int32()),
-            lists(np.ascontiguousarray(values)),
+            pa.array(places, pa.int32()),
+            packed(values),
         ],
         schema=_ARROW_RATES,
     )
@@ -195,7 +192,7 @@ def whole_chunks(block: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 if product is None:
                     product = _Product(0, 0, {0: _means(held)}, block)
                 for each in held:
-                    rates = each.column("rates").flatten().to_numpy().reshape(each.num_rows, -1)
+                    rates = unpacked(each.column("rates"))
                     product.add(each.column("chunk_s")[0].as_py(), 0, each.column("number").to_numpy(), rates)
                 held = []
         yield from _unmultiplied(held)
@@ -242,19 +239,18 @@ def products(block: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 chunk = here.column("chunk_s")[0].as_py()
                 if chunk == MEANS_FIRST:
                     for number in range(here.num_rows):
-                        means[here.column("first")[number].as_py() // block] = here.column("rates")[
+                        means[here.column("first")[number].as_py() // block] = here.column("means")[
                             number
                         ].values.to_numpy()
                     continue
                 if product is None:
                     pair = here.column("one")[0].as_py(), here.column("other")[0].as_py()
                     product = _Product(*pair, means, block)
-                numbers = here.column("number").to_numpy()
+                places = here.column("number")
                 if chunk == MULTIPLIED:
-                    product.add_multiplied(numbers, here.column("rates"))
+                    product.add_multiplied(places.to_pylist(), here.column("rates"))
                 else:
-                    rates = here.column("rates").flatten().to_numpy()
-                    product.add(chunk, first, numbers, rates.reshape(here.num_rows, -1))
+                    product.add(chunk, first, places.to_numpy(), unpacked(here.column("rates")))
         if product is not None:
             yield from product.told()
 
@@ -285,7 +281,7 @@ def added_up(block: int) -> Callable[[Any], Any]:
             places = batch.column("place").to_numpy()
             values = batch.column("values")
             for number, name in enumerate(names):
-                row = values[number].values.to_numpy()
+                row = numbers(values[number])
                 if name.startswith("means"):
                     found[name] = row
                     continue
@@ -317,7 +313,7 @@ def _rows(parts: Any, name: str) -> int:
     for batch in parts.to_batches():
         for number, part in enumerate(batch.column("part").to_pylist()):
             if part == name:
-                return len(batch.column("values")[number])
+                return len(numbers(batch.column("values")[number]))
     return 0
 
 

@@ -54,7 +54,7 @@ TABLES: dict[str, StructType] = {
         "seconds bigint",
         "peaks": "domain string, start_s bigint, end_s bigint, messages_per_second double",
         "load_chunks": "chunk_s bigint, seconds array<int>",
-        "load_series": "chunk_s bigint, topic string, rates array<double>, total double, squares double, "
+        "load_series": "chunk_s bigint, topic string, rates binary, total double, squares double, "
         "place int, topics int",
         "topic_load": "number int, topic string, item string, mean double, variance double, bytes_mean double, "
         "seconds bigint",

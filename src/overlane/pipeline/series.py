@@ -1,4 +1,4 @@
-"""Series: the rates of topics at peaks, second by second, as arrays with zeros where nothing came.
+"""Series: the rates of topics at peaks, second by second, with zeros where nothing came.
 
 A chunk is five minutes. Its seconds are those in which a broker was alive: a time in which nobody looked is no silence.
 Each row is one topic over one chunk; a topic that was silent all through it has no row, and is known to be zero.
@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.grouping import in_groups
+from overlane.pipeline.packing import packed
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.seconds import second_s, seconds_of, start_of
 from overlane.pipeline.units import CHUNK_S, SECOND_NS, WINDOW_S
@@ -24,7 +25,7 @@ _SERIES = pa.schema(
     [
         ("chunk_s", pa.int64()),
         ("topic", pa.string()),
-        ("rates", pa.list_(pa.float64())),
+        ("rates", pa.binary()),
         ("total", pa.float64()),
         ("squares", pa.float64()),
         ("place", pa.int32()),
@@ -85,13 +86,12 @@ def chunk_series(told: Any) -> Any:
     topic = np.argsort(in_order)[coded.indices.to_numpy()]
     flat = topic.astype(np.int64) * CHUNK_S + rates.column("second").to_numpy()
     dense = np.bincount(flat, rates.column("rate").to_numpy(), topics * CHUNK_S).reshape(topics, CHUNK_S)
-    kept = np.ascontiguousarray(dense[:, seconds])
-    offsets = pa.array(np.arange(topics + 1, dtype=np.int32) * len(seconds))
+    kept = dense[:, seconds].astype(np.float64, copy=False)
     return pa.Table.from_arrays(
         [
             pa.repeat(rates.column("chunk_s")[0], topics),
             coded.dictionary.take(pa.array(in_order)),
-            pa.ListArray.from_arrays(offsets, pa.array(kept.ravel())),
+            packed(kept),
             pa.array(kept.sum(axis=1)),
             pa.array(np.square(kept).sum(axis=1)),
             pa.array(np.arange(topics, dtype=np.int32)),
