@@ -72,6 +72,8 @@ class LateClient(Client):
 
     def send(self, *packets: mqtt5.Packet | bytes, settle: bool = True) -> None:
         for one in packets:
+            if isinstance(one, mqtt5.PublishPacket) and one.duplicate:
+                self.soak.published_again.add(one.payload)
             if isinstance(one, mqtt5.PubAckPacket | mqtt5.PubCompPacket):
                 self.unanswered.discard(one.packet_id)
             if isinstance(one, mqtt5.PubAckPacket) and self.is_promised_once:
@@ -124,13 +126,17 @@ class LateClient(Client):
             if len(self.unanswered) > self.receive_max:
                 self.soak.note("overrun", f"{self.id} has {len(self.unanswered)}")
             heard = packet.packet_id, packet.payload
-            if heard in self.heard and self.expiry and not packet.duplicate and not self.soak.has_bad_disk:
+            if heard in self.heard and not packet.duplicate and not self._may_be_new(packet.payload):
                 self.soak.note("unmarked", f"{self.id} got {packet.payload!r} again")
             self.heard.add(heard)
         is_repeated = packet.packet_id in self.finished
         super()._hear_message(packet)
         if is_repeated:
             self.inbox.pop()
+
+    def _may_be_new(self, payload: bytes) -> bool:
+        """What was published again may come as another message, and after a crash under a number of before."""
+        return not self.expiry or self.soak.has_bad_disk or payload in self.soak.published_again
 
 
 class Soak:
@@ -144,6 +150,7 @@ class Soak:
         )
         self.published: dict[str, list[bytes]] = {}
         """By publisher and QoS, in order."""
+        self.published_again: set[bytes] = set()
         self.acknowledged: set[bytes] = set()
         self.crashes = 0
         self.has_bad_disk = random.random() < 0.3

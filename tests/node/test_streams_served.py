@@ -92,6 +92,15 @@ def test_a_stream_is_made_once_and_stays_what_it_is(broker: WatchedBroker) -> No
     assert [one["name"] for one in broker.get("/streams")["items"]] == ["s"]
 
 
+def test_a_stream_is_made_when_all_that_is_retained_is_in_it_and_on_disk(broker: WatchedBroker) -> None:
+    notes = tuple(NoteView(topic=f"in/{number}", payload=b"%d" % number, retain=True) for number in range(1_000))
+    part = msgspec.json.encode(PartView(batch=0, start=0, messages=notes))
+    assert ask(broker, "POST", "/writers/w", part).status == 200
+    made = ask(broker, "PUT", "/streams/s?filter=in%2F%23&retained=true")
+    assert (made.status, made.json["first"], made.json["next"], made.json["messages"]) == (201, 0, 1_000, 1_000)
+    assert sorted(int(payload) for _, payload in read(broker)) == list(range(1_000))
+
+
 def test_a_user_has_streams_of_its_own_with_its_own_rights(broker: WatchedBroker) -> None:
     assert make(broker, "in/#", user="alice").status == 403
     assert make(broker, "in/a/#", user="alice").status == 201

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from overlane.core.events import Erase
 from overlane.core.units import Nanos
-from overlane.mqtt import message, once, retained, shelf, streamlog, wills, writers
+from overlane.mqtt import beginning, message, once, retained, shelf, streamlog, wills, writers
 from overlane.mqtt import session as stored
 from overlane.mqtt.sessions import Sessions
 from overlane.mqtt.state import State
@@ -32,6 +32,7 @@ _TABLES = (
     wills.TABLE,
     streamlog.STREAMS,
     streamlog.LOGS,
+    beginning.TABLE,
     writers.TABLE,
 )
 
@@ -61,6 +62,7 @@ class Recovery:
         self._subscribing.recovered(now)
         self._sessions.recovered(now)
         self._wills.recovered(now)
+        self._streams.recovered(now)
 
     def _take(self, table: str, key: bytes, value: bytes, now: Nanos) -> None:
         state = self._state
@@ -86,6 +88,8 @@ class Recovery:
                 self._streams.restore(key, value, now)
             case streamlog.LOGS:
                 self._streams.restore_message(key, value)
+            case beginning.TABLE:
+                self._streams.restore_beginning(key, value)
             case writers.TABLE:
                 self._writers.restore(key, value)
 

@@ -4,7 +4,7 @@ They lie in a tree of topic levels, the reverse of the filters' tree: here a fil
 bytes are bounded; a retained message that would go beyond is not kept, and its publisher is told.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.units import SECOND, Nanos
@@ -37,6 +37,8 @@ class RetainedMessages:
         self._removed: dict[str, Nanos] = {}
         """When messages were taken away, so that no earlier one from elsewhere comes in their place."""
         self.bytes = 0
+        self.before_change: Callable[[str, Message | None], None] | None = None
+        """Who wants to know what a topic has, before it has something else or nothing any more."""
 
     def __len__(self) -> int:
         return self._count
@@ -86,6 +88,8 @@ class RetainedMessages:
         node = self._root
         for level in message.topic.split("/"):
             node = node.children.setdefault(level, _Node())
+        if self.before_change is not None:
+            self.before_change(message.topic, node.message)
         if node.message is None:
             self._count += 1
         else:
@@ -170,6 +174,8 @@ class RetainedMessages:
         node = way[-1][1]
         if node.message is None:
             return []
+        if self.before_change is not None:
+            self.before_change(topic, node.message)
         self._count -= 1
         self.bytes -= node.message.size_bytes
         node.message = None

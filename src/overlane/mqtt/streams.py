@@ -9,12 +9,14 @@ message is in exactly one of them. One that logs what is published `everywhere` 
 """
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from overlane.core.events import Erase
 from overlane.core.topics import check_filter
 from overlane.core.units import SECOND, Nanos
-from overlane.mqtt import streamlog
+from overlane.mqtt import beginning, streamlog
+from overlane.mqtt.beginning import Beginnings
 from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import payloads
 from overlane.mqtt.message import Message
@@ -54,6 +56,7 @@ class Streams:
         self._state = state
         self._delivery = delivery
         self._subscribing = subscribing
+        self._beginnings = Beginnings(state, delivery)
         self._streams: dict[str, _Stream] = {}
 
     def names(self) -> list[str]:
@@ -89,16 +92,19 @@ class Streams:
         stream = self._enter(log, session, now)
         self._subscribing.enter_log(stream.subscription, now)
         if with_retained:
-            for kept in state.retained.walk(topic_filter):
-                if kept is not None and state.may_receive(session, kept.topic) and not kept.is_expired(now):
-                    self._delivery.give(session, kept, kept.qos, True, (), now)
+            self._beginnings.begin(log, session, now)
         return log
+
+    def when_begun(self, log: StreamLog, call: Callable[[], object]) -> None:
+        """Called when everything is in the log that it is to begin with: now, if it is."""
+        self._beginnings.when_begun(log, call)
 
     def remove(self, name: str, now: Nanos) -> bool:
         stream = self._streams.pop(name, None)
         if stream is None:
             return False
         self._subscribing.leave_log(stream.subscription, now)
+        self._beginnings.forget(stream.log)
         self._state.effects += stream.log.erased()
         return True
 
@@ -165,6 +171,17 @@ class Streams:
             self._state.effects.append(Erase(streamlog.LOGS, key))
         else:
             stream.log.restore(offset, value)
+
+    def restore_beginning(self, key: bytes, value: bytes) -> None:
+        name, topic = beginning.owner(key)
+        stream = self._streams.get(name)
+        if stream is None:
+            self._state.effects.append(Erase(beginning.TABLE, key))
+        else:
+            self._beginnings.restore(stream.log, stream.subscription.session, topic, value)
+
+    def recovered(self, now: Nanos) -> None:
+        self._beginnings.recovered(now)
 
 
 def _session(log: StreamLog) -> Session:

@@ -115,7 +115,7 @@ class StreamOperations:
         if there is not None:
             if (there.filter, there.scope, there.user) != (topic_filter, Scope(scope), user):
                 return _wrong(409, "there is a stream of this name with another filter, scope or user")
-            return told(self._view(there))
+            return await self._begun(there) or told(self._view(there))
         try:
             log = server.streams.create(
                 name, topic_filter, Scope(scope), user, asked.get("retained") == "true", self._driver.clock.now()
@@ -126,7 +126,7 @@ class StreamOperations:
             if why.is_denied:
                 return _wrong(403, str(why))
             raise BadRequest(str(why)) from None
-        return await self._written() or told(self._view(log), 201)
+        return await self._begun(log) or await self._written() or told(self._view(log), 201)
 
     async def _remove(self, asked: Asked) -> Answer:
         log = self._find(asked)
@@ -196,6 +196,19 @@ class StreamOperations:
     def _find(self, asked: Asked) -> StreamLog | None:
         log = self._driver.server.streams.get(asked["id"])
         return log if log is not None and _is_of(log, asked) else None
+
+    async def _begun(self, log: StreamLog) -> Answer | None:
+        """When all is in the log that it is to begin with; or, if that takes too long, that it does."""
+        begun = asyncio.Event()
+        self._driver.server.streams.when_begun(log, begun.set)
+        if begun.is_set():
+            return None
+        self._driver.end_turn_soon()
+        try:
+            await asyncio.wait_for(begun.wait(), WRITTEN_WITHIN_S)
+        except TimeoutError:
+            return _wrong(503, "what is retained is not in the stream yet; ask again whether it is")
+        return await self._written()
 
     async def _written(self) -> Answer | None:
         """When all that was said so far is on disk; or, if that takes too long, that it does."""
