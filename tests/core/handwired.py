@@ -7,6 +7,7 @@ when it crashes; what it only remembered is not.
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from overlane.core.births import Identity
 from overlane.core.broker import Broker
 from overlane.core.config import BrokerConfig
 from overlane.core.events import (
@@ -47,13 +48,16 @@ class Overlay:
         topics: Mapping[str, QosClass] | None = None,
         config: Mapping[str, object] | None = None,
         of: Mapping[str, Mapping[str, object]] | None = None,
+        identity: Callable[[str, int], Identity | None] = lambda _name, _incarnation: None,
     ) -> None:
-        """Links are written as "a-b"; their names are all the brokers there are. `of` configures brokers apart."""
+        """Links are written as "a-b"; their names are all the brokers there are. `of` configures brokers apart.
+        `identity` tells who proves what, by name and incarnation."""
         self.now: Nanos = START
         self.latency_ns = {link(*ends.split("-")): ms * MS for ends, ms in latency_ms.items()}
         self.qos = QosTable(topics or {})
         self._config = dict(config or {})
         self._config_of = dict(of or {})
+        self._identity = identity
         self.effects: dict[str, list[Effect]] = {}
         self.store: dict[str, dict[tuple[str, bytes], bytes]] = {}
         self.slow_disks: set[str] = set()
@@ -69,7 +73,7 @@ class Overlay:
         self._sent = 0
         for name in sorted({name for ends in self.latency_ns for name in ends}):
             self.effects[name], self.store[name] = [], {}
-            self._start(name)
+            self.start(name)
         for ends in sorted(self.latency_ns):
             self.join(*ends)
 
@@ -109,7 +113,7 @@ class Overlay:
                 self.cut(*ends)
 
     def restart(self, name: str) -> None:
-        self._start(name)
+        self.start(name)
         for ends in sorted(self.latency_ns):
             if name in ends and all(end in self.brokers for end in ends):
                 self.join(*ends)
@@ -162,11 +166,14 @@ class Overlay:
             for lane, data in broker.pull(peer, PULLED_AT_ONCE, self.now):
                 self._send((name, peer, lane, data))
 
-    def _start(self, name: str) -> None:
+    def start(self, name: str) -> None:
+        """Alone, for now."""
         self._incarnation += 1
         records = [(table, key, value) for (table, key), value in self.store[name].items()]
         config = BrokerConfig(name, self.qos, **self._config, **self._config_of.get(name, {}))  # type: ignore[arg-type]
-        self.brokers[name] = Broker(config, self._incarnation, records, self.now)
+        self.brokers[name] = Broker(
+            config, self._incarnation, records, self.now, self._identity(name, self._incarnation)
+        )
         self.effects[name] += self.brokers[name].start(self.now)
 
     def _send(self, frame: Frame) -> None:

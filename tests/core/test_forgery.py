@@ -62,6 +62,19 @@ def test_needs_from_the_future_in_the_name_of_another_are_soon_set_right(sequenc
     assert net.bodies("d") == [b"x", b"y"]
 
 
+@pytest.mark.parametrize("victim", ["b", "d"])
+def test_a_broker_that_is_said_to_have_left_is_soon_there_again_with_all_that_it_needs(victim: str) -> None:
+    net = settled()
+    net.subscribe("b", "u")
+    net.run(1_000)
+    lie(net, Advert(victim, incarnation(net, victim), 1_000, [], {}, 0, True))
+    assert len({net.brokers[name].map_digest() for name in "abcd"}) == 1
+    assert arrives(net)
+    net.publish("a", "u", b"u")
+    net.run(1_000)
+    assert net.bodies("b") == [b"u"]
+
+
 def test_a_later_life_of_a_neighbour_is_not_believed_while_it_is_here() -> None:
     net = settled()
     before = net.brokers["a"].map_digest()

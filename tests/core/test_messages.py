@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from overlane.core.messages import (
     BROKERS_MAX,
     Advert,
+    Birth,
     Establish,
     Established,
     Farewell,
@@ -20,6 +21,7 @@ from overlane.core.messages import (
     Known,
     LinkClaim,
     Message,
+    Proven,
     Receipt,
     Summary,
     Teardown,
@@ -40,6 +42,8 @@ EXAMPLES: list[Message] = [
     Teardown("a", 3, 1),
     Receipt("a", "c", 32, 3, 1, 7, b"\x05"),
     Farewell("maintenance"),
+    Birth("a", 3, b"signed"),
+    Proven({"a": 3, "b": 7}),
 ]
 
 
@@ -122,6 +126,10 @@ LIMITS: dict[str, Callable[[], bytes]] = {
     "a deadline that fits no parcel": changed(ESTABLISH, deadline_us=1 << 32),
     "too many hops left": changed(EXAMPLES[7], hops_left=256),
     "too much beyond": changed(EXAMPLES[7], beyond=bytes(1025)),
+    "a birth without a proof": changed(EXAMPLES[9], proof=b""),
+    "too long a proof": changed(EXAMPLES[9], proof=bytes(16385)),
+    "a birth of 33 bits": changed(EXAMPLES[9], incarnation=1 << 32),
+    "too many lives": changed(EXAMPLES[10], lives={str(number): 1 for number in range(BROKERS_MAX + 1)}),
     "too long a reason": changed(EXAMPLES[8], reason="x" * 257),
 }
 

@@ -1,13 +1,23 @@
 """Links with mutual TLS, and brokers that can only dial."""
 
 import asyncio
+import os
+import socket
+import ssl
 from contextlib import closing
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 from brokers import free_port
 from overlane.client import connect
-from overlane.testbed.certificates import Authority
-from overlays import Member, RealOverlay
+from overlane.core import wire
+from overlane.core.messages import Advert, Birth, Interest, Message, encode
+from overlane.node.birthproof import prove
+from overlane.node.greeting import Credentials, Greeting
+from overlane.node.tls import client_context
+from overlane.testbed.certificates import Authority, Identity
+from overlays import START_WITHIN_S, Member, RealOverlay
 
 SECURE = """
 [security]
@@ -35,10 +45,10 @@ async def _crosses(here: str, there: str) -> None:
 
 
 class SecureOverlay(RealOverlay):
-    """Two brokers, each with a file of its own, as on two machines: the certificates are each one's own."""
+    """Brokers each with a file of its own, as on several machines: the certificates are each one's own."""
 
-    def __init__(self, directory: Path, cas: dict[str, str]) -> None:
-        super().__init__(directory, {"a-b": 'latency = "1ms"'})
+    def __init__(self, directory: Path, cas: dict[str, str], links: tuple[str, ...] = ("a-b",), more: str = "") -> None:
+        super().__init__(directory, dict.fromkeys(links, 'latency = "1ms"'), more)
         common = self.file.read_text()
         for name, member in self.members.items():
             own = directory / f"{name}.toml"
@@ -85,6 +95,58 @@ def test_a_user_who_bears_a_brokers_name_is_no_broker(tmp_path: Path) -> None:
         for member in net.members.values():
             member.start()
         net.wait_until(lambda: "its certificate says" in net["a"].log.read_text(), "refused", 30.0)
+
+
+def greet(member: Member, identity: Identity, ca: Path, name: str) -> ssl.SSLSocket:
+    """A connection to a broker that takes us for this neighbour, by its certificate."""
+    context = client_context(ca=ca, certificate=identity.certificate, key=identity.key)
+    host, port = member.overlay.split(":")
+    connection = context.wrap_socket(socket.create_connection((host, int(port)), 5), server_hostname=member.name)
+    greeting = Greeting(Credentials(name, None, member.name, False), os.urandom(16), member.name)
+    connection.sendall(greeting.opening())
+    while not greeting.is_done:
+        answer, _ = greeting.receive(connection.recv(4096))
+        connection.sendall(answer)
+    return connection
+
+
+def test_a_broker_with_a_certificate_of_its_own_cannot_tell_of_a_later_life_of_another(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ours")
+    names = ("a", "b", "c", "liar")
+    identities = {name: authority.broker(name) for name in names}
+    net = SecureOverlay(
+        tmp_path,
+        dict.fromkeys(names, "ours"),
+        ("a-b", "b-c", "a-liar"),
+        '\n[[events]]\nat = "1h"\njoin = "liar"\n',  # so that it is not waited for
+    )
+    del net.members["liar"]
+    with closing(_Ending(net)):
+        net.start()
+        asyncio.run(asyncio.wait_for(_crosses(net["a"].mqtt, net["c"].mqtt), START_WITHIN_S))
+        later = broker(net["c"])["incarnation"] + 1
+        lies: list[Message] = [
+            Interest("c", later, 1, -1, [], []),
+            Advert("c", later, 1, [], {}, 0),
+            Advert("c", later, 2, [], {}, 0, True),
+            Birth("c", later, prove("c", later, *(path.read_bytes() for path in astuple(identities["liar"])))),
+        ]
+        with closing(greet(net["a"], identities["liar"], authority.ca, "liar")) as liar:
+            liar.sendall(wire.hello("liar", later))
+            for number, lie in enumerate(lies):
+                liar.sendall(wire.control(number, encode(lie)))
+            net.wait_until(lambda: broker(net["a"])["overlay"]["unproven_dropped"] == len(lies), "heard")
+            asyncio.run(asyncio.wait_for(_crosses(net["a"].mqtt, net["c"].mqtt), START_WITHIN_S))
+        asyncio.run(asyncio.wait_for(_crosses(net["c"].mqtt, net["a"].mqtt), START_WITHIN_S))
+        assert broker(net["b"])["overlay"]["unproven_dropped"] == 0
+        assert "what was told of a new life of c is not believed" in net["a"].log.read_text()
+        assert "will not know for sure" not in net.logs()
+
+
+def broker(member: Member) -> dict[str, Any]:
+    answer = member.ask("/status")
+    assert isinstance(answer, dict)
+    return answer
 
 
 def test_a_broker_behind_nat_dials_and_is_not_dialled(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from typing import assert_never
 import msgspec
 
 from overlane.core import wire
+from overlane.core.births import Births, Identity
 from overlane.core.config import BrokerConfig, InboundRouteView, RouteView
 from overlane.core.demands import Demands
 from overlane.core.drafts import Drafts
@@ -71,7 +72,9 @@ class Broker:
         incarnation: int,
         recovered: Iterable[tuple[str, bytes, bytes]] = (),
         now: Nanos = 0,
+        identity: Identity | None = None,
     ) -> None:
+        """`identity`: what proves to those who are not neighbours that this life is ours, where there is such."""
         self.config = config
         self.name = config.name
         self.identity = wire.broker_id(config.name)
@@ -84,7 +87,10 @@ class Broker:
         self._local = LocalInterest(self.name, incarnation, self._interest_changed, config.federation.may_ever_enter)
         self._remote = RemoteInterest(self._interest_changed)
         self._history = History(self.identity)
-        self._gossip = Gossip(self.name, incarnation, self._neighbours, self._table, self._local, self._remote)
+        self._births = Births(self.name, incarnation, identity)
+        self._gossip = Gossip(
+            self.name, incarnation, self._neighbours, self._table, self._local, self._remote, self._births
+        )
         self._routes = RouteTable(self.name)
         self._planner = RoutePlanner(self.name, incarnation, self._table)
         self._forwarding = Forwarding(self.name, self._neighbours, self._table)
@@ -384,6 +390,7 @@ class Broker:
             "expired_dropped": counters.expired_dropped,
             "queue_full_dropped": counters.queue_full_dropped,
             "unroutable_dropped": counters.unroutable_dropped,
+            "unproven_dropped": self._births.dropped,
             "overtaken_dropped": self._sink.inflows.overtaken_dropped,
             "repairs": counters.repairs,
             "detours": counters.detours,
@@ -409,7 +416,7 @@ class Broker:
             self._sink.inflows.set_wake()
         if now >= self._next_sweep:
             self._next_sweep = now + SLOW_SWEEP
-            self._table.forget_silent(now)
+            self._gossip.forget(self._table.forget_silent(now))
             self._sink.forget_idle(now)
             self._routes.sweep(now)
             self._links.forget_processing()

@@ -52,6 +52,12 @@ class Duplicates:
             window = self.window(origin, incarnation)
         return window.is_new(number)
 
+    def forget_after(self, origin: int, incarnation: int) -> None:
+        """Lives after this one have not been."""
+        lives = self._windows.get(origin, {})
+        for later in [life for life in lives if life > incarnation]:
+            del lives[later]
+
     def window(self, origin: int, incarnation: int) -> DuplicateWindow:
         """Of one life of a broker, in place of an earlier one's if there are too many."""
         lives = self._windows.setdefault(origin, {})

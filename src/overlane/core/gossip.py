@@ -6,15 +6,17 @@ in a summary what it knows, and gets what it lacks: a broker that was away catch
 
 Anybody may pass on what others have said, so a neighbour that lies can speak in their name. A broker that hears more of
 itself than it has said says it anew, louder. What is said of a neighbour by others is not believed where it would be of
-a later life than the one in which that neighbour is here, nor what is numbered as nobody could have counted.
+a later life than the one in which that neighbour is here, nor what is numbered as nobody could have counted. Where
+brokers prove their lives (`births`), what is proven prevails over all that is told of later ones, whoever was first.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from overlane.core.births import Births
 from overlane.core.interest import LocalInterest, RemoteInterest, in_parts
 from overlane.core.linkstate import Announcer, LinkStateTable
-from overlane.core.messages import Advert, Interest, InterestWanted, Known, LinkClaim, Message, Summary
+from overlane.core.messages import Advert, Birth, Interest, InterestWanted, Known, LinkClaim, Message, Proven, Summary
 from overlane.core.neighbour import Neighbour
 from overlane.core.units import Nanos
 
@@ -30,6 +32,8 @@ class News:
     """Brokers that newly need topic filters."""
     left: list[str] = field(default_factory=list)
     restarted: list[tuple[str, int]] = field(default_factory=list)
+    proven: list[tuple[str, int]] = field(default_factory=list)
+    """Lives of brokers; what was told of others is not so."""
 
 
 class Gossip:
@@ -41,6 +45,7 @@ class Gossip:
         table: LinkStateTable,
         local: LocalInterest,
         remote: RemoteInterest,
+        births: Births,
     ) -> None:
         self._me = me
         self._incarnation = incarnation
@@ -48,14 +53,22 @@ class Gossip:
         self._table = table
         self._local = local
         self._remote = remote
+        self._births = births
         self._announcer = Announcer()
         self._sequence = 0
+        self._is_taken_for_gone = False
+        """Somebody said that we left, and who believes that has forgotten what we need."""
 
     def next_deadline(self) -> Nanos:
         return self._announcer.next_deadline()
 
     def greet(self, neighbour: Neighbour) -> None:
         """A new neighbour: tell it what we know, so that it can tell us what we do not."""
+        for message in self._births.greeting():
+            neighbour.send(message)
+        self._sum_up(neighbour)
+
+    def _sum_up(self, neighbour: Neighbour) -> None:
         names = sorted({*self._table.adverts, *self._remote.brokers(), self._me})
         neighbour.send(
             Summary([Known(name, self._table.version_of(name), self._interest_version(name)) for name in names])
@@ -72,6 +85,10 @@ class Gossip:
         self._announcer.said(advert, now)
         self._table.accept(advert, now)
         self._flood(advert)
+        if self._is_taken_for_gone:
+            self._is_taken_for_gone = False
+            self._local.sequence += 1
+            self._flood(self._local.everything())
         return True
 
     def tell_interest(self) -> None:
@@ -79,7 +96,24 @@ class Gossip:
         if (news := self._local.news()) is not None:
             self._flood(news)
 
-    def hear(self, sender: str, message: Advert | Interest | InterestWanted | Summary, now: Nanos) -> News:
+    def forget(self, silent: list[str]) -> None:
+        """Brokers are no longer on the map. While one is kept something for, it stays known which life that is of."""
+        for broker in silent:
+            if not self._remote.is_needy(broker):
+                self._births.forget(broker)
+
+    def may_live(self, broker: str, incarnation: int) -> bool:
+        """Whether nothing that is proven contradicts this life of a broker. A neighbour's own greeting proves it too,
+        but only here."""
+        proven = self._births.life_of(broker)
+        if proven is None or incarnation <= proven:
+            return True
+        neighbour = self._neighbours.get(broker)
+        return neighbour is not None and neighbour.greeted and incarnation <= neighbour.incarnation
+
+    def hear(
+        self, sender: str, message: Advert | Interest | InterestWanted | Summary | Birth | Proven, now: Nanos
+    ) -> News:
         news = News()
         match message:
             case Advert():
@@ -91,13 +125,38 @@ class Gossip:
                     self._tell(self._neighbours[sender], everything)
             case Summary(known):
                 self._hear_summary(sender, known)
+            case Birth():
+                self._hear_birth(sender, message, news, now)
+            case Proven():
+                for birth in self._births.lacking(message):
+                    self._neighbours[sender].send(birth)
         return news
+
+    def _hear_birth(self, sender: str, birth: Birth, news: News, now: Nanos) -> None:
+        broker, life = birth.broker, birth.incarnation
+        neighbour = self._neighbours.get(broker)
+        if neighbour is not None and neighbour.greeted and life < neighbour.incarnation:
+            return  # it has begun another life since: here it is
+        if not self._births.accept(sender, birth, now):
+            return
+        self._flood(birth, except_for=sender)
+        news.proven.append((broker, life))
+        advert, needs_life = self._table.adverts.get(broker), self._remote.version_of(broker)[0]
+        is_lie = advert is not None and advert.incarnation > life
+        if is_lie:
+            self._table.forget(broker)
+        if needs_life > life or (is_lie and advert is not None and advert.left):
+            self._remote.disown(broker)
+        if self._births.take_missed(broker) or is_lie or needs_life > life:
+            # Whoever has the birth has, or gets, what the broker has said since: it may have been told before.
+            self._sum_up(self._neighbours[sender])
 
     def _hear_advert(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
         if advert.broker == self._me:
             if advert.incarnation == self._incarnation and 0 < advert.sequence - self._sequence < LEAP_MAX:
                 self._sequence = advert.sequence
                 self._announcer.speak_up()
+                self._is_taken_for_gone |= advert.left
             return
         version = advert.incarnation, advert.sequence
         if self._is_contradicted(sender, advert.broker, version, self._table.version_of(advert.broker)):
@@ -137,11 +196,15 @@ class Gossip:
             self._flood(message, except_for=sender)
 
     def _is_contradicted(self, sender: str, broker: str, told: tuple[int, int], known: tuple[int, int]) -> bool:
-        """Whether somebody tells of a life of a neighbour that is not the one in which it is here, or of numbers out of
-        all proportion to those before."""
-        neighbour = self._neighbours.get(broker)
-        if neighbour is not None and broker != sender and neighbour.greeted and told[0] > neighbour.incarnation:
+        """Whether somebody tells of a life that is not proven where another is, or of one of a neighbour that is not
+        the one in which it is here, or of numbers out of all proportion to those before."""
+        life = told[0]
+        if not self.may_live(broker, life):
+            self._births.miss(broker)
             return True
+        neighbour = self._neighbours.get(broker)
+        if neighbour is not None and broker != sender and neighbour.greeted and life > neighbour.incarnation:
+            return life != self._births.life_of(broker)
         return told[0] == known[0] and told[1] - known[1] >= LEAP_MAX
 
     def _has_left(self, broker: str, incarnation: int) -> bool:

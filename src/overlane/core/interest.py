@@ -152,6 +152,15 @@ class RemoteInterest:
             needs.filters = set()
             self._on_change()
 
+    def disown(self, broker: str) -> None:
+        """What was told of the broker was not so: whatever it says itself is news."""
+        self.forget(broker)
+        self._needs.pop(broker, None)
+
+    def is_needy(self, broker: str) -> bool:
+        """Whether the broker needs anything."""
+        return broker in self._needs and bool(self._needs[broker].filters)
+
     def restore(self, key: bytes) -> None:
         """What a broker needed in an earlier life of ours, until it is heard what it needs now."""
         broker, _, topic_filter = key.decode().partition("\0")

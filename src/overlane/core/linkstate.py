@@ -56,6 +56,12 @@ class LinkStateTable:
             self.changes += 1
         return True
 
+    def forget(self, broker: str) -> None:
+        """What was told of a broker was not so."""
+        if self.adverts.pop(broker, None) is not None:
+            del self._heard_at[broker], self._matter[broker]
+            self.changes += 1
+
     def forget_silent(self, now: Nanos) -> list[str]:
         """Brokers that have not been heard of for too long are no longer part of the map."""
         gone = [

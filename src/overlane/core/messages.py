@@ -16,6 +16,7 @@ LINKS_MAX = 65536
 REASON_LENGTH_MAX = 256
 BEHIND_MAX = 64
 BEHIND_PERCENT_MAX = 1000
+PROOF_BYTES_MAX = 16384
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -149,7 +150,33 @@ class Farewell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     reason: Annotated[str, Meta(max_length=REASON_LENGTH_MAX)]
 
 
-Message = Advert | Interest | InterestWanted | Summary | Establish | Established | Teardown | Receipt | Farewell
+class Birth(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=10):
+    """A life of a broker, and the proof of it, where brokers have such; ahead of all that it says in that life."""
+
+    broker: Name
+    incarnation: U32
+    proof: Annotated[bytes, Meta(min_length=1, max_length=PROOF_BYTES_MAX)]
+
+
+class Proven(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=11):
+    """Of whom which life is proven to a new neighbour; it is sent the births that it lacks."""
+
+    lives: Annotated[dict[Name, U32], Meta(max_length=BROKERS_MAX)]
+
+
+Message = (
+    Advert
+    | Interest
+    | InterestWanted
+    | Summary
+    | Establish
+    | Established
+    | Teardown
+    | Receipt
+    | Farewell
+    | Birth
+    | Proven
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

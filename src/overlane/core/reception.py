@@ -17,12 +17,14 @@ from overlane.core.herald import Herald
 from overlane.core.links import Links
 from overlane.core.messages import (
     Advert,
+    Birth,
     Establish,
     Established,
     Farewell,
     Interest,
     InterestWanted,
     Message,
+    Proven,
     Receipt,
     Summary,
     Teardown,
@@ -144,15 +146,16 @@ class Reception:
         self._is_stirred = True
         sender = neighbour.name
         match message:
-            case Advert() | Interest() | InterestWanted() | Summary():
+            case Advert() | Interest() | InterestWanted() | Summary() | Birth() | Proven():
                 self._learn(self._gossip.hear(sender, message, now), now)
                 if isinstance(message, Advert):
                     self._names[wire.broker_id(message.broker)] = message.broker
             case Establish():
                 if message.origin == self._me:
                     raise ProtocolViolation("a route of our own that we did not make")
-                letters, _ = self._routes.establish(sender, message, now)
-                self._herald.letters += letters
+                if self._gossip.may_live(message.origin, message.incarnation):
+                    letters, _ = self._routes.establish(sender, message, now)
+                    self._herald.letters += letters
             case Established():
                 letters, ours = self._routes.acknowledged(sender, message)
                 self._herald.letters += letters
@@ -161,7 +164,8 @@ class Reception:
             case Teardown():
                 if message.origin == self._me:
                     raise ProtocolViolation("a route of our own torn down by another")
-                self._herald.letters += self._routes.tear_down(sender, message)
+                if self._gossip.may_live(message.origin, message.incarnation):
+                    self._herald.letters += self._routes.tear_down(sender, message)
             case Receipt():
                 self._receipt(message, now)
             case Farewell(reason):
@@ -170,6 +174,9 @@ class Reception:
                 assert_never(message)
 
     def _learn(self, news: News, now: Nanos) -> None:
+        for broker, incarnation in news.proven:
+            self._routes.origin_lives(broker, incarnation)
+            self._forwarding.duplicates.forget_after(wire.broker_id(broker), incarnation)
         for broker, incarnation in news.restarted:
             self._routes.origin_restarted(broker, incarnation)
         for broker in news.left:
@@ -210,6 +217,9 @@ class Reception:
             neighbour.notice_parcel(header, now)
         if detour.position + 1 < len(detour.hops):
             self._forwarding.pass_on(detour.hops, detour.position, header, rest, now, now)
+        elif not self._gossip.may_live(self._names.get(header.origin, ""), header.incarnation):
+            # A life that has not been would take the place of the one that is in the windows of duplicates.
+            self._forwarding.counters.unroutable_dropped += 1
         elif not self._forwarding.duplicates.is_new(header.origin, header.incarnation, header.sequence):
             self._forwarding.counters.duplicates_dropped += 1
         elif header.flags & _DIRECT:

@@ -170,6 +170,13 @@ class RouteTable:
             if self._routes[key].incarnation < incarnation:
                 self._forget(key)
 
+    def origin_lives(self, origin: str, incarnation: int) -> None:
+        """What any other life of a broker set up is nobody's, or never was anybody's."""
+        identity = broker_id(origin)
+        for key in [key for key, state in self._routes.items() if key[0] == identity]:
+            if self._routes[key].incarnation != incarnation:
+                self._forget(key)
+
     def sweep(self, now: Nanos) -> None:
         """Drop superseded versions after their grace time, and routes nobody refreshes."""
         for key, state in list(self._routes.items()):

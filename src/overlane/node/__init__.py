@@ -22,6 +22,7 @@
     users             the users file: who can log in with a password
     logins            is this the password of this user? In threads, few at once
     tls               contexts for listeners and connections, and whom a client's certificate names
+    birthproof        what proves a broker's life to those who are not its neighbours
 
     emulation         a wide area played on one machine
     greeting          two brokers prove to each other who they are

@@ -10,12 +10,14 @@ import logging
 import resource
 import secrets
 import signal
+import ssl
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import structs
 
+from overlane.core.births import Identity
 from overlane.core.broker import Broker
 from overlane.errors import ConfigError, Unavailable
 from overlane.mqtt.access import Access
@@ -93,17 +95,19 @@ class Node:
         self.store = self._open_store(loop)
         now, records = self.clock.now(), list(self.store.records())
         settings = self._settings(self.network)
+        link_tls = self._link_tls()
         core = Broker(
             broker_config(self.network, self.options.name),
             self.store.incarnation,
             [record for record in records if record[0] in CORE_TABLES],
             now,
+            self._link_identity(),
         )
         uplink = CoreUplink(core, is_alone=not self.network.links)
         server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
         core.heed_readers(server.gate.take)
         self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
-        self.overlay = self.driver.overlay = self._overlay(core, uplink)
+        self.overlay = self.driver.overlay = self._overlay(core, uplink, link_tls)
         self._neighbourhood = Neighbourhood(
             self.options.name, self.options.file, self.overlay, core, is_emulated=self.options.is_emulated
         )
@@ -247,9 +251,28 @@ class Node:
         )
         return TimedStore(opened)
 
-    def _overlay(self, core: Broker, uplink: CoreUplink) -> Overlay:
+    def _link_tls(self) -> tuple[ssl.SSLContext, ssl.SSLContext] | None:
+        """For neighbours that dial, and for those that are dialled."""
         security = self.network.security
-        is_tls = security.overlay_tls
+        if not security.overlay_tls:
+            return None
+        server_tls = server_context(structs.replace(security, client_certificate="required"))
+        return server_tls, client_context(**_identity(security))
+
+    def _link_identity(self) -> Identity | None:
+        security = self.network.security
+        if not security.overlay_tls:
+            return None
+        # Only where it is needed, since it takes as long to load as much of the rest.
+        from overlane.node.birthproof import CertifiedIdentity
+
+        return CertifiedIdentity(self.options.name, self.store.incarnation, security)
+
+    def _overlay(
+        self, core: Broker, uplink: CoreUplink, link_tls: tuple[ssl.SSLContext, ssl.SSLContext] | None
+    ) -> Overlay:
+        security = self.network.security
+        server_tls, client_tls = link_tls or (None, None)
         return Overlay(
             core,
             self.clock.now,
@@ -259,8 +282,8 @@ class Node:
             lambda: self._meet_others(uplink),
             secret=read_token(security.overlay_secret) if security.overlay_secret is not None else None,
             is_open=security.overlay_open,
-            server_tls=server_context(structs.replace(security, client_certificate="required")) if is_tls else None,
-            client_tls=client_context(**_identity(security)) if is_tls else None,
+            server_tls=server_tls,
+            client_tls=client_tls,
             datagram_port=self.endpoints.overlay.port if self._has_datagrams() else None,
         )
 
