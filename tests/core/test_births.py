@@ -3,6 +3,7 @@
 import hmac
 from collections import Counter
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from handwired import Overlay
@@ -355,3 +356,47 @@ def test_where_nobody_proves_anything_nothing_is_said_of_births() -> None:
     say(net, Birth("d", LATER, sign("d", LATER)), Proven({}))
     assert [(sender, type(one)) for sender, _, one in told(net, Birth, Proven)] == [("liar", Birth), ("liar", Proven)]
     assert len(net.digests()) == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brokers_that_come_and_go_beside_a_liar_agree_when_all_is_well_again(seed: int) -> None:
+    print("seed", seed)
+    luck = Random(seed)
+    links = {"a-b": 10, "b-c": 15, "c-d": 20, "a-d": 25, "a-liar": 10}
+    net = overlay(links)
+    net.subscribe("d", "t")
+    for _ in range(12):
+        name, victim = luck.choice("bcd"), luck.choice("bcd")
+        match luck.randrange(5):
+            case 0 if name in net.brokers:
+                net.crash(name)
+            case 1 if name not in net.brokers:
+                net.restart(name)
+            case 2:
+                ends = luck.choice([ends for ends in net.latency_ns if "liar" not in ends])
+                if ends in net.up:
+                    net.cut(*ends)
+                elif all(end in net.brokers for end in ends):
+                    net.join(*ends)
+            case _:
+                later = luck.randrange(1, LATER)
+                net.brokers["liar"]._births.forget(victim)
+                false = Birth(victim, later, sign(victim, later, "liar"))
+                lie = Advert(victim, later, luck.randrange(9), [], {}, 0, luck.random() < 0.5)
+                mute = Interest(victim, later, luck.randrange(9), -1, [], [])
+                for message in luck.sample([false, lie, mute], 2):
+                    net.brokers["liar"]._neighbours["a"].send(message)
+                net.turn("liar", [])
+        net.run(luck.randrange(1, 400))
+    for name in "bcd":
+        if name not in net.brokers:
+            net.restart(name)
+    for ends in sorted(net.latency_ns):
+        if ends not in net.up:
+            net.join(*ends)
+    net.subscribe("d", "t")
+    net.run(10_000)
+    assert len({net.brokers[name].map_digest() for name in "abcd"}) == 1
+    net.publish("a", "t", b"after all")
+    net.run(2_000)
+    assert net.bodies("d")[-1:] == [b"after all"]
