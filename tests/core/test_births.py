@@ -384,7 +384,8 @@ def test_brokers_that_come_and_go_beside_a_liar_agree_when_all_is_well_again(see
                 false = Birth(victim, later, sign(victim, later, "liar"))
                 lie = Advert(victim, later, luck.randrange(9), [], {}, 0, luck.random() < 0.5)
                 mute = Interest(victim, later, luck.randrange(9), -1, [], [])
-                for message in luck.sample([false, lie, mute], 2):
+                lies: list[Message] = [false, lie, mute]
+                for message in luck.sample(lies, 2):
                     net.brokers["liar"]._neighbours["a"].send(message)
                 net.turn("liar", [])
         net.run(luck.randrange(1, 400))

@@ -35,6 +35,7 @@ ONE_ROUND = "--only small --systems overlane --rounds 1 --seconds 0.2"
 BENCHMARKS: dict[str, Small] = {
     "adaptive": Small("--quick --only abilene --ways adaptive --flows 1 --seconds 2 --workers 1"),
     "adaptive_onsets": Small("--seeds 1"),
+    "births": Small(constants={"ROUNDS": "1", "TIMES": "5"}),
     "broker": Small(ONE_ROUND),
     "chain": Small(ONE_ROUND, needs_root=True),
     "cost": Small("--rounds 1"),
