@@ -8,8 +8,10 @@ from station import START, Station
 
 from overlane.core.events import Deliver
 from overlane.core.qos import QosClass, QosTable, Routing
-from overlane.core.units import MS, NEVER
-from overlane.mqtt.envelope import pack_run
+from overlane.core.units import MS, NEVER, SECOND
+from overlane.mqtt import writing
+from overlane.mqtt.envelope import PROPERTIES, pack, pack_lone, pack_run
+from overlane.mqtt.message import Message
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.rows import Delivery, TopicRate
@@ -67,15 +69,40 @@ def test_a_run_counts_as_many_messages_as_it_holds_and_makes_one_row() -> None:
     bay = Bay()
     flags, body = pack_run(b"\x30\x05\x00\x01tab" * 40, 40, is_v5=False)
     bay.arrive(("t", flags, body))
-    assert [(row.weight, row.size_bytes) for row in bay.rows] == [(40, 7)]
-    assert bay.tallies() == {"t": (40, 280)}
+    assert [(row.weight, row.size_bytes) for row in bay.rows] == [(40, 2)]
+    assert bay.tallies() == {"t": (40, 80)}
 
 
 def test_a_run_that_claims_more_messages_than_it_can_hold_is_not_believed() -> None:
     bay = Bay()
     flags, body = pack_run(b"\x30\x05\x00\x01tab", 4_000_000_000, is_v5=False)
     bay.arrive(("t", flags, body))
-    assert bay.tallies() == {"t": (1, 7)}
+    assert bay.tallies() == {"t": (1, 2)}
+
+
+@pytest.mark.parametrize("size", [0, 1, 300])
+@pytest.mark.parametrize("is_v5", [False, True])
+def test_the_bytes_of_messages_are_those_of_their_payloads_whichever_way_they_come(is_v5: bool, size: int) -> None:
+    payload = bytes(size)
+    packet = writing.publish(5 if is_v5 else 4, b"t", payload, 0, False, False, 0, b"")
+    with_properties = Message("t", payload, 1, properties=b"\x03\x00\x04text", expires_ns=START + 60 * SECOND)
+    for flags, body in (
+        pack_run(packet * 4, 4, is_v5),
+        pack_lone(payload, is_v5),
+        pack(Message("t", payload, 1), START),
+        pack(with_properties, START),
+    ):
+        bay = Bay()
+        bay.arrive(("t", flags, body))
+        ((messages, size_bytes),) = bay.tallies().values()
+        assert size_bytes == messages * size
+
+
+def test_a_message_whose_properties_cannot_be_read_is_counted_all_the_same() -> None:
+    bay = Bay()
+    for body in (b"", b"\xff\xff\xff\xff\xff", b"\x7fx"):
+        bay.arrive(("t", PROPERTIES, body))
+    assert bay.tallies() == {"t": (3, 5)}
 
 
 def test_messages_for_a_shared_subscription_are_told_by_their_topic_and_retained_ones_not_at_all() -> None:

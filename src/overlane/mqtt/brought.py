@@ -8,14 +8,12 @@ from collections.abc import Iterator
 
 from overlane.core.events import Deliver
 from overlane.mqtt.elsewhere import RETAINED, SHARE, read_share_name
-from overlane.mqtt.envelope import RUN, size_of_run
-
-PACKET_BYTES_MIN = 5
-"""No PUBLISH packet is shorter: a run of so many bytes has at most so many of them, whatever it says."""
+from overlane.mqtt.envelope import PROPERTIES, RUN, bytes_behind_properties, size_of_run
 
 
 def counted(effect: Deliver) -> Iterator[tuple[str, int, int]]:
-    """(topic, messages, their bytes); those of one topic that follow each other together, as every message is seen."""
+    """(topic, messages, the bytes of their payloads); those of one topic that follow each other together, as every
+    message is seen."""
     last, count, size_bytes = "", 0, 0
     for topic, flags, body in effect.messages:
         if topic is not last or flags & RUN:
@@ -23,12 +21,11 @@ def counted(effect: Deliver) -> Iterator[tuple[str, int, int]]:
                 yield told, count, size_bytes
             last, count, size_bytes = topic, 0, 0
             if flags & RUN:
-                claimed, run_bytes = size_of_run(body)
                 if told := _told(topic, effect):
-                    yield told, max(1, min(claimed, run_bytes // PACKET_BYTES_MIN)), run_bytes
+                    yield told, *size_of_run(flags, body)
                 continue
         count += 1
-        size_bytes += len(body)
+        size_bytes += bytes_behind_properties(body) if flags & PROPERTIES else len(body)
     if count and (told := _told(last, effect)):
         yield told, count, size_bytes
 

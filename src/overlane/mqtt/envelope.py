@@ -24,6 +24,9 @@ LONE = 0x40
 LANE = RUN | LONE
 """Plain messages, one way or the other."""
 
+PACKET_BYTES_MIN = 5
+"""No PUBLISH packet is shorter: a run of so many bytes has at most so many of them, whatever it says."""
+
 _EXPIRY_FIRST = b"\x02"
 _EXPIRY_BYTES = 5
 
@@ -84,6 +87,20 @@ def unpack_run(flags: int, body: bytes) -> tuple[bytes, int, bool]:
     return body[4:], int.from_bytes(body[:4]), bool(flags & RUN_OF_V5)
 
 
-def size_of_run(body: bytes) -> tuple[int, int]:
-    """How many messages it says to hold, and the bytes of their packets."""
-    return int.from_bytes(body[:4]), max(0, len(body) - 4)
+def bytes_behind_properties(body: bytes) -> int:
+    """Of the payload, as far as the body can be read."""
+    try:
+        length, start = variable(body, 0)
+    except (ValueError, IndexError):
+        return len(body)
+    return max(0, len(body) - start - length)
+
+
+def size_of_run(flags: int, body: bytes) -> tuple[int, int]:
+    """How many messages it holds, or says to hold where so many can be in it; and the bytes of their payloads, as if
+    all had heads as long as the first: where some are short and some long, a byte more or less for each."""
+    run_bytes = max(0, len(body) - 4)
+    count = max(1, min(int.from_bytes(body[:4]), run_bytes // PACKET_BYTES_MIN))
+    topic_at = 7 if body[5:6] > b"\x7f" else 6
+    head_bytes = topic_at - 2 + int.from_bytes(body[topic_at : topic_at + 2]) + bool(flags & RUN_OF_V5)
+    return count, max(0, run_bytes - count * head_bytes)

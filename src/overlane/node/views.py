@@ -164,7 +164,7 @@ class ClientDetail(View, frozen=True, kw_only=True):
 
 
 class TopicView(View, frozen=True, kw_only=True):
-    """What clients have published here on one topic since it was first counted."""
+    """What clients have published here on one topic since it was first counted: messages, and bytes of payloads."""
 
     topic: str
     messages: int

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 
 class TopicRate(NamedTuple):
-    """One topic at one broker over an interval. A topic on which nothing came has no row."""
+    """One topic at one broker over an interval, in messages and bytes of payloads. A topic on which nothing came has no
+    row."""
 
     at_ns: int
     interval_ns: int
