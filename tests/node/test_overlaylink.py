@@ -2,16 +2,25 @@
 
 import asyncio
 import socket
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
 
 from overlane.core.neighbour import Chunk
 from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.network import Security
 from overlane.node.datagramlink import DatagramLink
 from overlane.node.emulation import Emulation
 from overlane.node.greeting import Credentials, Offer, Session
 from overlane.node.overlaylink import CALM_PATIENCE_NS, PATIENCE_NS, READ_BYTES, OverlayLink
 from overlane.node.pace import Pace
+from overlane.node.tls import client_context, server_context
+from overlane.testbed.certificates import Authority
 
 SENT_BYTES = 8 * READ_BYTES
 
@@ -80,12 +89,18 @@ async def _until(holds: Callable[[], bool], within_s: float = 5.0) -> None:
         await asyncio.sleep(0.001)
 
 
-async def joined(sender: Broker, receiver: Broker) -> tuple[OverlayLink, OverlayLink]:
+async def joined(
+    sender: Broker, receiver: Broker, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+) -> tuple[OverlayLink, OverlayLink]:
     """The two ends of a connection that the sender has dialled."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
-    _, sending = await loop.create_connection(lambda: OverlayLink(sender, "receiver"), sock=ours)
-    _, receiving = await loop.create_connection(lambda: OverlayLink(receiver), sock=theirs)
+    server_tls, client_tls = tls or (None, None)
+    sending, receiving = OverlayLink(sender, "receiver"), OverlayLink(receiver)
+    await asyncio.gather(
+        loop.create_connection(lambda: sending, sock=ours, ssl=client_tls, server_hostname=tls and "receiver"),
+        loop.connect_accepted_socket(lambda: receiving, theirs, ssl=server_tls),
+    )
     await _until(lambda: sending.is_up and receiving.is_up)
     return sending, receiving
 
@@ -119,6 +134,27 @@ def test_what_comes_is_read_when_there_is_room_for_it_again() -> None:
         return while_crowded <= READ_BYTES, receiver.received_bytes
 
     assert asyncio.run(story()) == (True, SENT_BYTES)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_what_is_sent_does_not_wait_for_an_answer_to_what_was_sent_before(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None], is_encrypted: bool
+) -> None:
+    authority = Authority(tmp_path)
+    own = authority.broker("receiver")
+    files = {"certificate": str(own.certificate), "key": str(own.key)}
+    tls = server_context(Security(**files)), client_context(ca=authority.ca)  # type: ignore[arg-type]
+
+    async def story() -> None:
+        sender, receiver = Broker("sender"), Broker("receiver")
+        sending, _ = await joined(sender, receiver, tls if is_encrypted else None)
+        for number in range(1, 6):
+            sender.to_send = [b"x"]
+            sending.pump()
+            await _until(lambda number=number: receiver.received_bytes == number)  # type: ignore[misc]
+
+    run(story())
 
 
 def test_a_neighbour_that_stays_crowded_holds_nobody_up_for_long() -> None:

@@ -155,7 +155,8 @@ class OverlayLink(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(0)
+        # Not 0 and 0: with TLS an empty buffer would be a full one, until something comes from the neighbour.
+        self._transport.set_write_buffer_limits(1, 0)
         _tune(self._transport.get_extra_info("socket"))
         address = self._transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{address[0]}:{address[1]}"
