@@ -110,7 +110,7 @@ def greet(member: Member, identity: Identity, ca: Path, name: str) -> ssl.SSLSoc
     return connection
 
 
-def test_a_broker_with_a_certificate_of_its_own_cannot_tell_of_a_later_life_of_another(tmp_path: Path) -> None:
+def test_nobody_but_a_broker_itself_can_tell_those_far_away_that_it_was_started_again(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ours")
     names = ("a", "b", "c", "liar")
     identities = {name: authority.broker(name) for name in names}
@@ -138,6 +138,11 @@ def test_a_broker_with_a_certificate_of_its_own_cannot_tell_of_a_later_life_of_a
             net.wait_until(lambda: broker(net["a"])["overlay"]["unproven_dropped"] == len(lies), "heard")
             asyncio.run(asyncio.wait_for(_crosses(net["a"].mqtt, net["c"].mqtt), START_WITHIN_S))
         asyncio.run(asyncio.wait_for(_crosses(net["c"].mqtt, net["a"].mqtt), START_WITHIN_S))
+        net["c"].kill()
+        net["c"].start()
+        net.wait_until(lambda: net["c"].log.read_text().count("linked") == 2, "linked again")
+        asyncio.run(asyncio.wait_for(_crosses(net["a"].mqtt, net["c"].mqtt), START_WITHIN_S))
+        assert broker(net["a"])["overlay"]["unproven_dropped"] == len(lies)
         assert broker(net["b"])["overlay"]["unproven_dropped"] == 0
         assert "what was told of a new life of c is not believed" in net["a"].log.read_text()
         assert "will not know for sure" not in net.logs()

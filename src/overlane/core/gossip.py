@@ -148,8 +148,9 @@ class Gossip:
         if needs_life > life or (is_lie and advert is not None and advert.left):
             self._remote.disown(broker)
         if self._births.take_missed(broker) or is_lie or needs_life > life:
-            # Whoever has the birth has, or gets, what the broker has said since: it may have been told before.
-            self._sum_up(self._neighbours[sender])
+            # What the broker says itself may have been told before, in vain; and the sender may be the one that lied.
+            for neighbour in self._greeted():
+                self._sum_up(neighbour)
 
     def _hear_advert(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
         if advert.broker == self._me:
@@ -234,10 +235,12 @@ class Gossip:
         return self._remote.version_of(broker)
 
     def _flood(self, message: Message, except_for: str | None = None) -> None:
-        for name in sorted(self._neighbours):
-            neighbour = self._neighbours[name]
-            if name != except_for and neighbour.greeted:
+        for neighbour in self._greeted():
+            if neighbour.name != except_for:
                 self._tell(neighbour, message)
+
+    def _greeted(self) -> list[Neighbour]:
+        return [self._neighbours[name] for name in sorted(self._neighbours) if self._neighbours[name].greeted]
 
     @staticmethod
     def _tell(neighbour: Neighbour, message: Message) -> None:

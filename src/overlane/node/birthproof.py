@@ -3,8 +3,8 @@
     proof       msgpack [certificates (DER), signature]     the broker's own first, each issued by the one behind it
     signature   of 64 blanks | "Overlane, birth of a broker" | 0 | incarnation u32 | name, by the first one's key
 
-It is true if the first certificate names the broker as it must on a link (`broker_of`), was valid when this life began,
-which the incarnation tells in seconds, and leads to an authority in `client_ca` over certificates that may issue
+It is true if the first certificate names the broker as it must on a link (`broker_of`), had not expired when this life
+began, which the incarnation tells in seconds, and leads to an authority in `client_ca` over certificates that may issue
 others. That it has expired since is no matter: the life goes on, and links ask for themselves. Certificates are checked
 from the authority down, so that no key is used that was not vouched for.
 
@@ -102,8 +102,8 @@ class CertifiedIdentity:
             own = chain[0]
             if (named := _broker_in(own)) != broker:
                 raise Untrue(f"a certificate of {named!a}")
-            if not own.not_valid_before_utc.timestamp() <= incarnation <= own.not_valid_after_utc.timestamp():
-                raise Untrue("a certificate that was not valid then")
+            if incarnation > own.not_valid_after_utc.timestamp():
+                raise Untrue("a certificate that had expired")
             if not any(_holds(path) for path in self._paths(chain)):
                 raise Untrue("a certificate of no authority that is known here")
             _verify(own, shown.signature, _statement(broker, incarnation))
