@@ -51,6 +51,23 @@ def test_a_message_reaches_every_broker_with_a_matching_subscriber_and_each_subs
     ]
 
 
+def test_a_broker_on_the_way_that_was_restarted_is_told_of_the_route_with_the_first_parcel() -> None:
+    """Before the source, which is far away, hears of it."""
+    net = overlay({"a-b": 200, "b-c": 1, "c-d": 1})
+    net.subscribe("d", "t")
+    net.run(2_000)
+    net.publish("a", "t", b"before")
+    net.run(1_000)
+    assert net.bodies("d") == [b"before"]
+    net.publish("a", "t", b"under way")
+    net.run(100)
+    net.crash("c")
+    net.restart("c")
+    net.run(400)
+    assert net.bodies("d") == [b"before", b"under way"]
+    assert net.brokers["c"].counters["unroutable_dropped"] == 0
+
+
 def test_messages_of_one_turn_to_the_same_brokers_share_a_parcel() -> None:
     net = overlay()
     net.subscribe("c", "#")

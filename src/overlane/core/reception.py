@@ -138,6 +138,8 @@ class Reception:
             raise ProtocolViolation("a second greeting")
         if hello.name != neighbour.name:
             raise ProtocolViolation(f"calls itself {hello.name}, expected {neighbour.name}")
+        if hello.incarnation != neighbour.incarnation:
+            self._routes.hop_restarted(hello.name)
         neighbour.greet(hello.incarnation, now)
         self._routes.origin_restarted(hello.name, hello.incarnation)
         self._gossip.greet(neighbour)

@@ -170,6 +170,13 @@ class RouteTable:
             if self._routes[key].incarnation < incarnation:
                 self._forget(key)
 
+    def hop_restarted(self, hop: str) -> None:
+        """A neighbour has begun another life, and knows nothing of what its last one had acknowledged."""
+        for state in self._routes.values():
+            for entry in state.versions.values():
+                if hop in entry.next_hops:
+                    entry.unconfirmed.add(hop)
+
     def origin_lives(self, origin: str, incarnation: int) -> None:
         """What any other life of a broker set up is nobody's, or never was anybody's."""
         identity = broker_id(origin)
