@@ -1,11 +1,13 @@
 """The pipeline's speed: rows a second of each stage, how it grows with the rows, and the same aggregates in DuckDB.
 
     python bench/pipeline.py [--rows 1e6 4e6] [--brokers 20] [--topics 1000] [--memory 4g] [--plans] [--scratch DIR]
+        [--once] [--remote sc://host:15002] [--conf NAME=VALUE]
 
 For each number of rows a sample is written that has about so many in all its tables, and the whole pipeline is run on
 it. A stage is a table; the time is from when its flow starts to when it is complete, and several run at once, so they
 add up to more than the whole. Growth is the time per row of the largest sample over that of the smallest: 1 is
-linear. A second run, with nothing new to read, is timed on the smallest.
+linear. A second run, with nothing new to read, is timed on the smallest, unless --once is given. --remote measures a
+Spark that runs already, as the command does; --conf gives a setting of Spark, and may be given again.
 
 Spark and DuckDB then compute five of the aggregates (load_windows, alive, link_minutes, latency_bins, lake_files) from
 the same files, one after the other: Spark by the functions of the pipeline, with all that it has compiled before.
@@ -77,7 +79,9 @@ def one_size(path: Path, rows: int, given: argparse.Namespace, with_again: bool)
         elif step.state == "completed":
             stages[step.table] = now_s - started.get(step.table, begin_s)
 
-    with open_session(conf={"spark.driver.memory": given.memory, "spark.local.dir": str(path)}) as spark:
+    conf = {"spark.driver.memory": given.memory, "spark.local.dir": str(path)}
+    conf |= dict(each.split("=", 1) for each in given.conf)
+    with open_session(remote=given.remote, conf=conf) as spark:
         begin_s = time.perf_counter()
         settings = Settings(lake.as_uri())
         run(spark, settings, out, hear)
@@ -155,13 +159,16 @@ def main() -> None:
     parser.add_argument("--memory", default="4g", help="of the driver of Spark")
     parser.add_argument("--plans", action="store_true")
     parser.add_argument("--scratch", help="a directory with room for sample and tables, up to 100 bytes a row")
+    parser.add_argument("--once", action="store_true", help="without the run that has nothing new to read")
+    parser.add_argument("--remote", help="a Spark Connect server, which sees the same files")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     sizes: list[dict[str, Any]] = []
     OUT.mkdir(exist_ok=True)
     for number, rows in enumerate(given.rows):
-        path = Path(tempfile.mkdtemp(prefix="overlane-pipeline-bench-", dir=given.scratch))
+        path = Path(tempfile.mkdtemp(prefix="overlane-pipeline-bench-", dir=given.scratch)).absolute()
         try:
-            sizes.append(one_size(path, int(rows), given, with_again=number == 0))
+            sizes.append(one_size(path, int(rows), given, with_again=number == 0 and not given.once))
         finally:
             shutil.rmtree(path)
         (OUT / "pipeline.json").write_text(json.dumps({"sizes": sizes, "growth": growth(sizes)}, indent=1))

@@ -1,10 +1,10 @@
 """The benchmarks, run as the documents say, but small: what they would measure that way means nothing, but they run.
 
 Each runs in a copy of its folder, so that figures that were measured stay. It gets options that make it small, and
-where it has none, constants. Of two commands of a script the one that asks for less is not run beside the other.
+where it has none, constants. Of two commands of a script the one that asks for less is not run beside the other. The
+one of the whole pipeline uses the Spark of the other tests, with settings for little: it is there, and warm.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -16,11 +16,12 @@ import pytest
 from doccommands import Command, commands_in_sentences, commands_of
 from docpages import PAGES, PROJECT, read_page
 
+from overlane.pipeline.brevity import BRIEF
 from overlane.testbed.widearea import why_not
+from sparks import GROUP, need_java, the_address, unmarked
 
 WITHIN_S = 600.0
-SIMPLE_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""What is computed is over before code would have been compiled for it."""
+NUMBER = re.compile(r"[0-9.e]+")
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,13 @@ class Small:
     options: str = ""
     constants: dict[str, str] = field(default_factory=dict)
     needs_root: bool = False
+    starts_spark: bool = False
+    needs_spark: bool = False
+    """One that runs already."""
 
 
 ONE_ROUND = "--only small --systems overlane --rounds 1 --seconds 0.2"
+BRIEFLY = " ".join(f"--conf {name}={value}" for name, value in BRIEF.items() if name.startswith("spark.sql."))
 
 BENCHMARKS: dict[str, Small] = {
     "adaptive": Small("--quick --only abilene --ways adaptive --flows 1 --seconds 2 --workers 1"),
@@ -39,10 +44,11 @@ BENCHMARKS: dict[str, Small] = {
     "broker": Small(ONE_ROUND),
     "chain": Small(ONE_ROUND, needs_root=True),
     "cost": Small("--rounds 1"),
-    "covariance": Small("--topics 20 --seconds 100 --memory 1g"),
+    "covariance": Small("--topics 20 --seconds 100 --memory 1g", starts_spark=True),
     "emulator": Small("--loads 0 --seconds 0.3", needs_root=True),
     "linkqueue": Small(constants={"LENGTHS": "(10,)", "TURNS": "100"}),
     "lone": Small("--rounds 1"),
+    "pipeline": Small(f"--rows 1e4 --brokers 3 --topics 10 --once --scratch . {BRIEFLY}", needs_spark=True),
     "planning_allocation": Small(constants={"SIZES": "((8, 3),)", "CASEBASE": "(8, 3)"}),
     "planning_channels": Small(constants={"SIZES": "((7, 6, 2),)"}),
     "planning_paths": Small(constants={"SIZES": "(10,)", "PAIRS": "2"}),
@@ -54,25 +60,27 @@ BENCHMARKS: dict[str, Small] = {
     "torture": Small("--seconds 3 --only bytes"),
     "wan": Small("--only bursts --seconds 0.5 --systems overlane", needs_root=True),
 }
-NOT_RUN = {"pipeline"}
-"""Two whole runs of the pipeline and as many drivers of Spark: tests/pipeline has its parts."""
 
 
 def test_every_benchmark_is_run() -> None:
-    assert {script.stem for script in (PROJECT / "bench").glob("[!_]*.py")} == set(BENCHMARKS) | NOT_RUN
+    assert {script.stem for script in (PROJECT / "bench").glob("[!_]*.py")} == set(BENCHMARKS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[GROUP] if small.needs_spark else []) for name, small in BENCHMARKS.items()]
+)
 def test_a_benchmark_runs_as_the_documents_say(name: str, tmp_path: Path) -> None:
     small = BENCHMARKS[name]
     if small.needs_root and (reason := why_not()):
         pytest.skip(reason)
-    if name == "covariance" and shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
+    if small.starts_spark:
+        need_java()
     lay_out(tmp_path, name, small)
+    where = ["--remote", the_address()] if small.needs_spark else []
     for words in distinct(told(f"bench/{name}.py"), small.options.split()):
-        run(tmp_path, f"bench/{name}.py", *words, *small.options.split())
+        given = (*words, *small.options.split(), *where)
+        run(tmp_path, f"bench/{name}.py", *given, environment=unmarked() if small.starts_spark else None)
 
 
 def test_a_soak_runs_as_the_documents_say() -> None:
@@ -85,6 +93,7 @@ def test_of_two_commands_the_one_that_asks_for_less_is_left_out() -> None:
     commands = [[], ["--rounds", "3"], ["--rounds", "3", "--nice", "-10"], ["casebase"]]
     assert distinct(commands, ["--rounds", "1"]) == [["--nice", "-10"], ["casebase"]]
     assert distinct([[], ["--rounds", "3"]], ["--rounds", "1"]) == [[]]
+    assert distinct([["--rows", "1e7", "1e8", "--plans"]], ["--rows", "1e4"]) == [["--plans"]]
 
 
 def told(script: str) -> list[list[str]]:
@@ -107,6 +116,8 @@ def distinct(commands: list[list[str]], small: list[str]) -> list[list[str]]:
         for option in (word for word in small if word.startswith("--") and word in left):
             at = left.index(option)
             del left[at : at + 2]
+            while NUMBER.fullmatch(" ".join(left[at : at + 1])):  # several, as sizes are
+                del left[at]
         if left not in found:
             found.append(left)
     return [one for one in found if not any(set(one) < set(other) for other in found)]
@@ -125,9 +136,8 @@ def lay_out(place: Path, name: str, small: Small) -> None:
         script.write_text(text)
 
 
-def run(place: Path, *words: str) -> None:
+def run(place: Path, *words: str, environment: dict[str, str] | None = None) -> None:
     command = [sys.executable, *words]
-    environment = {**os.environ, **SIMPLE_JAVA}
     done = subprocess.run(
         command, cwd=place, env=environment, capture_output=True, text=True, timeout=WITHIN_S, check=False
     )

@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from sparks import pipeline, the_spark, unmarked
 
 from overlane.pipeline.place import Place, Run
 from overlane.pipeline.running import Progress, run
 from overlane.pipeline.sample import START_S, write_sample
 from overlane.pipeline.settings import Settings
 from overlane.pipeline.units import HOUR_S
+from sparks import pipeline, the_spark, unmarked
 
 SEED = 5
 BROKERS, TOPICS, HOURS = 6, 60, 4

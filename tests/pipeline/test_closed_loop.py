@@ -14,12 +14,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from sparks import GROUP, pipeline, the_address
 
 from overlane.core.units import SECOND
 from overlane.telemetry.rows import LinkSample, QueueDepth, Row
 from overlane.telemetry.schema import record_batch
 from overlays import Member, RealOverlay, overlay
+from sparks import GROUP, pipeline, the_address
 
 pytestmark = [GROUP, pytest.mark.slow]
 

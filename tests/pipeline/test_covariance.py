@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
-from sparks import GROUP, the_spark
 
 from overlane.pipeline.columns import declare
 from overlane.pipeline.covariance import item_covariance, topic_covariance
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import CHUNK_S
+from sparks import GROUP, the_spark
 
 pytestmark = GROUP
 

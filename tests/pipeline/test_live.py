@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from sparks import GROUP, the_spark
 
 from overlane.pipeline.live import JUDGED_MIN, alerts, minutes
+from sparks import GROUP, the_spark
 
 pytestmark = GROUP
 

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pipelinestory import the_story
-from sparks import GROUP, pipeline, unmarked
 
 from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.schemas import TABLES
+from sparks import GROUP, pipeline, unmarked
 from waiting import eventually
 
 pytestmark = [GROUP, pytest.mark.slow]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sparks import GROUP, need_java, pipeline, unmarked
 
 from overlane.pipeline.schemas import TABLES
+from sparks import GROUP, need_java, pipeline, unmarked
 
 pytestmark = GROUP
 

@@ -7,12 +7,12 @@ from io import StringIO
 import pytest
 from pipelinestory import BROKERS, Story, rows, the_story
 from rich.console import Console
-from sparks import GROUP
 
 from overlane.cli.demo import LINKS_SHOWN, show_lessons, show_plan
 from overlane.core.units import MS
 from overlane.demo.lessons import read_lessons
 from overlane.sim.story import network_of
+from sparks import GROUP
 
 pytestmark = [GROUP, pytest.mark.slow]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.pipelines.cli import load_pipeline_spec
-from sparks import GROUP, need_java, unmarked
 
 import overlane.pipeline
 from overlane.errors import ConfigError
 from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.session import LAPTOP
 from overlane.pipeline.settings import Settings, read_settings
+from sparks import GROUP, need_java, unmarked
 
 PROJECT = Path(overlane.pipeline.__file__).parent / "project"
 SPEC = PROJECT / "spark-pipeline.yml"

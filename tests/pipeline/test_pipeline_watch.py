@@ -13,12 +13,12 @@ from typing import Any
 import mqtt5
 import pyarrow.parquet as pq
 import pytest
-from sparks import GROUP, need_java, pipeline, the_spark, unmarked
 
 from overlane.pipeline import live
 from overlane.pipeline.brevity import BRIEF
 from overlane.telemetry.rows import Delivery
 from overlane.telemetry.schema import record_batch
+from sparks import GROUP, need_java, pipeline, the_spark, unmarked
 from watched import Caller, WatchedBroker, let_in
 
 pytestmark = [GROUP, pytest.mark.slow]

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sparks import GROUP, the_spark
 
 from overlane.errors import ConfigError
 from overlane.pipeline.intervals import intervals, link_minutes
@@ -14,6 +13,7 @@ from overlane.pipeline.reliability import reliability
 from overlane.pipeline.rtt import import_rtt
 from overlane.pipeline.schemas import LANDED, TABLES
 from overlane.telemetry.schema import SCHEMAS
+from sparks import GROUP, the_spark
 
 START_S = 1_767_571_200
 SLICE_S = 900

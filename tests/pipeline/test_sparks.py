@@ -1,6 +1,7 @@
 """Tests that share a Spark are run by one process: two of them would keep each other from the cores."""
 
 import pytest
+
 from sparks import GROUP
 
 

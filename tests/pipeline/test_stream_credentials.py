@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from sparks import GROUP, the_spark
 from tlsfront import tls_in_front
 
 from overlane.mqtt.secret import Secret
@@ -14,6 +13,7 @@ from overlane.node.users import Cost, set_password
 from overlane.pipeline import register
 from overlane.pipeline.streambroker import Access, StreamBroker
 from overlane.testbed.certificates import Authority
+from sparks import GROUP, the_spark
 from watched import WatchedBroker, let_in
 
 pytestmark = GROUP

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparks import GROUP, need_java, the_spark, unmarked
 
 from brokers import free_port
 from overlane.errors import ConfigError
 from overlane.pipeline import register
 from overlane.pipeline.streambroker import Access, StreamBroker
 from overlane.pipeline.streamoptions import read_options
+from sparks import GROUP, need_java, the_spark, unmarked
 from watched import WatchedBroker, let_in
 
 pytestmark = GROUP

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 from scipy.stats import binom
-from sparks import GROUP, the_spark
 
 from overlane.pipeline.compliance import anomalies, compliance, latency_bins
 from overlane.pipeline.reliability import reliability
@@ -17,6 +16,7 @@ from overlane.pipeline.sample import write_sample
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.truth import down_spans
 from overlane.pipeline.units import HOUR_S, SECOND_NS
+from sparks import GROUP, the_spark
 
 pytestmark = GROUP
 

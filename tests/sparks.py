@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.session import open_session
+from quickjava import quick_java
 
 GROUP = pytest.mark.xdist_group("spark")
 
@@ -20,6 +21,7 @@ GROUP = pytest.mark.xdist_group("spark")
 def the_spark() -> SparkSession:
     need_java()
     stack = ExitStack()
+    os.environ |= quick_java()
     session: SparkSession = stack.enter_context(open_session("local[2]", conf=BRIEF))
     atexit.register(stack.close)
     return session
@@ -41,4 +43,4 @@ def pipeline(*words: str) -> list[str]:
 
 def unmarked() -> dict[str, str]:
     """The environment without the mark of this process's session, which would tell others to use Connect too."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    return {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")} | quick_java()
