@@ -15,11 +15,11 @@ import pytest
 from deliveries import Judged, judged
 from pipelinestory import BROKERS, FROM_S, HOURS, SEED, Story, rows, the_story
 from scipy.stats import binom
-from sparks import GROUP
 
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.truth import daily
 from overlane.pipeline.units import HOUR_S
+from sparks import GROUP
 
 pytestmark = [GROUP, pytest.mark.slow]
 
@@ -173,6 +173,33 @@ def test_links_of_one_conduit_are_a_group(story: Story) -> None:
     for row in rows(story.second, "failure_groups"):
         groups.setdefault(row["group"], set()).add((row["broker"], row["peer"]))
     assert {tuple(ends) for ends in story.truth["together"]} in groups.values()
+
+
+def test_interest_is_that_of_those_who_subscribed_in_what_was_published(story: Story) -> None:
+    given = {(one["broker"], one["topic"]): one for one in story.truth["interest"]}
+    found = {(row["broker"], row["topic"]): row for row in rows(story.second, "interest")}
+    assert {key: row["subscribers"] for key, row in found.items()} == {
+        key: one["subscribers"] for key, one in given.items()
+    }
+    for key, row in found.items():
+        one, rate = given[key], row["messages_per_second"]
+        assert abs(rate - one["messages_per_second"]) < ERRORS * one["messages_per_second_error"], key
+        assert row["bps"] == pytest.approx(8 * one["size_bytes"] * rate, rel=1e-9)
+
+
+def test_brokers_have_in_common_what_both_of_them_want(story: Story) -> None:
+    found = {(row["broker"], row["peer"]): row for row in rows(story.second, "interest_overlap")}
+    assert len({one["topics"] for one in story.truth["interest_overlap"]}) > 1
+    assert {ends: (row["topics"], row["jaccard"]) for ends, row in found.items()} == {
+        (one["broker"], one["peer"]): (one["topics"], pytest.approx(one["jaccard"], rel=1e-12))
+        for one in story.truth["interest_overlap"]
+    }
+    wanted = {(one["broker"], one["topic"]): one for one in story.truth["interest"]}
+    for (broker, peer), row in found.items():
+        both = [one for (who, topic), one in wanted.items() if who == broker and (peer, topic) in wanted]
+        given_bps = sum(8 * one["size_bytes"] * one["messages_per_second"] for one in both)
+        error_bps = sum(8 * one["size_bytes"] * one["messages_per_second_error"] for one in both)
+        assert abs(row["bps"] - given_bps) < ERRORS * error_bps
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from overlane.pipeline.truth import SLOWER, WAIT_NS, Domain, Floats, Ints, daily, down_spans, draw
+from overlane.pipeline.truth import SLOWER, WAIT_NS, Domain, Floats, Ints, daily, down_spans, draw, within
 from overlane.pipeline.units import HOUR_S, SECOND_NS
+from overlane.pipeline.wants import SUBSCRIBERS, filters, interest, overlaps
 from overlane.telemetry.schema import SCHEMAS
 
 START_S = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())
@@ -27,8 +28,6 @@ DEADLINE_NS = 8_000_000
 SLOW_QUEUE = 200
 """So many times as much is in the queues of a slow broker."""
 TRUTH = "truth.json"
-
-Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class _Writing:
     def hour(self, hour: int) -> None:
         first = hour * HOUR_S
         seconds = np.arange(first, first + HOUR_S)
-        alive = np.stack([~_within(downs, seconds) for downs in self.broker_downs])
-        link_up = np.stack([~_within(downs, seconds) for downs in self.link_downs])
+        alive = np.stack([~within(downs, seconds) for downs in self.broker_downs])
+        link_up = np.stack([~within(downs, seconds) for downs in self.link_downs])
         self._load(hour, seconds, alive)
         latency = self._links(hour, seconds, alive, link_up)
         self._deliveries(hour, seconds, alive, latency)
@@ -232,11 +231,10 @@ class _Writing:
         self._write("events", hour, broker, here + 1, others)
 
     def _interests(self, hour: int, broker: int, first: int) -> None:
-        names = self._domain.topics.names
-        filters = [f"site-{broker % 4:02d}/#", *names[broker :: len(self._domain.brokers)][:20]]
-        many = np.full(len(filters), 2)
-        at = np.full(len(filters), first + 1)
-        self._write("interests", hour, broker, at, [pa.array(filters), pa.repeat(pa.scalar(""), len(filters)), many])
+        wanted = filters(self._domain, broker)
+        many = np.full(len(wanted), SUBSCRIBERS)
+        at = np.full(len(wanted), first + 1)
+        self._write("interests", hour, broker, at, [pa.array(wanted), pa.repeat(pa.scalar(""), len(wanted)), many])
 
     def _write(
         self, table: str, hour: int, broker: int, at_s: Ints, columns: list[Any], is_counted: bool = False
@@ -261,17 +259,10 @@ class _Writing:
         self.files += 1
 
 
-def _within(spans: Spans, seconds: Ints) -> Any:
-    inside = np.zeros(len(seconds), dtype=np.bool_)
-    for start, end in spans:
-        if start <= seconds[-1] and end > seconds[0]:
-            inside[max(0, start - seconds[0]) : max(0, end - seconds[0])] = True
-    return inside
-
-
 def _truth(domain: Domain, writing: _Writing, seed: int, hours: int, start_s: int) -> dict[str, Any]:
     topics, links = domain.topics, domain.links
     steady = topics.steady
+    wanted = interest(domain, writing.broker_downs, hours, start_s)
     named = [[domain.brokers[a], domain.brokers[b]] for a, b in links.ends]
     return {
         "seed": seed,
@@ -297,4 +288,6 @@ def _truth(domain: Domain, writing: _Writing, seed: int, hours: int, start_s: in
         "steady_topics": topics.names[:steady],
         "steady_covariance": topics.peak_covariance()[:steady, :steady].tolist(),
         "peak_mean": dict(zip(topics.names, topics.peak_mean().tolist(), strict=True)),
+        "interest": wanted,
+        "interest_overlap": overlaps(wanted),
     }

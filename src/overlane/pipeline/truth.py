@@ -5,6 +5,7 @@
   twenty-one o'clock the load is at its peak; at other times it is a given share of that.
 - Reliability: brokers and links fail and are repaired at random, each with a given probability of being down. Three
   links share a conduit and fail together.
+- Interest: who wants which topics is in `wants`.
 - Delay: the link that most ways lead over is slow for some hours, and in some others the broker that sends on most of
   them: too slow for the deadlines, both.
 """
@@ -180,3 +181,12 @@ def down_spans(failure: float, seconds: int, rng: np.random.Generator) -> list[t
             return spans
         spans.append((int(at), min(seconds, int(at + lasts))))
         at += lasts
+
+
+def within(spans: list[tuple[int, int]], seconds: Ints) -> NDArray[np.bool_]:
+    """Which of these seconds, which follow each other, are in one of the spans."""
+    inside = np.zeros(len(seconds), dtype=np.bool_)
+    for start, end in spans:
+        if start <= seconds[-1] and end > seconds[0]:
+            inside[max(0, start - seconds[0]) : max(0, end - seconds[0])] = True
+    return inside
