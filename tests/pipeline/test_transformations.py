@@ -1,16 +1,17 @@
 """Each transformation by itself, on a few rows."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from sparks import GROUP, the_spark
 
 from overlane.pipeline import compliance, interest, intervals, load, quarantine, reliability, series, together
 from overlane.pipeline.columns import columns
 from overlane.pipeline.schemas import LANDED, TABLES
 from overlane.pipeline.units import SECOND_NS
+from sparks import GROUP, the_spark
 
 pytestmark = GROUP
 
@@ -176,6 +177,37 @@ def test_a_link_is_not_blamed_for_the_death_of_its_broker(spark: SparkSession) -
         ("b", None, "down", 20, 40),
         ("a", "b", "broker", 20, 42),
     ]
+
+
+def test_of_many_failures_of_a_link_those_are_excused_that_began_while_a_broker_was_away(spark: SparkSession) -> None:
+    """And no failure is compared with every other one: what is put beside all is the one row of when the lake ends."""
+    every, away = range(60), range(20, 40)
+    lonely = [minute for minute in range(40) if minute % 4 == 1]
+    of_broker = [minute for minute in range(40) if minute % 4 == 3]
+    rows = [
+        link(60 * minute + second, "a", "b", "failed" if minute in lonely + of_broker and second in away else "up")
+        for minute in range(40)
+        for second in every
+    ]
+    absent = ((1 << 60) - 1) & ~mask(*away)
+    lives = [life("b", minute, absent) if minute in of_broker else life("b", minute) for minute in range(40)]
+    lives += [life("a", minute) for minute in range(40)]
+    stops = [
+        {"at_ns": (START_S + 60 * minute + 20) * SECOND_NS, "broker": "b", "kind": "broker-stopped"}
+        for minute in of_broker[::2]
+    ]
+    minutes = intervals.link_minutes(frame(spark, "links", *rows))
+    found = intervals.intervals(frame(spark, "alive", *lives), minutes, frame(spark, "events", *stops))
+    loops = re.findall(r"(?:NestedLoopJoin|CartesianProduct).*", found._explain_string(mode="simple"))  # type: ignore[operator]
+    assert loops
+    assert [line for line in loops if ", Cross" not in line] == []
+    judged = {span[1:5] for span in spans(found) if span[3] != "up"}
+    assert judged == {
+        *(("a", "b", "broker", 60 * minute + 20) for minute in of_broker),
+        *(("a", "b", "down", 60 * minute + 20) for minute in lonely),
+        *(("b", None, "stopped", 60 * minute + 20) for minute in of_broker[::2]),
+        *(("b", None, "down", 60 * minute + 20) for minute in of_broker[1::2]),
+    }
 
 
 def test_a_broker_that_says_that_it_stops_has_not_failed(spark: SparkSession) -> None:

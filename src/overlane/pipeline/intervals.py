@@ -73,16 +73,12 @@ def _broker_intervals(lives: DataFrame, events: DataFrame) -> DataFrame:
         )
         .where("end_s is not null")
     )
-    stops = (
-        events.where("kind = 'broker-stopped'")
-        .select("broker", second_s().alias("stop_s"))
-        .groupBy("broker")
-        .agg(sf.collect_list("stop_s").alias("stops"))
+    stops = events.where("kind = 'broker-stopped'").select(
+        sf.col("broker").alias("of"), second_s().alias("at_s"), second_s().alias("mark_s")
     )
-    said_so = sf.expr(f"exists(stops, stop -> stop between start_s - {NEAR_S} and start_s + {NEAR_S})")
-    judged = downs.join(sf.broadcast(stops), "broker", "left").select(
-        "*", sf.when(sf.coalesce(said_so, sf.lit(False)), "stopped").otherwise("down").alias("state")
-    )
+    asked = downs.select("*", sf.col("broker").alias("of"), sf.expr(f"start_s + {NEAR_S}").alias("at_s"))
+    said_so = sf.expr(f"if(marked_s >= start_s - {NEAR_S}, 'stopped', 'down')")
+    judged = _latest_mark(asked, stops).select("*", said_so.alias("state"))
     return _told(ups).unionByName(_told(judged))
 
 
@@ -101,22 +97,34 @@ def _link_intervals(minutes: DataFrame, brokers: DataFrame) -> DataFrame:
         .agg(sf.bit_or("seen").alias("seen"), sf.bit_or("down").alias("down"), sf.max("every_s").alias("every_s"))
         .selectExpr("kind", "one as broker", "other as peer", "minute_s", "seen", "down", "every_s")
     )
-    found = _stretches(both)
     gone = brokers.where("state <> 'up'").select(
-        sf.col("broker").alias("gone"),
-        sf.expr(f"start_ns div {SECOND_NS} - {NEAR_S}").alias("gone_s"),
-        sf.expr(f"end_ns div {SECOND_NS} + {NEAR_S}").alias("back_s"),
+        sf.col("broker").alias("of"),
+        sf.expr(f"start_ns div {SECOND_NS} - {NEAR_S}").alias("at_s"),
+        sf.expr(f"end_ns div {SECOND_NS} + {NEAR_S}").alias("mark_s"),
     )
-    downs = found.where("state = 'down'")
-    by_broker = downs.join(
-        sf.broadcast(gone), sf.expr("gone in (broker, peer) and start_s between gone_s and back_s"), "left_semi"
+    ends = sf.expr("explode(if(state = 'down', array(broker, peer), array(broker)))")
+    asked = _stretches(both).select("*", ends.alias("of"), sf.col("start_s").alias("at_s"))
+    excused = sf.expr("bool_or(state = 'down' and coalesce(marked_s >= start_s, false))")
+    return _told(
+        _latest_mark(asked, gone)
+        .groupBy("kind", "broker", "peer", "state", "start_s", "end_s")
+        .agg(excused.alias("excused"))
+        .selectExpr("kind", "broker", "peer", "if(excused, 'broker', state) as state", "start_s", "end_s")
     )
-    own = downs.join(
-        sf.broadcast(gone), sf.expr("gone in (broker, peer) and start_s between gone_s and back_s"), "left_anti"
+
+
+def _latest_mark(asked: DataFrame, marks: DataFrame) -> DataFrame:
+    """What is asked, with `marked_s`: the latest `mark_s` of the marks of the same broker that are not after `at_s`.
+
+    Of spans that have begun, one holds a second if the one that ends last does. So one pass over both in their order
+    tells it, where a join would compare each with each: over a long time they all become many.
+    """
+    until_then = Window.partitionBy("of").orderBy("at_s")
+    return (
+        asked.unionByName(marks, allowMissingColumns=True)
+        .select("*", sf.max("mark_s").over(until_then).alias("marked_s"))
+        .where("mark_s is null")
     )
-    ups = found.where("state = 'up'")
-    excused = by_broker.selectExpr("kind", "broker", "peer", "'broker' as state", "start_s", "end_s")
-    return _told(ups.unionByName(own).unionByName(excused))
 
 
 def _stretches(minutes: DataFrame) -> DataFrame:
