@@ -14,6 +14,13 @@ from brokers import free_port
 from waiting import eventually
 
 START_WITHIN_S = 60.0
+SECURE = """
+[security]
+certificate = "{directory}/{name}.pem"
+key = "{directory}/{name}.key"
+client_ca = "{directory}/{ca}.pem"
+overlay_tls = true
+"""
 
 
 class Member:
@@ -100,6 +107,14 @@ class RealOverlay:
             one, other = pair.split("-")
             text += f'\n[[links]]\nends = ["{one}", "{other}"]\n{lines}\n'
         self.file.write_text(text + tables)
+
+    def secure(self, cas: dict[str, str]) -> None:
+        """Each gets a file of its own, as on several machines: the certificates beside it are each one's own."""
+        common, directory = self.file.read_text(), self.file.parent
+        for name, member in self.members.items():
+            own = directory / f"{name}.toml"
+            own.write_text(common + SECURE.format(directory=directory, name=name, ca=cas[name]))
+            member.use(own)
 
     def __getitem__(self, name: str) -> Member:
         return self.members[name]

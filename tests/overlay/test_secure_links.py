@@ -19,14 +19,6 @@ from overlane.node.tls import client_context
 from overlane.testbed.certificates import Authority, Identity
 from overlays import START_WITHIN_S, Member, RealOverlay
 
-SECURE = """
-[security]
-certificate = "{directory}/{name}.pem"
-key = "{directory}/{name}.key"
-client_ca = "{directory}/{ca}.pem"
-overlay_tls = true
-"""
-
 
 async def _crosses(here: str, there: str) -> None:
     got: list[bytes] = []
@@ -45,15 +37,11 @@ async def _crosses(here: str, there: str) -> None:
 
 
 class SecureOverlay(RealOverlay):
-    """Brokers each with a file of its own, as on several machines: the certificates are each one's own."""
+    """Brokers whose certificates lie in the directory, and who believe the authority that is given for each."""
 
     def __init__(self, directory: Path, cas: dict[str, str], links: tuple[str, ...] = ("a-b",), more: str = "") -> None:
         super().__init__(directory, dict.fromkeys(links, 'latency = "1ms"'), more)
-        common = self.file.read_text()
-        for name, member in self.members.items():
-            own = directory / f"{name}.toml"
-            own.write_text(common + SECURE.format(directory=directory, name=name, ca=cas[name]))
-            member.use(own)
+        self.secure(cas)
 
 
 def test_brokers_with_certificates_of_one_authority_link(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from tunnels import Tunnel
 
 from overlane.client import connect
+from overlane.testbed.certificates import Authority
 from overlays import RealOverlay, overlay
 from waiting import eventually_async
 
@@ -49,7 +51,10 @@ def test_an_urgent_message_overtakes_a_megabyte_of_bulk_on_a_slow_link(tmp_path:
     assert before.count("bulk/x") <= BULK_MESSAGES // 4
 
 
-def test_it_overtakes_what_waits_for_a_connection_that_takes_no_more_though_the_kernel_would(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_it_overtakes_what_waits_for_a_connection_that_takes_no_more_though_the_kernel_would(
+    tmp_path: Path, is_secure: bool
+) -> None:
     """No emulation, and no datagrams: only the order in which bytes are given to a real connection can help it. It has
     time enough not to be given up where the machine is slow."""
     slow = {"a-b": 'latency = "1ms"\nqueue = "4MiB"\ntransport = "stream"'}
@@ -59,6 +64,11 @@ def test_it_overtakes_what_waits_for_a_connection_that_takes_no_more_though_the_
     for name, reach in (("a", "[]"), ("b", f'["{tunnel.address}"]')):
         text = text.replace(net[name].table(), f"{net[name].table()}reach = {reach}\n")
     net.file.write_text(text)
+    if is_secure:
+        authority = Authority(tmp_path, "ours")
+        for name in "ab":
+            authority.broker(name)
+        net.secure({"a": "ours", "b": "ours"})
     try:
         net.start()
         before = asyncio.run(heard_before_the_urgent_one(net))

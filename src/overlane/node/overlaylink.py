@@ -29,6 +29,8 @@ from overlane.node.pace import Pace
 
 GREETING_S = 5.0
 PULL_BYTES = 64 * 1024
+PULL_SECURE_BYTES = 16 * 1024
+"""With TLS what was pulled waits twice, encrypted and not, when the line takes no more: it is to be little."""
 READ_BYTES = 64 * 1024
 MUCH_BYTES = 16 * 1024
 """After a read of so much, more may be there."""
@@ -113,6 +115,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._greeting: Greeting | None = None
         self._is_full = False
+        self._pull_bytes = PULL_BYTES
         self._late: asyncio.TimerHandle | None = None
         self._emulation: Emulation | None = None
         self._under_way: deque[tuple[Nanos, bytes]] = deque()
@@ -157,6 +160,8 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         # Not 0 and 0: with TLS an empty buffer would be a full one, until something comes from the neighbour.
         self._transport.set_write_buffer_limits(1, 0)
+        if self._transport.get_extra_info("ssl_object") is not None:
+            self._pull_bytes = PULL_SECURE_BYTES
         _tune(self._transport.get_extra_info("socket"))
         address = self._transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{address[0]}:{address[1]}"
@@ -305,7 +310,7 @@ class OverlayLink(asyncio.BufferedProtocol):
             return
         transport = self._transport
         while self.is_up and transport is not None and not self._is_full:
-            room_bytes = self._room_bytes(PULL_BYTES)
+            room_bytes = self._room_bytes(self._pull_bytes)
             if not room_bytes:
                 return
             data, pulled_bytes = self._pull(room_bytes)
