@@ -22,6 +22,7 @@ _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC
 """With the simple compiler alone Java keeps room for 48 MiB of code, which all of Spark overflows; then it ends."""
 
 BRIEF: dict[str, str] = {
+    "spark.buffer.pageSize": "1m",  # each of hundreds of small sums and sorts would take 32, and keep it a while
     "spark.driver.extraJavaOptions": _JAVA,
     "spark.executor.extraJavaOptions": _JAVA,
     "spark.sql.adaptive.enabled": "false",
