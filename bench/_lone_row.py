@@ -110,7 +110,7 @@ class Wire:
     def get_extra_info(self, name: str) -> object:
         return ("127.0.0.1", 0) if name == "peername" else None
 
-    def set_write_buffer_limits(self, high: int) -> None:
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
         pass
 
     def pause_reading(self) -> None:
