@@ -70,13 +70,18 @@ class RunningBroker:
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def _answers(self) -> bool:
         with closing(socket.socket()) as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.process_id, number)
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,6 +42,18 @@ def broker(tmp_path: Path) -> Iterator[Overlane]:
 
 def kinds(lake: Path) -> list[str]:
     return [row["kind"] for row in rows(lake, "events")]
+
+
+# What it takes
+
+
+def test_a_broker_that_records_does_without_pandas_though_it_is_there(broker: Overlane) -> None:
+    if find_spec("pandas") is None:
+        pytest.skip("pandas is not installed")
+    eventually(lambda: files(lake_of(broker)), "a file", WITHIN_S)
+    libraries = Path(f"/proc/{broker.process_id}/maps").read_text()
+    assert "pyarrow" in libraries
+    assert "pandas" not in libraries
 
 
 # Rates

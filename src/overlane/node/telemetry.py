@@ -40,9 +40,11 @@ def recording_of(
         return None
     try:
         # Arrow takes a quarter of a second to load: commands that run no broker need not wait for it.
+        from overlane.telemetry.arrow import stay_without_pandas
         from overlane.telemetry.recording import SPOOL, Recording
     except ImportError as missing:
         raise Unavailable("telemetry", f"{missing}; pip install pyarrow, or set telemetry.enabled = false") from None
+    stay_without_pandas()
     if "://" not in where:
         spool = Path(where) / SPOOL
     elif data is not None:

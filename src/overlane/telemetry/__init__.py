@@ -2,6 +2,7 @@
 
 rows        one class per table: what a row says
 schema      the tables as Arrow and Parquet know them, made from the rows
+arrow       what makes the columns, without what it would load for nothing
 recorder    bounded buffers between the broker's loop and the thread that writes
 sampler     counters, looked at once a second, become rows
 watching    what the broker does, as it does it, becomes rows: a sample of the deliveries, every event
