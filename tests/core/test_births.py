@@ -211,7 +211,8 @@ def test_a_broker_that_was_restarted_is_believed() -> None:
     assert [net.brokers[name].counters["unproven_dropped"] for name in "abcd"] == [0, 0, 0, 0]
 
 
-def test_a_broker_that_was_restarted_while_others_were_cut_off_is_believed_when_they_are_back() -> None:
+def restarted_behind_a_cut() -> Overlay:
+    """Of the new life of d nobody has heard at a and b."""
     net = settled()
     net.cut("b", "c")
     net.crash("d")
@@ -219,19 +220,18 @@ def test_a_broker_that_was_restarted_while_others_were_cut_off_is_believed_when_
     net.restart("d")
     net.subscribe("d", "t")
     net.run(2_000)
+    return net
+
+
+def test_a_broker_that_was_restarted_while_others_were_cut_off_is_believed_when_they_are_back() -> None:
+    net = restarted_behind_a_cut()
     net.join("b", "c")
     net.run(3_000)
     is_sound(net)
 
 
 def test_what_was_refused_for_want_of_a_birth_is_asked_for_when_that_comes() -> None:
-    net = settled()
-    net.cut("b", "c")
-    net.crash("d")
-    net.run(1_000)
-    net.restart("d")
-    net.subscribe("d", "t")
-    net.run(2_000)
+    net = restarted_behind_a_cut()
     news = net.brokers["d"]._table.adverts["d"]
     say(net, news)
     assert net.brokers["a"]._table.version_of("d")[0] < life(net, "d")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overlane.pipeline.packing import numbers, packed, unpacked
+from overlane.pipeline.packing import packed, unpacked, unpacked_row
 
 ROWS = np.array([[1.5, -2.0, np.inf], [0.0, 1e-300, 4.0], [7.0, 8.0, 9.0], [10.0, 11.0, 12.0]])
 
@@ -12,7 +12,7 @@ ROWS = np.array([[1.5, -2.0, np.inf], [0.0, 1e-300, 4.0], [7.0, 8.0, 9.0], [10.0
 def test_what_was_packed_is_unpacked(start: int, end: int) -> None:
     column = packed(ROWS).slice(start, end - start)
     for row, value in zip(ROWS[start:end], column, strict=True):
-        assert numbers(value).tolist() == np.frombuffer(value.as_py()).tolist() == row.tolist()
+        assert unpacked_row(value).tolist() == np.frombuffer(value.as_py()).tolist() == row.tolist()
     if start < end:
         assert unpacked(column).tolist() == ROWS[start:end].tolist()
 

@@ -57,10 +57,9 @@ class LinkStateTable:
         return True
 
     def forget(self, broker: str) -> None:
-        """What was told of a broker was not so."""
-        if self.adverts.pop(broker, None) is not None:
-            del self._heard_at[broker], self._matter[broker]
-            self.changes += 1
+        """Whatever was told of a broker."""
+        del self.adverts[broker], self._heard_at[broker], self._matter[broker]
+        self.changes += 1
 
     def forget_silent(self, now: Nanos) -> list[str]:
         """Brokers that have not been heard of for too long are no longer part of the map."""
@@ -70,9 +69,7 @@ class LinkStateTable:
             if name != self._me and now - at > (REMEMBER_LEFT if self.adverts[name].left else FORGET_AFTER)
         ]
         for name in gone:
-            del self.adverts[name], self._heard_at[name], self._matter[name]
-        if gone:
-            self.changes += 1
+            self.forget(name)
         return sorted(gone)
 
     @property

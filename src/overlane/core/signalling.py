@@ -13,7 +13,7 @@ acknowledgement either: until a next hop has acknowledged, parcels to it carry t
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from overlane.core.messages import Establish, Established, Teardown
@@ -165,10 +165,7 @@ class RouteTable:
 
     def origin_restarted(self, origin: str, incarnation: int) -> None:
         """What an earlier life of a broker set up is nobody's any more."""
-        identity = broker_id(origin)
-        for key in [key for key, state in self._routes.items() if key[0] == identity]:
-            if self._routes[key].incarnation < incarnation:
-                self._forget(key)
+        self._forget_lives(origin, lambda life: life < incarnation)
 
     def hop_restarted(self, hop: str) -> None:
         """A neighbour has begun another life, and knows nothing of what its last one had acknowledged."""
@@ -179,10 +176,7 @@ class RouteTable:
 
     def origin_lives(self, origin: str, incarnation: int) -> None:
         """What any other life of a broker set up is nobody's, or never was anybody's."""
-        identity = broker_id(origin)
-        for key in [key for key, state in self._routes.items() if key[0] == identity]:
-            if self._routes[key].incarnation != incarnation:
-                self._forget(key)
+        self._forget_lives(origin, lambda life: life != incarnation)
 
     def sweep(self, now: Nanos) -> None:
         """Drop superseded versions after their grace time, and routes nobody refreshes."""
@@ -193,6 +187,11 @@ class RouteTable:
             for version, entry in list(state.versions.items()):
                 if now - entry.superseded_at > GRACE:
                     del self.keyed[state.versions.pop(version).key]
+
+    def _forget_lives(self, origin: str, is_over: Callable[[int], bool]) -> None:
+        identity = broker_id(origin)
+        for key in [key for key, state in self._routes.items() if key[0] == identity and is_over(state.incarnation)]:
+            self._forget(key)
 
     def _forget(self, route: tuple[int, int]) -> None:
         for entry in self._routes.pop(route).versions.values():

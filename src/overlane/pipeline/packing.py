@@ -32,6 +32,6 @@ def unpacked(column: Any) -> Floats:
     return content.view(np.float64).reshape(rows, -1)
 
 
-def numbers(value: Any) -> Floats:
-    """Of one row."""
+def unpacked_row(value: Any) -> Floats:
+    """The numbers of one row."""
     return np.frombuffer(value.as_buffer(), np.float64)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
-from overlane.pipeline.packing import Floats, numbers, packed, unpacked
+from overlane.pipeline.packing import Floats, packed, unpacked, unpacked_row
 from overlane.pipeline.units import CHUNK_S
 
 STEP_S = 4 * CHUNK_S
@@ -96,7 +96,7 @@ class _Product:
     def add_multiplied(self, places: list[int], values: Any) -> None:
         """Rows of a product of the same block twice, and of what belongs to it."""
         for number, value in zip(places, values, strict=True):
-            row = numbers(value)
+            row = unpacked_row(value)
             if number == SUMS:
                 self._left.sums += row
             elif number == SECONDS:
@@ -281,7 +281,7 @@ def added_up(block: int) -> Callable[[Any], Any]:
             places = batch.column("place").to_numpy()
             values = batch.column("values")
             for number, name in enumerate(names):
-                row = numbers(values[number])
+                row = unpacked_row(values[number])
                 if name.startswith("means"):
                     found[name] = row
                     continue
@@ -313,7 +313,7 @@ def _rows(parts: Any, name: str) -> int:
     for batch in parts.to_batches():
         for number, part in enumerate(batch.column("part").to_pylist()):
             if part == name:
-                return len(numbers(batch.column("values")[number]))
+                return len(unpacked_row(batch.column("values")[number]))
     return 0
 
 
