@@ -5,6 +5,8 @@ PYTHON_ENV := .venv/bin/python
 SOURCES := src tests bench scripts
 # One more than there are processors: many tests wait for brokers, and leave theirs idle.
 WORKERS := $(shell expr $$(nproc) + 1)
+# Tests start hundreds of brokers. Where Python writes no bytecode (PYTHONDONTWRITEBYTECODE), each would compile it all.
+COMPILE := $(PYTHON_ENV) -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench clean distclean
@@ -21,10 +23,12 @@ demo: setup ## five cities as real brokers, troubles, what became of messages; S
 
 check: setup ## format, lint, strict types and fast tests
 	@scripts/check-code $(SOURCES)
+	@$(COMPILE)
 	$(PYTHON_ENV) -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
 
 test: setup ## all of check, and the slow tests
 	@scripts/check-code $(SOURCES)
+	@$(COMPILE)
 	$(PYTHON_ENV) -m pytest -q -n $(WORKERS) --dist loadgroup
 
 format: setup ## put the code into its format, and mend what the linter can mend

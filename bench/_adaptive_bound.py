@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from _adaptive_scenarios import EXAMPLES, Latencies
-from overlane.core.linkstate import LinkStateTable
+from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.units import Nanos
 from overlane.planning import paths
 

@@ -16,8 +16,8 @@ import msgspec
 
 from _adaptive_misses import profile
 from _adaptive_scenarios import scenario
-from overlane.core import risks
 from overlane.core.qos import Routing
+from overlane.core.routing import link_risks
 from overlane.core.units import SECOND
 from overlane.sim.world import World
 
@@ -31,7 +31,7 @@ class Way:
 
     routing: str
     caution: dict[str, Any]
-    """What to set otherwise than usual in its caution (core/risks.py)."""
+    """What to set otherwise than usual in its caution (core/routing/link_risks.py)."""
 
 
 WAYS = {
@@ -49,13 +49,13 @@ WAYS = {
 def in_force(way: Way) -> Iterator[Routing]:
     """Its mode, as cautious as it is while the block lasts."""
     routing = Routing(way.routing)
-    usual = dict(risks.CAUTION)
+    usual = dict(link_risks.CAUTION)
     if way.caution:
-        risks.CAUTION[routing] = replace(usual[routing], **way.caution)
+        link_risks.CAUTION[routing] = replace(usual[routing], **way.caution)
     try:
         yield routing
     finally:
-        risks.CAUTION.update(usual)
+        link_risks.CAUTION.update(usual)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def run(task: Task) -> Outcome:
 @cache
 def digest() -> str:
     """Of all that a run depends on but its task."""
-    package, here = Path(risks.__file__).parents[1], Path(__file__)
+    package, here = Path(link_risks.__file__).parents[1], Path(__file__)
     sources = [path for part in SOURCES for path in sorted((package / part).rglob("*.py"))]
     whole = hashlib.sha256()
     for path in [*sources, here, *map(here.with_name, ("_adaptive_misses.py", "_adaptive_scenarios.py"))]:

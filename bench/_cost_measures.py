@@ -11,11 +11,11 @@ from time import perf_counter_ns
 
 import mqtt5
 
-from overlane.core.broker import Broker
+from overlane.core.broker import OverlayBroker
 from overlane.core.events import Lane
-from overlane.core.parcel import FlowPart, Message, cut, pack_flow, pack_messages, unpack
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.core.wire import NO_ROUTE, FrameType, read_parcel, split
+from overlane.core.wire.frame_codec import NO_ROUTE, FrameType, read_parcel, split
+from overlane.core.wire.parcel import FlowPart, Message, cut, pack_flow, pack_messages, unpack
 from overlane.network import Topic
 from overlane.sim.story import Story, topic
 
@@ -52,7 +52,7 @@ class Row:
         story.silence()
         story.run(2 * SECOND)
         self._now: Nanos = story.now
-        self.brokers: dict[str, Broker] = {name: story.broker(name) for name in "abc"}
+        self.brokers: dict[str, OverlayBroker] = {name: story.broker(name) for name in "abc"}
         for _ in range(20):
             self.settle()
 
@@ -103,7 +103,7 @@ class Costs:
 
     read: float
     publish: float
-    """`Broker.publish`."""
+    """`OverlayBroker.publish`."""
     flush: float
     """The end of the turn: making the parcel, and queueing it for its route."""
     pack: float
@@ -112,9 +112,9 @@ class Costs:
     unpack: float
     """From the frame to the messages."""
     receive: float
-    """The whole of `Broker.receive` and `flush` at the far end, down to what is delivered."""
+    """The whole of `OverlayBroker.receive` and `flush` at the far end, down to what is delivered."""
     transit: float
-    """`Broker.receive`, `flush` and `pull` in between."""
+    """`OverlayBroker.receive`, `flush` and `pull` in between."""
     transit_alone: float
     """The same for a parcel of one message."""
 

@@ -13,28 +13,29 @@ from typing import Any, cast
 
 import mqtt5
 
-from overlane.core.broker import Broker
-from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged
+from overlane.adminapi.topicfilters import TopicFilters
+from overlane.core.broker import OverlayBroker
+from overlane.core.events import Deliver, ReportedEffect
 from overlane.core.units import SECOND, Nanos
-from overlane.mqtt.connection import Peer
 from overlane.mqtt.server import Server
-from overlane.mqtt.state import Settings
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.reading import parse_network
-from overlane.node import overlaylink
-from overlane.node.clientlink import ClientLink
+from overlane.node.admin.delivery_stats import DeliveryStats
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
-from overlane.node.logbook import Logbook
-from overlane.node.nostore import NoStore
-from overlane.node.overlay import Overlay
-from overlane.node.overlaylink import OverlayLink
-from overlane.node.tally import Rows, Tally
-from overlane.node.uplink import CoreUplink
+from overlane.node.links import overlay_link as overlaylink
+from overlane.node.links.overlay import Overlay
+from overlane.node.links.overlay_link import OverlayLink
+from overlane.node.logs.event_log import EventLog
+from overlane.node.store.none import NoStore
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.state import Settings
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
+from overlane.telemetry.messagepaths import MessagePaths
 from overlane.telemetry.topicrates import TopicRates
-from overlane.telemetry.ways import Ways
+from overlane.turn.assembly import assemble
+from overlane.turn.clientlink import ClientLink
 
 TOPIC = "plant/7/temperature"
 PAYLOAD = bytes(range(64))
@@ -122,6 +123,12 @@ class Wire:
     def is_closing(self) -> bool:
         return False
 
+    def can_write_eof(self) -> bool:
+        return False
+
+    def write_eof(self) -> None:
+        raise AssertionError("a connection was ended")
+
     def close(self) -> None:
         raise AssertionError("a connection was closed")
 
@@ -132,16 +139,18 @@ class Wire:
 class Counting:
     """What telemetry does for each message, without its files."""
 
-    def __init__(self, server: Server, core: Broker, clock: Clock) -> None:
+    def __init__(self, server: Server, core: OverlayBroker, clock: Clock) -> None:
         state = server.state
-        sample = DeliverySample(lambda: state.settings.qos, Ways(core), lambda _: None, clock.now, rows_per_second=10)
+        sample = DeliverySample(
+            lambda: state.settings.qos, MessagePaths(core), lambda _: None, clock.now, rows_per_second=10
+        )
         self.rates = TopicRates(state)
         self._arrivals = Arrivals(self.rates, sample)
 
     def delivered(self, effect: Deliver) -> None:
         self._arrivals.delivered(effect)
 
-    def happened(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None:
+    def happened(self, effect: ReportedEffect) -> None:
         pass
 
 
@@ -151,16 +160,18 @@ class BrokerByHand:
         self.clock = Clock()
         self.loop = LoopByHand(self.clock)
         loop = cast(asyncio.AbstractEventLoop, self.loop)
-        core = Broker(broker_config(network, name), 1, (), self.clock.now())
-        uplink = CoreUplink(core, is_alone=False)
-        settings = Settings(qos=qos_table(network))
-        self.server = Server(name, settings, uplink, lambda: f"client-{name}", (), self.clock.now())
-        self.driver = Driver(loop, self.clock, self.server, core, uplink, NoStore(self.loop.call_soon), None)
-        self.overlay = Overlay(core, self.clock.now, uplink.effects, self.driver.end_core_turn_soon, self.driver.heard)
-        self.driver.overlay = self.overlay
-        self.driver.observers += (Tally(name, Rows(network)), Logbook(core, self.clock))
+        config, settings = broker_config(network, name), Settings(qos=qos_table(network))
+        turn = assemble(config, settings, 1, (), self.clock.now(), lambda: f"client-{name}")
+
+        def make_links(driver: Driver) -> Overlay:
+            self.overlay = Overlay(turn.core, self.clock.now, driver)
+            return self.overlay
+
+        self.driver = Driver(loop, self.clock, turn, NoStore(self.loop.call_soon), None, make_links)
+        observers = self.driver.observing.observers
+        observers += (DeliveryStats(name, TopicFilters(network)), EventLog(turn.core, self.clock))
         if is_recorded:
-            self.driver.observers += (Counting(self.server, core, self.clock),)
+            observers += (Counting(turn.server, turn.core, self.clock),)
         self.links: dict[str, tuple[OverlayLink, Wire]] = {}
         self.driver.start()
 

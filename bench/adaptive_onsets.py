@@ -32,12 +32,12 @@ from _adaptive_bound import PRICES, best, growth, weigh
 from _adaptive_misses import Change, changes
 from _adaptive_runs import WAYS, in_force
 from _adaptive_scenarios import SLICE_NS, Latencies, scenario
-from overlane.core.linkhealth import SWING_REMEMBERED
-from overlane.core.linkstate import LinkStateTable
-from overlane.core.messages import Advert, LinkClaim
+from overlane.core.gossip.link_state import LinkStateTable
+from overlane.core.links.link_health import SWING_REMEMBERED
 from overlane.core.qos import QosClass
-from overlane.core.routeplan import plan
+from overlane.core.routing.route_plan import plan
 from overlane.core.units import SECOND, US, Nanos
+from overlane.core.wire.control_messages import Advert, LinkClaim
 
 OUT = Path(__file__).parent / "out"
 FLOWS, RATE_HZ, SECONDS = 5, 100.0, 40

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from overlane.pipeline.covariance import topic_covariance
-from overlane.pipeline.packing import packed, unpacked
+from overlane.pipeline.packedcolumns import packed, unpacked
 from overlane.pipeline.session import open_session
 from overlane.pipeline.units import CHUNK_S
 

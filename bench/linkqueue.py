@@ -19,7 +19,7 @@ from time import perf_counter_ns
 from rich.console import Console
 from rich.table import Table
 
-from overlane.core.linkqueue import LinkQueue, Policy, Waiting
+from overlane.core.links.link_queue import LinkQueue, QueuedItem, SchedulingPolicy
 from overlane.core.units import SECOND
 
 OUT = Path(__file__).parent / "out" / "linkqueue.json"
@@ -37,9 +37,9 @@ def measure(policy: str, mood: str, length: int) -> dict[str, str | float]:
     # At the edge an item may wait as long as it takes to drain the length that is asked for.
     span = 2 * length * MEAN_SIZE * NS_PER_BYTE if is_edge else 3_600 * SECOND
 
-    def item(now: int) -> Waiting:
+    def item(now: int) -> QueuedItem:
         size = rng.choice((64, 200, 500, 1_000, 1_500, 2_736))
-        return Waiting(None, size, now, now + rng.randrange(span // 8, span), True, rng.randrange(span))
+        return QueuedItem(None, size, now, now + rng.randrange(span // 8, span), True, rng.randrange(span))
 
     now = 0
     for _ in range(length):
@@ -78,7 +78,9 @@ def measure(policy: str, mood: str, length: int) -> dict[str, str | float]:
 
 
 def main() -> None:
-    results = [measure(policy, mood, length) for policy in Policy for mood in ("calm", "edge") for length in LENGTHS]
+    results = [
+        measure(policy, mood, length) for policy in SchedulingPolicy for mood in ("calm", "edge") for length in LENGTHS
+    ]
     table = Table(title="Link queue: microseconds per operation")
     for heading in ("policy", "mood", "length", "waiting", "push", "pull", "pull p99"):
         table.add_column(heading, justify="left" if heading in ("policy", "mood") else "right")

@@ -28,10 +28,10 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from overlane.pipeline import compliance, covariance, intervals, load, quarantine, series
-from overlane.pipeline.running import Progress, run
+from overlane.pipeline import compliance, covariance, intervals, load, loadseries, quarantine
+from overlane.pipeline.runner import Progress, run
 from overlane.pipeline.sample import write_sample
-from overlane.pipeline.schemas import LANDED, TABLES
+from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
 from overlane.pipeline.units import HOUR_S
@@ -99,14 +99,14 @@ def one_size(path: Path, rows: int, given: argparse.Namespace, with_again: bool)
 
 
 def _in_spark(spark: Any, lake: Path, out: Path) -> dict[str, float]:
-    """The aggregates by themselves. Which file a row is of, only what has landed says."""
+    """The aggregates by themselves. Which file a row is of, only what has raw says."""
 
     def of(table: str) -> Any:
         return spark.read.parquet(str(lake / table))
 
-    landed = {table: spark.read.schema(LANDED[table]).parquet(str(out / "raw" / table)) for table in LANDED}
+    raw = {table: spark.read.schema(INGESTED[table]).parquet(str(out / "raw" / table)) for table in INGESTED}
     took_s = {}
-    for name, frame in {**_aggregates(of), "lake_files": quarantine.lake_files(landed)}.items():
+    for name, frame in {**_aggregates(of), "lake_files": quarantine.lake_files(raw)}.items():
         begin_s = time.perf_counter()
         frame.write.format("noop").mode("overwrite").save()
         took_s[name] = time.perf_counter() - begin_s
@@ -137,11 +137,11 @@ def _write_plans(spark: Any, out: Path) -> None:
     repeated = spark.read.schema(TABLES["repeats"]).parquet(str(tables / "repeats"))
 
     def good(table: str) -> Any:
-        return quarantine.good(spark.read.schema(LANDED[table]).parquet(str(out / "raw" / table)), table, repeated)
+        return quarantine.good(spark.read.schema(INGESTED[table]).parquet(str(out / "raw" / table)), table, repeated)
 
     frames = _aggregates(good)
     peaks, chunks = (spark.read.parquet(str(tables / name)) for name in ("peaks", "load_chunks"))
-    frames["load_series"] = series.load_series(good("topic_rates"), peaks, chunks)
+    frames["load_series"] = loadseries.load_series(good("topic_rates"), peaks, chunks)
     of_series = (spark.read.parquet(str(tables / name)) for name in ("load_series", "topic_load", "load_chunks"))
     frames["topic_covariance"] = covariance.topic_covariance(*of_series)
     frames["compliance"] = compliance.compliance(spark.read.parquet(str(tables / "latency_bins")))

@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from overlane.core.budgets import STEP_NS, BudgetTable, Demand, Spacing, Split
-from overlane.core.linkqueue import LinkQueue, Waiting
-from overlane.core.neighbour import Outgoing
+from overlane.core.links.latency_budgets import STEP_NS, BudgetTable, LatencyDemand, Spacing, Split
+from overlane.core.links.link_queue import LinkQueue, QueuedItem
+from overlane.core.links.neighbour import OutgoingParcel
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.network import Broker as BrokerSpec
 from overlane.network import Link, Network, Simulation, Subscriber, Topic
@@ -131,13 +131,13 @@ class StudyQueue(LinkQueue):
             if flow.first <= hop < flow.last:
                 latency_ns = sum(LATENCIES_NS[flow.first : flow.last])
                 here, all_hops = _weights(variant.split, hop, flow.first, flow.last)
-                demand = Demand(
+                demand = LatencyDemand(
                     kind.deadline_ns, latency_ns, flow.last - flow.first, here_ns=latency_ns * here // all_hops
                 )
                 self._budgets.put(flow.deadline_ns(kind), demand)
 
-    def push(self, item: Waiting, now: Nanos) -> list[Waiting]:
-        if isinstance(item.chunk, Outgoing) and item.due_ns < NEVER:
+    def push(self, item: QueuedItem, now: Nanos) -> list[QueuedItem]:
+        if isinstance(item.chunk, OutgoingParcel) and item.due_ns < NEVER:
             deadline_us = item.chunk.header.deadline_us
             last = len(RATES_BPS) if deadline_us % 1_000 == 0 else self._hop + 1
             item.budget_ns = self._budgets.budget(deadline_us * US) if self._variant.spacing is not None else 0

@@ -32,8 +32,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from overlane.node.recordfile import Name
-from overlane.node.store import Store, StoreError
+from overlane.node.store.durable import Store, StoreError
+from overlane.node.store.record_file import Name
 
 OUT = Path(__file__).parent / "out" / "store.json"
 ROUNDS = 3

@@ -34,15 +34,15 @@ from _crew import of, perform
 from _load import Counted, Load, SocketLoad
 from _peers import Running, free_port, running
 from _wire import HOST, Mqtt
-from overlane.core.broker import Broker
+from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosTable
 from overlane.core.units import SECOND
 from overlane.mqtt.server import Server
-from overlane.mqtt.state import Settings
-from overlane.mqtt.uplink import Alone
 from overlane.network.schema import Telemetry
-from overlane.telemetry.filing import Filing
+from overlane.pubsub.cluster.uplink import Alone
+from overlane.pubsub.state import Settings
+from overlane.telemetry.filerotation import FileRotation
 from overlane.telemetry.lake import Lake
 from overlane.telemetry.recorder import Recorder
 from overlane.telemetry.rows import TopicRate
@@ -105,10 +105,13 @@ class Stream:
 
 def stream(brokers: list[Running], seconds: float) -> Stream:
     first, last = brokers[0], brokers[-1]
-    before_s = last.cpu_s
-    roles = [last.load.count(last.port, TOPIC, SMALL_BYTES), first.load.flood(first.port, TOPIC, SMALL_BYTES)]
-    (counted,) = of(Counted, perform(roles, WARM_S, seconds))
-    return Stream(counted.per_second, (last.cpu_s - before_s) * 1e9 / max(1, counted.count))
+    for longer in (1, 4, 16):  # on a busy machine nothing may arrive in a short time
+        before_s = last.cpu_s
+        roles = [last.load.count(last.port, TOPIC, SMALL_BYTES), first.load.flood(first.port, TOPIC, SMALL_BYTES)]
+        (counted,) = of(Counted, perform(roles, WARM_S, seconds * longer))
+        if counted.count:
+            return Stream(counted.per_second, (last.cpu_s - before_s) * 1e9 / counted.count)
+    raise SystemExit(f"nothing arrived within {seconds * longer:g} s")
 
 
 def compare(directory: Path, length: int, rounds: int, seconds: float) -> dict[str, float]:
@@ -147,7 +150,7 @@ class _Nobody:
 
 def a_second(topics: int) -> dict[str, float]:
     """The loop's work: all of it, and the longest piece during which nothing else runs. In milliseconds."""
-    core = Broker(BrokerConfig("b", QosTable({})), 1, (), START)
+    core = OverlayBroker(BrokerConfig("b", QosTable({})), 1, (), START)
     server = Server("b", Settings(), Alone(), lambda: "", (), START)
     recorder = Recorder()
     rates = TopicRates(server.state)
@@ -187,7 +190,7 @@ def a_thousand_rows(directory: Path) -> dict[str, float]:
     """In milliseconds, and bytes."""
     spool = directory / "lake" / ".open"
     spool.mkdir(parents=True)
-    filing = Filing(Lake(str(directory / "lake"), "b"), spool, "b", 1, Telemetry(), 0.0)
+    filing = FileRotation(Lake(str(directory / "lake"), "b"), spool, "b", 1, Telemetry(), 0.0)
     filing.recover()
     rows = [
         TopicRate(

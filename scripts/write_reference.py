@@ -25,7 +25,7 @@ from overlane.network.kinds import Kind
 from overlane.network.lines import Path as FieldPath
 from overlane.network.reading import _network
 from overlane.network.table import Faults, Table
-from overlane.network.units import SECOND, format_duration, format_rate, format_size
+from overlane.quantities import SECOND, format_duration, format_rate, format_size
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -1,5 +1,6 @@
 """For all tests: randomised ones are not judged by the clock and say how to repeat what they found; running brokers."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ __all__ = ["any_broker", "mortal_broker", "our_broker", "our_mortal_broker"]
 
 settings.register_profile("overlane", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("overlane")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Tests run in the background of a shell: commands that tests interrupt would ignore it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")

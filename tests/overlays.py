@@ -34,6 +34,8 @@ class Member:
         self._file = file
         self._directory = directory
         self._options = options
+        self.program: tuple[str, ...] = ("-m", "overlane")
+        """What Python is to run."""
         self.log = directory / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -49,7 +51,7 @@ class Member:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "overlane", "broker", str(self._file), "--name", self.name),
+                    *(sys.executable, *self.program, "broker", str(self._file), "--name", self.name),
                     *("--data", data, *self._options),
                 ],
                 stdin=subprocess.DEVNULL,

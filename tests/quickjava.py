@@ -25,13 +25,14 @@ SIMPLE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialG
 
 _TYPICAL = """
 import sys
-from overlane.pipeline.brevity import BRIEF
+from overlane.pipeline.smallruns import SMALL_RUN_CONF
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
 
 own = "spark.driver.extraJavaOptions"
-with open_session("local[1]", conf={**BRIEF, own: f"{BRIEF[own]} -XX:ArchiveClassesAtExit={sys.argv[1]}"}) as spark:
-    from overlane.pipeline.running import dry_run
+archived = f"{SMALL_RUN_CONF[own]} -XX:ArchiveClassesAtExit={sys.argv[1]}"
+with open_session("local[1]", conf={**SMALL_RUN_CONF, own: archived}) as spark:
+    from overlane.pipeline.runner import dry_run
 
     rows = spark.range(9).selectExpr("id", "id % 2 AS half").mapInArrow(lambda batches: batches, "id long, half long")
     rows.groupBy("half").count().write.parquet(sys.argv[2] + "/rows")

@@ -10,8 +10,8 @@ from functools import cache
 import pytest
 from pyspark.sql import SparkSession
 
-from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.session import open_session
+from overlane.pipeline.smallruns import SMALL_RUN_CONF
 from quickjava import quick_java
 
 GROUP = pytest.mark.xdist_group("spark")
@@ -22,7 +22,7 @@ def the_spark() -> SparkSession:
     need_java()
     stack = ExitStack()
     os.environ |= quick_java()
-    session: SparkSession = stack.enter_context(open_session("local[2]", conf=BRIEF))
+    session: SparkSession = stack.enter_context(open_session("local[2]", conf=SMALL_RUN_CONF))
     atexit.register(stack.close)
     return session
 

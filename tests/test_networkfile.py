@@ -145,7 +145,7 @@ def test_every_field_means_what_the_reference_says() -> None:
                 longitude=-122.0,
                 clock_offset_ns=-3 * MS,
                 clock_drift_ppm=20.0,
-                mqtt=Endpoint("10.0.0.1", 1883),
+                listeners={"mqtt": Endpoint("10.0.0.1", 1883)},
                 overlay=Endpoint("seattle.example.org", 7000),
                 admin=Endpoint("::1", 8080),
             ),

@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlane.errors import ConfigError
-from overlane.mqtt.access import Rule
-from overlane.mqtt.limits import EXPIRY_S_NEVER, Limits
 from overlane.network import (
     Broker,
     Crash,
@@ -34,6 +32,7 @@ from overlane.network import (
     parse_network,
 )
 from overlane.network.lines import LineIndex
+from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.schema import (
     CLIENT_CERTIFICATES,
     ROUTINGS,
@@ -47,6 +46,8 @@ from overlane.network.schema import (
     Unplug,
     Uplink,
 )
+from overlane.pubsub.access import Rule
+from overlane.pubsub.limits import EXPIRY_S_NEVER, Limits
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "five-cities.toml"
 SERVING = """
@@ -138,6 +139,15 @@ uplinks = st.builds(
 
 
 @st.composite
+def listeners(draw: st.DrawFn, has_certificate: bool) -> dict[str, Endpoint]:
+    return {
+        kind.name: Endpoint(draw(st.sampled_from(["::1", "a.b", "0.0.0.0"])), 1_000 + number)
+        for number, kind in enumerate(LISTENER_KINDS)
+        if (has_certificate or not kind.is_tls) and draw(st.booleans())
+    }
+
+
+@st.composite
 def networks(draw: st.DrawFn) -> Network:
     known = draw(st.lists(names, min_size=2, max_size=5, unique=True))
     brokers = st.sampled_from(known)
@@ -174,9 +184,7 @@ def networks(draw: st.DrawFn) -> Network:
                 longitude=draw(optional_degrees),
                 clock_offset_ns=draw(st.integers(-(10**12), 10**12)),
                 clock_drift_ppm=draw(st.floats(-1e5, 1e5)),
-                mqtt=draw(st.sampled_from([None, Endpoint("::1", 1883), Endpoint("a.b", 1)])),
-                websocket=draw(st.sampled_from([None, Endpoint("::", 80)])),
-                mqtt_tls=None if security.certificate is None else draw(st.sampled_from([None, Endpoint("a.b", 2)])),
+                listeners=draw(listeners(has_certificate=security.certificate is not None)),
                 uplinks=tuple(connected[name]),
                 reach=draw(st.sampled_from([None, (), (Endpoint("a.b", 7), Endpoint("::1", 8))])),
                 admin=None if security.admin_token is None else draw(st.sampled_from([None, Endpoint("0.0.0.0", 3)])),

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import mqtt5
 
 from brokers import Overlane
-from overlane.mqtt import codec5
-from overlane.mqtt.framing import packet_end
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.codec.framing import packet_end
 from waiting import WITHIN_S, eventually
 
 Packet = TypeVar("Packet", bound=mqtt5.Packet)

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from overlane.cli.main import app
-from overlane.mqtt.secret import Secret
-from overlane.node.users import is_password, read_users
+from overlane.node.security.users import is_password, read_users
+from overlane.secret import Secret
 
 
 def passwd(*arguments: object, stdin: str | bytes = "") -> Result:
@@ -54,20 +54,36 @@ def test_users_are_listed_by_name_and_without_their_hashes(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (["{file}", "bob", "--delete"], 1, "{file}: there is no user bob"),
-        (["{file}"], 2, "the name of a user is needed, or --list"),
-        (["{file}", "alice", "--list"], 2, "--list shows all users: leave out the name"),
-        (["{file}", "alice", "--delete", "--stdin"], 2, "only one of --delete, --list and --stdin makes sense"),
-        (["{file}", "alice"], 2, "no terminal to ask for the password on; --stdin reads it from standard input"),
-        (["{file}", "alice", "--stdin"], 2, "password refused: 0 bytes, allowed are 1 to 1024"),
-        (["{file}", "a:b", "--stdin"], 2, "name refused: the name has a `:`, which ends the name in the file"),
-        (["{file}", "a\tb", "--stdin"], 2, "name refused: the name has a character that cannot be printed"),
-        (["{file}", "*", "--stdin"], 2, "name refused: `*` has a meaning of its own in access rules"),
+        (["{file}", "bob", "--delete"], 1, "overlane: {file}: there is no user bob [OVL-102]"),
+        (["{file}"], 2, "overlane: a user name or --list is required [OVL-102]"),
+        (["{file}", "alice", "--list"], 2, "overlane: --list takes no user name [OVL-102]"),
+        (
+            ["{file}", "alice", "--delete", "--stdin"],
+            2,
+            "overlane: --delete, --list and --stdin exclude each other [OVL-102]",
+        ),
+        (["{file}", "alice"], 2, "overlane: cannot prompt for the password without a terminal; use --stdin [OVL-102]"),
+        (["{file}", "alice", "--stdin"], 2, "overlane: invalid password: 0 bytes, allowed are 1 to 1024 [OVL-112]"),
+        (
+            ["{file}", "a:b", "--stdin"],
+            2,
+            "overlane: invalid name: the name has a `:`, which ends the name in the file [OVL-111]",
+        ),
+        (
+            ["{file}", "a\tb", "--stdin"],
+            2,
+            "overlane: invalid name: the name has a character that cannot be printed [OVL-111]",
+        ),
+        (
+            ["{file}", "*", "--stdin"],
+            2,
+            "overlane: invalid name: `*` has a meaning of its own in access rules [OVL-111]",
+        ),
         (
             ["{file}.none", "alice", "--delete"],
             2,
             "{file}.none: found no way to read it (No such file or directory), allowed is a users file, as `overlane"
-            " passwd` writes it",
+            " passwd` writes it [OVL-101]",
         ),
     ],
 )
@@ -78,7 +94,7 @@ def test_what_makes_no_sense_is_refused_and_the_file_is_as_before(
     passwd(path, "alice", "--stdin", stdin="sesame")
     before = path.read_bytes()
     result = passwd(*(argument.format(file=path) for argument in arguments))
-    assert (result.exit_code, result.stderr) == (status, f"overlane: {told.format(file=path)}\n")
+    assert (result.exit_code, result.stderr) == (status, f"{told.format(file=path)}\n")
     assert result.stdout == ""
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["users.txt"]
@@ -89,7 +105,7 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
     result = passwd(path, "alice", "--stdin", stdin="sesame")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"overlane: {path}: cannot be written: No such file or directory\n",
+        f"overlane: {path}: cannot be written: No such file or directory [OVL-102]\n",
     )
 
 

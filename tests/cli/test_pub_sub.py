@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from brokers import Overlane, RunningBroker, free_port
 from overlane.cli.main import app
-from overlane.cli.traffic import Latencies, Traffic
+from overlane.cli.traffic import LatencyHistogram, Traffic
 from overlane.client import connect
 from overlane.core.units import MS, SECOND
-from overlane.mqtt.secret import Secret
-from overlane.node.users import set_password
+from overlane.node.security.users import set_password
+from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 
 OVERLANE = [sys.executable, "-m", "overlane.cli.main"]
@@ -193,21 +193,21 @@ def test_a_broker_that_is_not_there_is_one_sentence(command: list[str]) -> None:
     address = f"127.0.0.1:{free_port()}"
     status, output, errors = overlane(*(word.format(address) for word in command))
     assert (status, output) == (1, "")
-    assert errors == f"overlane: no connection: {address}: connection refused: nothing listens there\n"
+    assert errors == f"overlane: no connection: {address}: connection refused: nothing listens there [OVL-208]\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["pub", "127.0.0.1", "a"], "say what to publish"),
-        (["pub", "127.0.0.1", "a", "-m", "x", "--size", "3"], "in one way"),
-        (["pub", "127.0.0.1", "a", "--stdin-lines", "--count", "3"], "leave out --count"),
+        (["pub", "127.0.0.1", "a"], "give exactly one of"),
+        (["pub", "127.0.0.1", "a", "-m", "x", "--size", "3"], "exactly one of"),
+        (["pub", "127.0.0.1", "a", "--stdin-lines", "--count", "3"], "exclude each other"),
         (["pub", "127.0.0.1", "a", "--file", "no-such-file"], "no-such-file"),
         (["pub", "127.0.0.1", "a", "-m", "x", "--property", "nothing"], "NAME=VALUE"),
         (["pub", "127.0.0.1", "a", "-m", "x", "--deadline", "soon"], "60ms"),
         (["pub", "127.0.0.1", "a", "-m", "x", "--qos", "3"], "--qos"),
         (["pub", "no host", "a", "-m", "x"], "host:port"),
-        (["pub", "127.0.0.1", "a", "-m", "x", "--password-file", "no-such-file"], "cannot be read"),
+        (["pub", "127.0.0.1", "a", "-m", "x", "--password-file", "no-such-file"], "cannot read"),
         (["sub", "127.0.0.1", "a", "--tls-ca", "no-such-file"], "no-such-file"),
         (["sub", "127.0.0.1", "a", "--reliability", "very"], "--reliability"),
         (["sub", "127.0.0.1"], "FILTER"),
@@ -268,7 +268,7 @@ def test_users_passwords_and_tls_are_given_by_options(tmp_path: Path) -> None:
 
 
 def test_percentiles_are_right_to_within_half_a_percent() -> None:
-    latencies = Latencies()
+    latencies = LatencyHistogram()
     for number in range(1, 100_001):
         latencies.add(number * 1_000)
     for share, exact in ((0.5, 50 * MS), (0.99, 99 * MS), (0.999, 99_900_000)):

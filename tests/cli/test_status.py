@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from brokers import free_port
 from overlane.cli.main import app
-from overlane.cli.showing import count, milliseconds, size, span
+from overlane.cli.output import count, milliseconds, size, span
 from waiting import eventually
 from watched import let_in
 
@@ -190,7 +190,7 @@ def test_what_answers_but_is_no_broker_is_told() -> None:
         _, told = child.communicate(timeout=20)
         connection.close()
     assert child.returncode == 1
-    assert "no broker of this version" in told
+    assert "not from a broker of this version" in told
 
 
 def test_watching_prints_json_line_by_line_until_it_is_interrupted(network: Path) -> None:

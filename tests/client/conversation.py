@@ -6,8 +6,8 @@ from overlane.client.message import Message, Publication, encoded_properties
 from overlane.client.protocol import Event, Protocol, Settings
 from overlane.client.qos import Qos
 from overlane.core.units import SECOND, Nanos
-from overlane.mqtt import codec5
-from overlane.mqtt.framing import Framer
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.codec.framing import Framer
 
 
 class Conversation:

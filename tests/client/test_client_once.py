@@ -7,7 +7,7 @@ from conversation import Conversation, packet
 
 from overlane.client.protocol import Settings
 from overlane.client.protocol.incoming import FINISHED_MAX
-from overlane.mqtt.once import PROPERTY
+from overlane.pubsub.sessions.deduplication import PROPERTY
 
 PROMISED = [(PROPERTY, "my-life")]
 

@@ -203,11 +203,11 @@ async def test_batches_give_all_that_is_there(any_broker: RunningBroker, topic: 
 async def test_the_same_filter_twice_and_two_readers_are_refused(any_broker: RunningBroker, topic: str) -> None:
     async with connect(any_broker.address) as client:
         subscription = client.subscribe(topic)
-        with pytest.raises(InvalidRequest, match="subscribed to already"):
+        with pytest.raises(InvalidRequest, match="already a subscription"):
             client.subscribe(topic)
         reader = asyncio.create_task(anext(subscription))
         await subscription.ready()
-        with pytest.raises(InvalidRequest, match="two tasks"):
+        with pytest.raises(InvalidRequest, match="only one task"):
             await anext(subscription)
         reader.cancel()
 
@@ -338,21 +338,21 @@ async def test_what_is_in_the_outbox_leaves_before_the_client_does(any_broker: R
     [
         (lambda client: client.publish("a/+", b""), "only in filters"),
         (lambda client: client.publish("", b""), "empty"),
-        (lambda client: client.publish("a", 5), "allowed are bytes and text"),
+        (lambda client: client.publish("a", 5), "expected bytes or str"),
         (lambda client: client.publish("a", "\ud800"), "not valid Unicode"),
-        (lambda client: client.publish("a", b"", qos=3), "0, 1 and 2"),
+        (lambda client: client.publish("a", b"", qos=3), "0, 1 or 2"),
         (lambda client: client.publish("a", b"", deadline="soon"), "60ms"),
         (lambda client: client.publish("a", b"", deadline="0s"), "above 0"),
         (lambda client: client.publish("a", b"", reliability="very"), "best-effort"),
-        (lambda client: client.publish("a", b"", expiry="-1s"), "below 0"),
+        (lambda client: client.publish("a", b"", expiry="-1s"), "expected 0 or more"),
         (lambda client: client.publish("a", b"", properties={"a\0": "b"}), "U\\+0000"),
         (lambda client: client.publish("a", b"", response_topic="#"), "only in filters"),
         (lambda client: client.publish("a", b"", correlation_data=bytes(65536)), "65535"),
         (lambda client: client.subscribe("a/#/b").ready(), "last level"),
         (lambda client: client.subscribe().ready(), "at least one"),
-        (lambda client: client.subscribe("a", "a").ready(), "twice"),
+        (lambda client: client.subscribe("a", "a").ready(), "duplicate"),
         (lambda client: client.subscribe("a", retained="maybe").ready(), "always, new, never"),
-        (lambda client: client.subscribe("a", unread_max=0).ready(), "at least 1"),
+        (lambda client: client.subscribe("a", unread_max=0).ready(), "expected 1 or more"),
     ],
 )
 @in_a_loop

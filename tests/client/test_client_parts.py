@@ -8,7 +8,7 @@ import pytest
 from conversation import packet
 
 import overlane.client
-from overlane.client import InvalidRequest, Message, Qos, Reliability, TopicQos, Unreachable
+from overlane.client import InvalidRequest, Message, Order, Qos, Reliability, TopicQos, Unreachable
 from overlane.client.address import Address, parse_address
 from overlane.client.backoff import Backoff
 from overlane.client.batch import CHUNK_BYTES, written_batches
@@ -19,8 +19,8 @@ from overlane.client.message import Publication, Receipt, encoded_properties
 from overlane.client.qos import chosen, duration_s
 from overlane.client.stamp import Moment, parse_stamp
 from overlane.core.units import MS, SECOND
-from overlane.mqtt import codec5
-from overlane.mqtt.framing import Framer
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.codec.framing import Framer
 from test_imports import WORLD, imported
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "client.md"
@@ -78,9 +78,9 @@ def test_pauses_double_up_to_the_limit_with_half_left_to_chance() -> None:
     assert backoff.pause(1.0) == 100 * MS
 
 
-def properties(deadline: str = "", reliability: str = "") -> tuple[tuple[str, str], ...]:
-    both = ("overlane-deadline", deadline), ("overlane-reliability", reliability)
-    return tuple((name, value) for name, value in both if value)
+def properties(deadline: str = "", reliability: str = "", order: str = "") -> tuple[tuple[str, str], ...]:
+    all_three = ("overlane-deadline", deadline), ("overlane-reliability", reliability), ("overlane-order", order)
+    return tuple((name, value) for name, value in all_three if value)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,8 @@ def properties(deadline: str = "", reliability: str = "") -> tuple[tuple[str, st
         (None, None, "best-effort", 0, properties("", "best-effort")),
         (TopicQos("1s", "reliable"), None, None, 1, properties("1s", "reliable")),
         (TopicQos("1s", "reliable", 2), "5ms", "best-effort", 2, properties("5ms", "best-effort")),
+        (TopicQos("1s", order="strict"), "5ms", None, 0, properties("5ms", "", "strict")),
+        (TopicQos(level=1, order=Order.DEADLINE), None, None, 1, properties("", "", "deadline")),
     ],
 )
 def test_what_a_call_says_goes_before_what_its_class_says(

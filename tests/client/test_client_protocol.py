@@ -24,7 +24,7 @@ from overlane.client.protocol import (
 from overlane.client.protocol.packetids import IDS_MAX, PacketIds
 from overlane.client.qos import Qos
 from overlane.core.units import NEVER, SECOND
-from overlane.mqtt import codec5
+from overlane.mqtt.codec import codec5
 
 SubAck = mqtt5.SubAckReasonCode
 

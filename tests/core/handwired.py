@@ -7,8 +7,7 @@ when it crashes; what it only remembered is not.
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from overlane.core.births import Identity
-from overlane.core.broker import Broker
+from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig
 from overlane.core.events import (
     Close,
@@ -19,12 +18,13 @@ from overlane.core.events import (
     Lane,
     LinkDown,
     LinkUp,
-    Published,
+    PublishResult,
     Save,
     Subscribe,
     Tick,
     Unsubscribe,
 )
+from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import MS, Nanos
 
@@ -48,7 +48,7 @@ class Overlay:
         topics: Mapping[str, QosClass] | None = None,
         config: Mapping[str, object] | None = None,
         of: Mapping[str, Mapping[str, object]] | None = None,
-        identity: Callable[[str, int], Identity | None] = lambda _name, _incarnation: None,
+        identity: Callable[[str, int], BrokerIdentity | None] = lambda _name, _incarnation: None,
     ) -> None:
         """Links are written as "a-b"; their names are all the brokers there are. `of` configures brokers apart.
         `identity` tells who proves what, by name and incarnation."""
@@ -67,7 +67,9 @@ class Overlay:
         self.loses: Callable[[Frame], bool] = lambda _: False
         """Frames for which this says so are lost."""
         self.up: set[tuple[str, str]] = set()
-        self.brokers: dict[str, Broker] = {}
+        self.brokers: dict[str, OverlayBroker] = {}
+        self.instances: dict[str, int] = {}
+        """Which of several brokers with its name one is, from its next start on; 0 where it does not tell."""
         self._incarnation = 0
         self._on_the_way: list[tuple[Nanos, int, Frame]] = []
         self._sent = 0
@@ -87,7 +89,7 @@ class Overlay:
 
     def publish(self, broker: str, topic: str, *bodies: bytes) -> None:
         for body in bodies:
-            assert self.brokers[broker].publish(topic, body, self.now) is Published.ACCEPTED
+            assert self.brokers[broker].publish(topic, body, self.now) is PublishResult.ACCEPTED
         self.turn(broker, [])
 
     def handle(self, broker: str, event: Event) -> None:
@@ -171,8 +173,13 @@ class Overlay:
         self._incarnation += 1
         records = [(table, key, value) for (table, key), value in self.store[name].items()]
         config = BrokerConfig(name, self.qos, **self._config, **self._config_of.get(name, {}))  # type: ignore[arg-type]
-        self.brokers[name] = Broker(
-            config, self._incarnation, records, self.now, self._identity(name, self._incarnation)
+        self.brokers[name] = OverlayBroker(
+            config,
+            self._incarnation,
+            records,
+            self.now,
+            self._identity(name, self._incarnation),
+            self.instances.get(name, 0),
         )
         self.effects[name] += self.brokers[name].start(self.now)
 

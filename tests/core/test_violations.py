@@ -8,26 +8,26 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from overlane.core import wire
-from overlane.core.broker import Broker
+from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig, RouteView
 from overlane.core.events import Close, Deliver, Effect, Lane, LinkChanged, LinkUp, Subscribe
-from overlane.core.messages import (
+from overlane.core.qos import QosClass, QosTable
+from overlane.core.units import MS, SECOND
+from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import (
     Advert,
+    ControlMessage,
     Establish,
     Farewell,
-    Interest,
+    GossipSummary,
+    InterestUpdate,
     LinkClaim,
-    Message,
     Receipt,
-    Summary,
     Teardown,
     encode,
 )
-from overlane.core.parcel import FlowPart, pack_flow, pack_lone, pack_messages
-from overlane.core.qos import QosClass, QosTable
-from overlane.core.units import MS, SECOND
-from overlane.core.wire import FrameType, Header, ParcelFlag, broker_id
+from overlane.core.wire.frame_codec import FrameType, Header, ParcelFlag, broker_id
+from overlane.core.wire.parcel import FlowPart, pack_flow, pack_messages, pack_single
 
 GOOD, BAD = "good", "bad"
 NOW = 5 * SECOND
@@ -37,22 +37,22 @@ class Victim:
     """A broker `me` between a good neighbour, which needs t, and a bad one."""
 
     def __init__(self) -> None:
-        self.broker = Broker(BrokerConfig("me", QosTable({"t": QosClass(reliable=True)})), 3, now=NOW)
+        self.broker = OverlayBroker(BrokerConfig("me", QosTable({"t": QosClass(reliable=True)})), 3, now=NOW)
         self.broker.start(NOW)
         self.sent = dict.fromkeys((GOOD, BAD), 0)
         self.broker.handle(Subscribe("s", "u"), NOW)
         for peer in (GOOD, BAD):
             self.broker.handle(LinkUp(peer), NOW)
-            self.broker.receive(peer, wire.hello(peer, 1), NOW)
+            self.broker.receive(peer, frame_codec.hello(peer, 1), NOW)
             self.tell(peer, Advert(peer, 1, 1, [LinkClaim("me", 10_000, 100, 0, 0, 0)], {}, 0))
-        self.tell(GOOD, Interest(GOOD, 1, 1, 0, ["t"], []))
+        self.tell(GOOD, InterestUpdate(GOOD, 1, 1, 0, ["t"], []))
         self.broker.flush(NOW + 100 * MS)
         self.broker.publish("t", b"waits", NOW + 100 * MS)
         self.broker.flush(NOW + 100 * MS)
         self.broker.durable(self.broker.turn, NOW + 100 * MS)
 
-    def tell(self, peer: str, message: Message) -> list[Effect]:
-        frame = wire.control(self.sent[peer], encode(message))
+    def tell(self, peer: str, message: ControlMessage) -> list[Effect]:
+        frame = frame_codec.control(self.sent[peer], encode(message))
         self.sent[peer] += 1
         effects = self.broker.receive(peer, frame, NOW) + self.broker.flush(NOW)
         return effects + self.broker.durable(self.broker.turn, NOW)
@@ -67,8 +67,8 @@ class Victim:
         return [effect for effect in effects if isinstance(effect, Close)]
 
 
-def control(sequence: int, message: Message) -> bytes:
-    return wire.control(sequence, encode(message))
+def control(sequence: int, message: ControlMessage) -> bytes:
+    return frame_codec.control(sequence, encode(message))
 
 
 def header(**fields: int) -> Header:
@@ -77,23 +77,26 @@ def header(**fields: int) -> Header:
 
 ROUTE = Establish("far", 1, 1, 1, ["bad", "far", "me"], [], [1, 0, 0, 2], [], [2], [0, 0, 0], 0, 0, 2)
 OURS = msgspec.structs.replace(ROUTE, origin="me", added=[2, 0], destinations=[0])
-HELLO = wire.hello(BAD, 1)
+HELLO = frame_codec.hello(BAD, 1)
 REST = pack_flow(FlowPart(1, 1, 1, 1, 0), 1) + pack_messages((("u",), (0,), (b"x",)))
 WRONG: dict[str, tuple[bytes, str]] = {
     "an unknown frame": (struct.pack("!IB", 1, 99), "a frame of unknown type 99"),
     "an oversized frame": (struct.pack("!IB", 1 << 24, FrameType.CONTROL), "a frame of 16777216 bytes"),
     "an empty frame": (bytes(5), "a frame of 0 bytes"),
     "a second greeting": (HELLO, "a second greeting"),
-    "a control frame replayed": (control(0, Summary([])), "control frame 0 where 1 was due"),
-    "a control frame skipped": (control(2, Summary([])), "control frame 2 where 1 was due"),
-    "a message that is none": (wire.control(1, b"\xc1"), "a control message that is not one"),
+    "a control frame replayed": (control(0, GossipSummary([])), "control frame 0 where 1 was due"),
+    "a control frame skipped": (control(2, GossipSummary([])), "control frame 2 where 1 was due"),
+    "a message that is none": (frame_codec.control(1, b"\xc1"), "a control message that is not one"),
     "a route of our own": (control(1, OURS), "a route of our own"),
-    "a route of our own ahead of a parcel": (wire.route(encode(OURS)), "a route of our own"),
-    "a route frame without a route": (wire.route(encode(Teardown("far", 1, 1))), "a route frame that describes no"),
+    "a route of our own ahead of a parcel": (frame_codec.route(encode(OURS)), "a route of our own"),
+    "a route frame without a route": (
+        frame_codec.route(encode(Teardown("far", 1, 1))),
+        "a route frame that describes no",
+    ),
     "the end of a route of our own": (control(1, Teardown("me", 3, 1)), "a route of our own"),
-    "a detour past us": (wire.detour((broker_id(GOOD),), 0, header(), REST), "a detour that does not pass here"),
-    "a detour in a circle": (wire.detour((5, 5), 0, header(), REST), "a detour that passes a broker twice"),
-    "a parcel without messages": (wire.parcel(header(messages=0), REST), "a parcel without messages"),
+    "a detour past us": (frame_codec.detour((broker_id(GOOD),), 0, header(), REST), "a detour that does not pass here"),
+    "a detour in a circle": (frame_codec.detour((5, 5), 0, header(), REST), "a detour that passes a broker twice"),
+    "a parcel without messages": (frame_codec.parcel(header(messages=0), REST), "a parcel without messages"),
     "a parcel without its deadline": (
         struct.pack("!IBB6sHIIHH", 22, FrameType.PARCEL, 0x40, b"", 0, 1, 0, 1, 0),
         "a truncated parcel",
@@ -122,15 +125,15 @@ def test_a_violation_closes_its_link_with_a_reason_and_changes_nothing_else(wron
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (wire.ping(1), "the first frame of a connection must be a greeting"),
-        (control(0, Summary([])), "the first frame of a connection must be a greeting"),
-        (wire.hello("else", 1), "calls itself else, expected bad"),
+        (frame_codec.ping(1), "the first frame of a connection must be a greeting"),
+        (control(0, GossipSummary([])), "the first frame of a connection must be a greeting"),
+        (frame_codec.hello("else", 1), "calls itself else, expected bad"),
         (HELLO.replace(b"OVLN", b"HTTP"), "not an Overlane broker: wrong magic number"),
-        (HELLO.replace(b"OVLN\x02", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 2"),
+        (HELLO.replace(b"OVLN\x03", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 3"),
     ],
 )
 def test_who_does_not_greet_as_itself_is_not_let_in(data: bytes, reason: str) -> None:
-    broker = Broker(BrokerConfig("me", QosTable({})), 3, now=NOW)
+    broker = OverlayBroker(BrokerConfig("me", QosTable({})), 3, now=NOW)
     broker.handle(LinkUp(BAD), NOW)
     (close,) = broker.receive(BAD, data, NOW)
     assert isinstance(close, Close)
@@ -149,26 +152,29 @@ def test_a_neighbour_may_come_back_after_its_violation() -> None:
 
 def test_a_farewell_closes_the_link_once_whatever_follows_in_the_same_bytes() -> None:
     victim = Victim()
-    closed = victim.closed_by(control(1, Farewell("maintenance")) + wire.ping(1))
+    closed = victim.closed_by(control(1, Farewell("maintenance")) + frame_codec.ping(1))
     assert [(close.peer, close.reason) for close in closed] == [(BAD, "closed by the neighbour: maintenance")]
 
 
 def test_bad_content_is_its_origins_fault_and_not_that_of_the_link_it_came_by() -> None:
     victim = Victim()
+    ends = [LinkClaim(peer, 10_000, 100, 0, 0, 0) for peer in ("me", "far")]
+    victim.tell(BAD, Advert(BAD, 1, 2, ends, {}, 0))
+    victim.tell(BAD, Advert("far", 1, 1, [LinkClaim(BAD, 10_000, 100, 0, 0, 0)], {}, 0))
     victim.tell(BAD, ROUTE)
-    assert victim.closed_by(wire.parcel(header(), b"nonsense"), Lane.DATA) == []
+    assert victim.closed_by(frame_codec.parcel(header(), b"nonsense"), Lane.DATA) == []
     assert victim.broker.counters["violations"] == 1
-    effects = victim.broker.receive(BAD, wire.parcel(header(sequence=2), REST), NOW, Lane.DATA)
+    effects = victim.broker.receive(BAD, frame_codec.parcel(header(sequence=2), REST), NOW, Lane.DATA)
     assert [next(one.deliveries).body for one in effects if isinstance(one, Deliver)] == [b"x"]
 
 
 def test_a_leap_in_the_numbers_of_parcels_takes_no_memory() -> None:
     victim = Victim()
-    watched = int(ParcelFlag.WATCHED)
+    watched = int(ParcelFlag.ACK_REQUESTED)
 
     def hop(number: int) -> bytes:
         marked = header(flags=watched, sequence=number, hop_sequence=number)
-        return wire.detour((broker_id("me"),), 0, marked, REST)
+        return frame_codec.detour((broker_id("me"),), 0, marked, REST)
 
     victim.closed_by(hop(1), Lane.DATA)
     tracemalloc.start()
@@ -190,19 +196,19 @@ def damaged(frames: list[bytes], places: list[tuple[int, int]]) -> bytes:
 
 
 GENUINE = [
-    wire.ping(1),
-    wire.pong(1),
-    wire.notice(1, 5, 3),
-    wire.route(encode(ROUTE)),
-    wire.parcel(header(flags=3, hop_sequence=4), REST),
-    wire.parcel(header(origin=broker_id("me")), REST),
-    wire.parcel(header(flags=0x42, sequence=7, hop_sequence=5, deadline_us=9), REST),
-    wire.parcel(header(sequence=8), pack_lone((1, 1), 2, 1, ("u", 0, b"alone"))),
-    wire.detour((broker_id("me"),), 0, header(flags=int(ParcelFlag.DIRECT), sequence=2), REST),
-    wire.detour((broker_id("me"), broker_id(GOOD)), 0, header(sequence=3, deadline_us=9), REST),
+    frame_codec.ping(1),
+    frame_codec.pong(1),
+    frame_codec.hop_ack(1, 5, 3),
+    frame_codec.route(encode(ROUTE)),
+    frame_codec.parcel(header(flags=3, hop_sequence=4), REST),
+    frame_codec.parcel(header(origin=broker_id("me")), REST),
+    frame_codec.parcel(header(flags=0x42, sequence=7, hop_sequence=5, deadline_us=9), REST),
+    frame_codec.parcel(header(sequence=8), pack_single((1, 1), 2, 1, ("u", 0, b"alone"))),
+    frame_codec.detour((broker_id("me"),), 0, header(flags=int(ParcelFlag.DIRECT), sequence=2), REST),
+    frame_codec.detour((broker_id("me"), broker_id(GOOD)), 0, header(sequence=3, deadline_us=9), REST),
     control(1, ROUTE),
     control(1, Advert("far", 1, 1, [LinkClaim(BAD, 5, 1, 0, 0, 0)], {"60000": 1}, 0)),
-    control(1, Interest("far", 1, 1, 0, ["t", "v/#"], [])),
+    control(1, InterestUpdate("far", 1, 1, 0, ["t", "v/#"], [])),
     control(1, Receipt("me", GOOD, 3, 3, 1, 2, b"\x01")),
     control(1, Teardown("far", 1, 1)),
 ]
@@ -226,7 +232,7 @@ def test_no_bytes_make_an_exception_escape_nor_close_another_link(
         effects = victim.broker.flush(when)
         assert all(effect.peer == BAD or "pings" in effect.reason for effect in effects if isinstance(effect, Close))
         victim.broker.pull(GOOD, 1 << 30, when)
-    assert victim.broker.receive(GOOD, wire.ping(7), NOW + 200 * MS) == []
+    assert victim.broker.receive(GOOD, frame_codec.ping(7), NOW + 200 * MS) == []
 
 
 @settings(max_examples=200, deadline=None)
@@ -241,7 +247,7 @@ def test_garbage_of_unknown_type_changes_nothing_but_its_link(garbage: bytes) ->
 def test_a_connection_that_takes_the_place_of_another_is_no_trouble_with_the_link() -> None:
     victim = Victim()
     effects = victim.broker.handle(LinkUp(GOOD), NOW + SECOND)
-    effects += victim.broker.receive(GOOD, wire.hello(GOOD, 1), NOW + SECOND)
+    effects += victim.broker.receive(GOOD, frame_codec.hello(GOOD, 1), NOW + SECOND)
     effects += victim.broker.flush(NOW + SECOND)
     assert not [effect for effect in effects if isinstance(effect, LinkChanged)]
     assert {view.peer: view.state.name for view in victim.broker.link_views()}[GOOD] == "UP"

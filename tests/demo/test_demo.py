@@ -35,11 +35,11 @@ def test_without_root_it_tells_every_step_loses_nothing_and_leaves_nothing_behin
     assert "http://127.0.0.1:" in done.stdout
     for number, step in enumerate(STEPS):
         assert f"{number + 1}/{len(STEPS)}  {step.name}" in done.stdout
-    assert "alarms/fire moved after" in done.stdout
-    told = re.findall(r"([\d.]+)% in time of (\d+), within \d+ ms; late \d+, under way \d+, twice 0;", done.stdout)
+    assert "alarms/fire was rerouted after" in done.stdout
+    told = re.findall(r"([\d.]+)% in time of (\d+), within \d+ ms; late \d+, in flight \d+, duplicates 0;", done.stdout)
     assert len(told) == 2 * len(STEPS)
     assert all(0 <= float(share) <= 100 and int(count) > 0 for share, count in told)
-    assert "Nothing acknowledged was lost, nothing came twice." in done.stdout
+    assert "No acknowledged message was lost, none was duplicated." in done.stdout
 
 
 def test_who_runs_it_without_root_may_neither_make_interfaces_nor_write_where_others_do() -> None:
@@ -79,8 +79,8 @@ def test_it_stays_when_it_is_told_to_with_its_page_and_messages_that_flow(tmp_pa
     options = ["--stay", "--step", "2", "--port", str(free_port())]
     with subprocess.Popen([*DEMO, *options], env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = next(line for line in process.stdout if line.startswith("Everything goes on."))
-        found = re.search(r"Page: (\S+)   Network file: (\S+)", said)
+        said = next(line for line in process.stdout if line.startswith("Still running."))
+        found = re.search(r"Monitor: (\S+)   Network file: (\S+)", said)
         assert found is not None
         address, file = found.groups()
         with urlopen(address, timeout=60) as page:

@@ -60,6 +60,7 @@ STAND_INS = {"pass": "echo 'a secret of bob'", "sensors": "printf '%s\\n' 20.1 2
 SHORTENED = (
     (re.compile(r"^(overlane simulate .*?)( --duration \S+)?( --json)?$"), r"\1 --duration 3s\3"),
     (re.compile(r"--soak \d+ --jobs \d+ --duration 3s"), "--soak 2 --jobs 2"),
+    (re.compile(r"--soak \d+ --soak-of (\w+) --duration 3s"), r"--soak 2 --soak-of \1"),
     (re.compile(r"^(overlane testbed .*)$"), r"\1 --duration 3s"),
     (
         re.compile(r"^(overlane pipeline sample --lake \S+) --brokers \d+ --topics \d+ --days \d+"),
@@ -129,7 +130,8 @@ class Stage:
         for broker in network.brokers:
             ports = self._ports.setdefault(broker.name, {kind: free_port() for kind in ("mqtt", "overlay", "admin")})
             where = {kind: Endpoint(HOST, port) for kind, port in ports.items()}
-            brokers.append(msgspec.structs.replace(broker, **where))
+            listeners = {"mqtt": where.pop("mqtt")}
+            brokers.append(msgspec.structs.replace(broker, listeners=listeners, **where))
         text = format_network(msgspec.structs.replace(network, brokers=tuple(brokers)))
         (self.directory / name).write_text(text)
 

@@ -16,7 +16,7 @@ import pytest
 from doccommands import Command, commands_in_sentences, commands_of
 from docpages import PAGES, PROJECT, read_page
 
-from overlane.pipeline.brevity import BRIEF
+from overlane.pipeline.smallruns import SMALL_RUN_CONF
 from overlane.testbed.widearea import why_not
 from sparks import GROUP, need_java, the_address, unmarked
 
@@ -35,19 +35,20 @@ class Small:
 
 
 ONE_ROUND = "--only small --systems overlane --rounds 1 --seconds 0.2"
-BRIEFLY = " ".join(f"--conf {name}={value}" for name, value in BRIEF.items() if name.startswith("spark.sql."))
+BRIEFLY = " ".join(f"--conf {name}={value}" for name, value in SMALL_RUN_CONF.items() if name.startswith("spark.sql."))
 
 BENCHMARKS: dict[str, Small] = {
     "adaptive": Small("--quick --only abilene --ways adaptive --flows 1 --seconds 2 --workers 1"),
     "adaptive_onsets": Small("--seeds 1"),
-    "births": Small(constants={"ROUNDS": "1", "TIMES": "5"}),
     "broker": Small(ONE_ROUND),
     "chain": Small(ONE_ROUND, needs_root=True),
     "cost": Small("--rounds 1"),
     "covariance": Small("--topics 20 --seconds 100 --memory 1g", starts_spark=True),
     "emulator": Small("--loads 0 --seconds 0.3", needs_root=True),
+    "incarnation_proofs": Small(constants={"ROUNDS": "1", "TIMES": "5"}),
     "linkqueue": Small(constants={"LENGTHS": "(10,)", "TURNS": "100"}),
     "lone": Small("--rounds 1"),
+    "order": Small(constants={"LONGEST_NS": "1 * SECOND"}),
     "pipeline": Small(f"--rows 1e4 --brokers 3 --topics 10 --once --scratch . {BRIEFLY}", needs_spark=True),
     "planning_allocation": Small(constants={"SIZES": "((8, 3),)", "CASEBASE": "(8, 3)"}),
     "planning_channels": Small(constants={"SIZES": "((7, 6, 2),)"}),
@@ -57,7 +58,7 @@ BENCHMARKS: dict[str, Small] = {
     "store": Small(constants={"ROUNDS": "1", "SECONDS": "0.05"}),
     "telemetry": Small("--rounds 1 --seconds 0.1", {"WARM_S": "0.2", "ROWS": "1_000"}),
     "topics": Small(constants={"SIZES": "(100,)", "ROUNDS": "1"}),
-    "torture": Small("--seconds 3 --only bytes"),
+    "torture": Small("--seeds 1 --seconds 3 --only bytes"),
     "wan": Small("--only bursts --seconds 0.5 --systems overlane", needs_root=True),
 }
 

@@ -81,7 +81,7 @@ def test_whatever_a_sentence_names_is_run_somewhere() -> None:
 @pytest.mark.slow
 def test_the_story_in_the_readme_is_what_the_simulator_tells() -> None:
     blocks = read_page("README.md").blocks
-    shown = next(block.lines for block in blocks if "What happened" in block.lines)
+    shown = next(block.lines for block in blocks if "Timeline" in block.lines)
     command = [sys.executable, "-m", "overlane", "simulate", "examples/five-cities.toml"]
     told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout.splitlines()
     missing = [line for line in shown if line.strip() != "..." and not any(one.startswith(line) for one in told)]

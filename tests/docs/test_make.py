@@ -18,6 +18,7 @@ CHECKED = [
     f".venv/bin/ruff format --check --quiet {FOLDERS}",
     f".venv/bin/ruff check --quiet {FOLDERS}",
     ".venv/bin/python -m mypy",
+    f".venv/bin/python -m compileall -q {FOLDERS}",
 ]
 TESTED = ".venv/bin/python -m pytest"
 """And how, which is not said here but for what is left out."""

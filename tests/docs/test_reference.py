@@ -20,7 +20,7 @@ def test_the_tables_of_the_network_file_are_what_the_code_asks_for() -> None:
 
 
 def test_every_request_of_the_admin_api_is_told_and_no_other() -> None:
-    sources = "".join(file.read_text() for file in (PROJECT / "src" / "overlane" / "node").glob("*operations.py"))
+    sources = "".join(file.read_text() for file in (PROJECT / "src" / "overlane" / "node").rglob("*operations.py"))
     there = set(re.findall(r'Operation\(\s*"([A-Z]+)",\s*"(/[^"]*)"', sources))
     page = (PROJECT / "docs" / "admin.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `([A-Z]+) (/[^`]*)` \|", page, re.MULTILINE))

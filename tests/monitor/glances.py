@@ -2,13 +2,12 @@
 
 import msgspec
 
-from overlane.node.views import (
+from overlane.adminapi.views import (
     BrokerView,
     DeliveryList,
     DeliveryView,
     EventList,
     EventView,
-    GlanceView,
     LinkView,
     LoopView,
     ProcessView,
@@ -17,6 +16,7 @@ from overlane.node.views import (
     RatesView,
     RetainedView,
     RouteView,
+    SnapshotView,
     StoreView,
     TrafficView,
 )
@@ -91,8 +91,8 @@ def glance(
     published: dict[str, int] | None = None,
     deliveries: tuple[DeliveryView, ...] = (),
     **broker: object,
-) -> GlanceView:
-    return GlanceView(
+) -> SnapshotView:
+    return SnapshotView(
         broker=msgspec.structs.replace(BROKER, **broker),
         links=links,
         routes=routes,

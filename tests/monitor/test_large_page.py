@@ -17,9 +17,20 @@ import pytest
 from browser import SCREENSHOTS, chromium, keep_screenshot, page_of
 
 from brokers import free_port
-from overlane.monitor.past import TARGET, Head
-from overlane.monitor.picture import Broker, Figures, Link, LinkState, Picture, Route, Topic, Way, difference, link_name
-from overlane.monitor.recordfile import write_recording
+from overlane.monitor.history import TARGET, Head
+from overlane.monitor.overlaystate import (
+    Broker,
+    Figures,
+    Link,
+    LinkDirection,
+    LinkState,
+    OverlayState,
+    Route,
+    Topic,
+    link_name,
+    state_delta,
+)
+from overlane.monitor.recordingfile import write_recording
 
 BROKERS, LINKS = 200, 1_000
 STEPS, STEP_S = 80, 0.25
@@ -73,8 +84,8 @@ def write_large(file: Path, luck: random.Random) -> None:
     for path in (first_path, second_path):
         paths[path[-1]] = (*paths.get(path[-1], ()), path)
 
-    def way(state: LinkState) -> Way:
-        return Way(
+    def way(state: LinkState) -> LinkDirection:
+        return LinkDirection(
             state=state, latency_ms=float(luck.randrange(5, 40)), rate_bps=float(luck.randrange(10**6)), loss=0.0
         )
 
@@ -82,9 +93,9 @@ def write_large(file: Path, luck: random.Random) -> None:
         state: LinkState = luck.choices(["up", "suspect", "failed"], [96, 3, 1])[0]  # type: ignore[assignment]
         return Link(ends=(one, other), state=state, ways=(way(state), way(state)))
 
-    def picture(step: int) -> Picture:
+    def picture(step: int) -> OverlayState:
         figures = Figures(published=100, delivered=100, in_time=100 - step % 2, p50_ms=20.0, p99_ms=30.0)
-        return Picture(
+        return OverlayState(
             at_s=step * STEP_S,
             brokers={name: Broker(state="serving", in_hz=float(luck.randrange(100))) for name in names},
             links={link_name(one, other): link(one, other) for _, one, other in pairs},
@@ -103,7 +114,7 @@ def write_large(file: Path, luck: random.Random) -> None:
     changes = []
     for step in range(1, STEPS):
         after = picture(step)
-        changes.append(difference(before, after))
+        changes.append(state_delta(before, after))
         before = after
     head = Head(title="large", is_live=False, target=TARGET, until_s=before.at_s, picture=first)
     write_recording(file, head, changes)

@@ -37,7 +37,7 @@ class Overlay:
         brokers = {
             name: Broker(
                 name=name,
-                mqtt=Endpoint("127.0.0.1", free_port()),
+                listeners={"mqtt": Endpoint("127.0.0.1", free_port())},
                 overlay=Endpoint("127.0.0.1", free_port()),
                 admin=admin,
             )
@@ -45,10 +45,10 @@ class Overlay:
         }
         self._file.write_text(format_network(network_of(LINKS, {"alarms/#": 2 * SECOND}, brokers=brokers)))
         self._log = directory / "log.txt"
-        self.page_at, self.other_at = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.page_listener, self.other_at = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self._other: subprocess.Popen[bytes] | None = None
         self._up = self._start(
-            "up", "--emulate", "--chaos", "--monitor", "--monitor-at", self.page_at, "--data", "data"
+            "up", "--emulate", "--chaos", "--monitor", "--monitor-at", self.page_listener, "--data", "data"
         )
 
     def _start(self, command: str, *options: str) -> "subprocess.Popen[bytes]":
@@ -117,7 +117,7 @@ def start_stream(page: Any) -> None:
     page.select_option("select[aria-label=from]", "aix")
     page.select_option("select[aria-label=to]", "caen")
     page.fill("input[aria-label=topic]", "alarms/test")
-    page.fill("input[aria-label='messages a second']", "25")
+    page.fill("input[aria-label='messages per second']", "25")
     page.click("[data-deed=stream]")
 
 
@@ -129,7 +129,7 @@ def wait_for_link(page: Any, name: str, *states: str) -> None:
 def test_links_are_cut_and_healed_by_hand_and_the_page_shows_what_the_brokers_say(
     browser: Any, overlay: Overlay
 ) -> None:
-    with page_of(browser, f"http://{overlay.page_at}/") as page:
+    with page_of(browser, f"http://{overlay.page_listener}/") as page:
         page.wait_for_selector("#glance:has-text('3/3')")
         assert text_of(page, "#mode") == "● live"
         start_stream(page)
@@ -179,7 +179,7 @@ def test_links_are_cut_and_healed_by_hand_and_the_page_shows_what_the_brokers_sa
 
 @pytest.mark.slow
 def test_brokers_are_killed_stopped_and_started_by_hand(browser: Any, overlay: Overlay) -> None:
-    with page_of(browser, f"http://{overlay.page_at}/") as page:
+    with page_of(browser, f"http://{overlay.page_listener}/") as page:
         page.click("#tab-brokers")
         for deed in ("kill", "stop"):
             page.click("[data-broker=bonn]")
@@ -218,11 +218,11 @@ def test_lost_contact_is_told_and_mended_and_a_monitor_beside_reaches_the_superv
         page.click("[data-link='aix|bonn']")
         page.fill("#inspector input", "nonsense")
         page.click("#inspector [data-deed=slow]")
-        page.wait_for_selector("#inspector .said:has-text('allowed is a duration')")
+        page.wait_for_selector("#inspector .said:has-text('expected a duration')")
 
         overlay.kill_other()
         page.wait_for_selector("#mode:has-text('contact lost')")
-        page.wait_for_selector("#banner:has-text('Contact with the monitor is lost')")
+        page.wait_for_selector("#banner:has-text('No connection to the monitor')")
         keep_screenshot(page, "live-contact-lost")
         overlay.start_other()
         page.wait_for_selector("#mode:has-text('live')")
@@ -231,12 +231,12 @@ def test_lost_contact_is_told_and_mended_and_a_monitor_beside_reaches_the_superv
 
 @pytest.mark.slow
 def test_the_past_can_be_looked_at_while_it_goes_on(browser: Any, overlay: Overlay) -> None:
-    with page_of(browser, f"http://{overlay.page_at}/") as page:
+    with page_of(browser, f"http://{overlay.page_listener}/") as page:
         page.wait_for_selector("#mode:has-text('live')")
         page.click("#live")
         page.keyboard.press("ArrowLeft")
         page.wait_for_selector("#mode:has-text('past')")
-        page.wait_for_selector("#banner:has-text('You look at')")
+        page.wait_for_selector("#banner:has-text('Showing')")
         page.click("#banner button")
         page.wait_for_selector("#mode:has-text('live')")
 
@@ -251,6 +251,6 @@ CUT_OFF = """() => [...document.querySelectorAll(".tabs button, .transport butto
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 820, 1100])
 def test_no_button_is_cut_off_on_a_narrow_screen(browser: Any, overlay: Overlay, width: int) -> None:
-    with page_of(browser, f"http://{overlay.page_at}/", width=width, height=740) as page:
+    with page_of(browser, f"http://{overlay.page_listener}/", width=width, height=740) as page:
         page.wait_for_selector("#mode:has-text('live')")
         assert page.evaluate(CUT_OFF) == []

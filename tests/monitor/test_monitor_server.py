@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from brokers import free_port
 from overlane.cli.main import app
 from overlane.errors import ConfigError
+from overlane.monitor.pageserver import page_listener
 from overlane.monitor.server import Server
-from overlane.monitor.serving import page_at
-from overlane.mqtt.secret import Secret
 from overlane.network.schema import Endpoint
+from overlane.secret import Secret
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -127,13 +127,13 @@ def test_with_a_token_the_stream_needs_it_and_the_page_does_not(guarded_port: in
 
 def test_elsewhere_than_on_loopback_a_token_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="token"):
-        page_at(None, "0.0.0.0:8080", None)
+        page_listener(None, "0.0.0.0:8080", None)
     with pytest.raises(ConfigError, match="an address such as"):
-        page_at(None, "nonsense", None)
+        page_listener(None, "nonsense", None)
     file = tmp_path / "token"
     file.write_text(TOKEN)
-    assert page_at(None, "0.0.0.0:8080", file).token == Secret(TOKEN.encode())
-    assert page_at(None, "127.0.0.1:8080", None).token is None
+    assert page_listener(None, "0.0.0.0:8080", file).token == Secret(TOKEN.encode())
+    assert page_listener(None, "127.0.0.1:8080", None).token is None
 
 
 def test_a_network_file_that_is_wrong_is_told_without_a_traceback(tmp_path: Path) -> None:

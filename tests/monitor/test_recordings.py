@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from overlane.cli.main import app
 from overlane.core.units import MS, SECOND
 from overlane.errors import ConfigError, Unavailable
-from overlane.monitor.past import TARGET, Head
-from overlane.monitor.picture import Picture, changed
-from overlane.monitor.recordfile import is_recording, read_recording, write_recording
-from overlane.monitor.simulated import Recorder
+from overlane.monitor.history import TARGET, Head
+from overlane.monitor.overlaystate import OverlayState, apply_delta
+from overlane.monitor.recordingfile import is_recording, read_recording, write_recording
+from overlane.monitor.simulationrecorder import Recorder
 from overlane.network import Crash, Cut, Simulation
 from overlane.sim.story import link, network_of, topic
 from overlane.sim.world import World
@@ -42,7 +42,7 @@ def test_a_recording_ends_as_the_report_of_the_run_says_and_does_not_change_it(t
     head, changes = read_recording(file)
     picture = head.picture
     for change in changes:
-        picture = changed(picture, change)
+        picture = apply_delta(picture, change)
     for name, told in report["topics"].items():
         total = picture.topics[name].total
         counted = total.published, total.delivered, total.in_time, total.lost
@@ -63,10 +63,10 @@ def test_what_a_crash_costs_is_in_the_pictures() -> None:
     recorder = Recorder(world, network, "crash")
     world.engine.at(2 * SECOND, world.do, Cut(2 * SECOND, ("a", "c")))
     world.engine.at(3 * SECOND, world.do, Crash(3 * SECOND, "b"))
-    world.run(recorder.look)
+    world.run(recorder.sample)
     picture = recorder.head().picture
     for change in recorder.changes:
-        picture = changed(picture, change)
+        picture = apply_delta(picture, change)
     assert picture.brokers["b"].state == "lost"
     assert {name: one.state for name, one in picture.links.items()}["a|c"] in ("failed", "down")
     # 50 a second from the crash to the end, but for those of the last two seconds, which might still come.
@@ -78,7 +78,7 @@ def test_what_a_crash_costs_is_in_the_pictures() -> None:
 
 def test_a_recording_is_told_from_a_network_file(tmp_path: Path) -> None:
     file = tmp_path / "some.recording"
-    head = Head(title="x", is_live=False, target=TARGET, picture=Picture(at_s=0.0))
+    head = Head(title="x", is_live=False, target=TARGET, picture=OverlayState(at_s=0.0))
     write_recording(file, head, [])
     assert is_recording(file)
     assert read_recording(file) == (head, [])
@@ -113,7 +113,7 @@ def test_a_damaged_recording_is_refused_with_what_is_allowed(tmp_path: Path, con
 def test_a_recording_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         write_recording(
-            tmp_path / "no" / "such", Head(title="x", is_live=False, target=1.0, picture=Picture(at_s=0.0)), []
+            tmp_path / "no" / "such", Head(title="x", is_live=False, target=1.0, picture=OverlayState(at_s=0.0)), []
         )
     refused = CliRunner().invoke(app, ["simulate", "--soak", "1", "--record", str(tmp_path / "x")])
     assert refused.exit_code == 2

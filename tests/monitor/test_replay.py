@@ -125,7 +125,7 @@ def test_a_broker_has_a_panel_with_its_history(browser: Any, url: str) -> None:
         page.click("[data-broker=washington]")
         page.wait_for_selector("#inspector .state:has-text('serving')")
         charts = [text.split("\n") for text in page.locator("#inspector .chart h3").all_inner_texts()]
-        assert [chart[0] for chart in charts] == ["messages", "waiting for clients", "delivered in time"]
+        assert [chart[0] for chart in charts] == ["messages", "queued for clients", "delivered in time"]
         assert charts[0][1].endswith("/ 100/s")
         assert charts[2][1] == "100 %"
         seek(page, 47)
@@ -261,3 +261,24 @@ def test_brokers_without_coordinates_are_laid_out_by_their_links_and_always_alik
             "west": True,
             "near": True,
         }
+
+
+def test_a_button_that_is_pressed_while_the_page_changes_is_clicked_all_the_same(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        page.evaluate("""async () => {
+            const { element, put } = await import("/dom.js");
+            window.clicks = [];
+            window.button = (word) => element("button", { on: { click: () => clicks.push(word) } }, word);
+            window.place = element("div", { id: "trial", style: "position: fixed; inset: 0; z-index: 9" });
+            document.body.append(place);
+            window.show = (word) => put(place, button(word));
+            show("first");
+        }""")
+        page.hover("#trial button")
+        page.mouse.down()
+        page.evaluate("show('second')")
+        page.mouse.up()
+        page.wait_for_function("clicks.length > 0")
+        page.evaluate("show('third')")
+        page.click("#trial button")
+        assert page.evaluate("clicks") == ["first", "third"]

@@ -1,7 +1,7 @@
 """The timeline: what is told of what happens, once, in words."""
 
-from overlane.monitor.picture import Link, Way
-from overlane.monitor.timeline import LOOKS, Timeline
+from overlane.monitor.overlaystate import Link, LinkDirection
+from overlane.monitor.timeline import SAMPLES_MIN, Timeline
 
 
 def told(timeline: Timeline) -> list[tuple[str, str, float | None]]:
@@ -26,7 +26,7 @@ def test_that_a_link_came_up_for_the_first_time_is_no_news() -> None:
 
 def test_what_happens_soon_after_a_deed_is_set_against_it() -> None:
     timeline = Timeline()
-    timeline.deed(10.0, "a - b is cut", ("a", "b"), "a|b")
+    timeline.action(10.0, "a - b is cut", ("a", "b"), "a|b")
     timeline.route(10.057, "a", ["alarms/#"], ["c"], {"c": [["a", "d", "c"]]}, "link a-b silent")
     timeline.broker(30.0, "bad", "d", "is lost", "connection refused")
     assert told(timeline) == [
@@ -51,7 +51,7 @@ def test_happenings_are_told_in_the_order_of_time_and_only_once() -> None:
 
 
 def link_of(latency_ms: float) -> dict[str, Link]:
-    way = Way(state="up", latency_ms=latency_ms)
+    way = LinkDirection(state="up", latency_ms=latency_ms)
     return {"a|b": Link(ends=("a", "b"), state="up", ways=(way, way))}
 
 
@@ -60,11 +60,11 @@ def test_a_link_is_slow_when_it_stays_slow_and_quick_when_it_stays_quick() -> No
     for latency_ms in (14.0, 14.0, 80.0, 14.0, 14.0):
         timeline.measured(0.0, link_of(latency_ms))
     assert told(timeline) == []
-    for _ in range(LOOKS + 2):
+    for _ in range(SAMPLES_MIN + 2):
         timeline.measured(1.0, link_of(80.0))
-    for _ in range(LOOKS + 2):
+    for _ in range(SAMPLES_MIN + 2):
         timeline.measured(2.0, link_of(14.0))
     assert [text for _, text, _ in told(timeline)] == [
         "a - b is slow: 80 ms instead of 14 ms",
-        "a - b is as quick as usual again: 14 ms",
+        "a - b is back to normal: 14 ms",
     ]

@@ -24,15 +24,16 @@ import mqtt5
 from overlane.core.events import Deliver, Erase, Save
 from overlane.core.qos import QosTable
 from overlane.core.units import SECOND, Nanos
-from overlane.mqtt import codec5, codec311
-from overlane.mqtt.access import Access, Rule
-from overlane.mqtt.connection import Connection, Peer
-from overlane.mqtt.framing import packet_end
+from overlane.mqtt.codec import codec5, codec311
+from overlane.mqtt.codec.framing import packet_end
+from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate, Verdict
-from overlane.mqtt.limits import Limits
 from overlane.mqtt.server import Server
-from overlane.mqtt.state import Settings
-from overlane.mqtt.uplink import Alone, Uplink
+from overlane.pubsub.access import Access, Rule
+from overlane.pubsub.cluster.uplink import Alone, Uplink
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.state import Settings
 
 NEVER_S = 0xFFFF_FFFF
 
@@ -200,7 +201,7 @@ class Bench:
     def settle(self) -> None:
         """Everything that is under way arrives and is answered, until all is quiet."""
         self.end_turn()
-        while any(client.read() for client in self.clients) or self.server.state.touched:
+        while any(client.read() for client in self.clients) or self.server._touched:
             self.end_turn()
 
     def wait(self, seconds: float) -> None:

@@ -29,8 +29,9 @@ import mqtt5
 from clients import NEVER_S, Bench, Client, Wire
 
 from overlane.core.units import MS, Nanos
-from overlane.mqtt import codec5, codec311, delivery
-from overlane.mqtt.once import PROPERTY
+from overlane.mqtt.codec import codec5, codec311
+from overlane.pubsub.delivery import delivery
+from overlane.pubsub.sessions.deduplication import PROPERTY
 
 STEPS = 1_500
 UNACKNOWLEDGED_MAX = 8

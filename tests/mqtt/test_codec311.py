@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from raw import connect, connect_311, packet, text, u16
 
-from overlane.mqtt import codec311
-from overlane.mqtt.malformed import Malformed
+from overlane.mqtt.codec import codec311
+from overlane.mqtt.codec.malformed import Malformed
 
 WRITTEN = PACKETS_311.map(codec311.write)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from raw import connect, packet, pair, properties, publish, subscribe, text, u16
 
-from overlane.mqtt import codec5
-from overlane.mqtt.malformed import Malformed
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.codec.malformed import Malformed
 
 WRITTEN = PACKETS.map(codec5.write)
 

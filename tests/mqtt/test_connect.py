@@ -6,10 +6,10 @@ from clients import NEVER_S, Bench, Got
 from raw import connect, connect_311, packet, properties, text, u16
 
 from overlane.core.units import SECOND
-from overlane.mqtt.access import Rule
-from overlane.mqtt.connection import Peer
-from overlane.mqtt.counters import Refusal
 from overlane.mqtt.handshake import Verdict
+from overlane.pubsub.access import Rule
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.counters import Refusal
 
 ELSEWHERE = Peer("192.0.2.1", is_loopback=False)
 
@@ -799,7 +799,7 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
         alice.drop()
         alice.reconnect()
     state = bench.server.state
-    assert len(state.agenda) < 10
-    assert len(state.agenda._heap) < 300
+    assert len(state.timers) < 10
+    assert len(state.timers._heap) < 300
     assert len(state.connections) == 1
     assert len(state.sessions) == 1

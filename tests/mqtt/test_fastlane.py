@@ -12,13 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from raw import packet, text
 
-from overlane.core.events import Deliver, Published
+from overlane.core.events import Deliver, PublishResult
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
-from overlane.mqtt import codec5, codec311
-from overlane.mqtt.access import Rule
+from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.fastlane import end_of_alike
-from overlane.mqtt.uplink import Alone
+from overlane.pubsub.access import Rule
+from overlane.pubsub.cluster.uplink import Alone
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "ü/☃", "long/" + "x" * 120, "longer/" + "y" * 260]
 FILTERS = ["#", "a", "a/#", "a/+", "+", "b", "ü/#", "long/#", "longer/#", "$share/g/a/#", "$share/g/b"]
@@ -280,11 +280,11 @@ class Line(Alone):
     def carries(self, topic: str) -> bool:
         return not topic.startswith("$")
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> Published:  # noqa: ARG002
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
         self.carried.append((topic, flags))
         if self.far is not None:
             self.far.deliver(Deliver([(topic, flags, body)], {topic: ("mqtt",)}, "near", 0, NEVER))
-        return Published.ACCEPTED
+        return PublishResult.ACCEPTED
 
 
 def far_subscribers(has_lane: bool, steps: list[Send]) -> tuple[list[list[Got]], int]:

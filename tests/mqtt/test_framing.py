@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw import connect, connect_311, packet, publish, variable
 
-from overlane.mqtt import codec5
-from overlane.mqtt.framing import Framer, packet_end, version_of_connect
-from overlane.mqtt.malformed import Malformed
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.codec.framing import Framer, packet_end, version_of_connect
+from overlane.mqtt.codec.malformed import Malformed
 
 MIB = 1 << 20
 PING = b"\xc0\x00"

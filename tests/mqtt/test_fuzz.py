@@ -12,8 +12,9 @@ from clients import Bench, Client, Got
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlane.mqtt import codec5, codec311
-from overlane.mqtt.connection import Peer, Phase
+from overlane.mqtt.codec import codec5, codec311
+from overlane.mqtt.connection import Connection, Phase
+from overlane.pubsub.consumer import Peer
 
 EXAMPLES = int(os.environ.get("OVERLANE_FUZZ", "150"))
 
@@ -40,13 +41,14 @@ def check(bench: Bench, clients: list[Client]) -> None:
         ]
     state = bench.server.state
     for connection in state.connections:
+        assert isinstance(connection, Connection)
         assert (connection.phase is Phase.OPEN) == (connection.session is not None)
         if connection.session is not None:
-            assert connection.session.connection is connection
+            assert connection.session.consumer is connection
     for session in state.sessions.values():
         waiting = sum(entry.message.size_bytes for entry in session.window)
         assert session.window.bytes == waiting
-        assert session.connection is not None or session.is_durable
+        assert session.consumer is not None or session.is_durable
 
 
 @settings(max_examples=EXAMPLES)

@@ -6,9 +6,9 @@ import mqtt5
 import pytest
 from clients import NEVER_S, Bench, Client, Got
 
-from overlane.mqtt.access import Rule
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.counters import Drop
+from overlane.pubsub.access import Rule
+from overlane.pubsub.counters import Drop
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 

@@ -5,9 +5,10 @@ from any_packets import mutated, publishes, publishes_311
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlane.mqtt import codec5, codec311, incoming
-from overlane.mqtt.framing import packet_end
-from overlane.mqtt.malformed import TOPIC_NAME_INVALID, Malformed
+from overlane.mqtt import incoming
+from overlane.mqtt.codec import codec5, codec311
+from overlane.mqtt.codec.framing import packet_end
+from overlane.mqtt.codec.malformed import TOPIC_NAME_INVALID, Malformed
 
 WRITTEN = {5: publishes().map(codec5.write), 4: publishes_311().map(codec311.write)}
 CASES = st.sampled_from([4, 5]).flatmap(

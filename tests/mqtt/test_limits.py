@@ -5,7 +5,9 @@ import pytest
 from clients import Bench, Got
 
 from overlane.core.units import SECOND
-from overlane.mqtt.counters import Drop, Refusal
+from overlane.pubsub.counters import Drop, Refusal
+from overlane.pubsub.retained.messages import REMOVED_CHARS_MAX
+from overlane.pubsub.state import TOPIC_CHARS_COUNTED
 
 
 def publishes(count: int, topic: str = "t", size: int = 1) -> bytes:
@@ -178,3 +180,35 @@ def test_a_packet_of_exactly_the_allowed_size_is_taken() -> None:
     assert alice.got() == [Got("t", bytes(993))] * 2
     bob.send(mqtt5.PublishPacket("t", bytes(1_000 - 6)).write())
     assert bob.ended == 0x95
+
+
+# Long and deep topics
+
+
+def test_counts_of_long_topics_are_forgotten_before_they_take_much_memory() -> None:
+    bench = Bench(topic_bytes=60_000)
+    bob = bench.client("bob")
+    for number in range(2 * TOPIC_CHARS_COUNTED // 50_000):
+        bob.publish(str(number).ljust(50_000, "x"), b"")
+    kept = bench.server.state.topics
+    assert 0 < sum(map(len, kept)) <= TOPIC_CHARS_COUNTED + 50_000
+
+
+def test_levels_of_a_retained_topic_count_for_the_memory_that_they_take() -> None:
+    bench = Bench(retained_bytes=30_000)
+    bob = bench.client("bob")
+    deep = "/".join(["x"] * 60)
+    answers = [bob.publish(f"{number}/{deep}", b"x", qos=1, retain=True) for number in range(3)]
+    assert answers == [0x10, 0x97, 0x97]
+    assert bob.publish("shallow", b"x", qos=1, retain=True) == 0x10
+    assert bob.publish(f"0/{deep}", b"", qos=1, retain=True) == 0x10
+    assert bob.publish(f"1/{deep}", b"x", qos=1, retain=True) == 0x10
+
+
+def test_removals_of_long_topics_are_remembered_up_to_a_number_of_bytes() -> None:
+    bench = Bench(topic_bytes=60_000)
+    bob = bench.client("bob")
+    for number in range(2 * REMOVED_CHARS_MAX // 50_000):
+        for payload in (b"x", b""):
+            bob.publish(str(number).ljust(50_000, "x"), payload, qos=1, retain=True)
+    assert 0 < sum(map(len, bench.server.state.retained._removed)) <= REMOVED_CHARS_MAX

@@ -11,12 +11,12 @@ import pytest
 from mqtt_soak import run_seed
 
 from overlane.core.events import Effect, Erase
-from overlane.mqtt import delivery
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.once import Once
-from overlane.mqtt.session import RECEIVED, Session
-from overlane.mqtt.shelf import Shelf
-from overlane.mqtt.window import Entry, Window
+from overlane.pubsub.delivery import delivery
+from overlane.pubsub.delivery.queuerecords import QueueRecords
+from overlane.pubsub.delivery.window import Entry, Window
+from overlane.pubsub.sessions.deduplication import Deduplication
+from overlane.pubsub.sessions.session import RECEIVED, Session
 
 SEEDS = 120
 SEEDS_PER_TEST = 10
@@ -78,11 +78,11 @@ def forget_which_messages_came(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_what_was_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Shelf, "changed", lambda *_: None)
+    monkeypatch.setattr(QueueRecords, "changed", lambda *_: None)
 
 
 def forget_which_messages_were_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Once, "take", lambda *_: [])
+    monkeypatch.setattr(Deduplication, "take", lambda *_: [])
 
 
 def use_numbers_anew_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,11 +94,11 @@ def forget_how_far_sending_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def do_not_store_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Shelf, "put", lambda *_: None)
+    monkeypatch.setattr(QueueRecords, "put", lambda *_: None)
 
 
 def keep_what_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Shelf, "take", lambda *_: None)
+    monkeypatch.setattr(QueueRecords, "take", lambda *_: None)
 
 
 def resend_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def resend_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ignore_the_receive_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     def next_to_send(self: Window) -> Entry | None:
-        return self.waiting[0] if self.waiting and self.waiting[0].packet_id not in self.sent else None
+        return self.waiting[0] if self.waiting and self.waiting[0].tag not in self.sent else None
 
     monkeypatch.setattr(Window, "next_to_send", next_to_send)
 
@@ -125,9 +125,9 @@ def number_anew_after_every_send(monkeypatch: pytest.MonkeyPatch) -> None:
     def renumbered(self: Window, entry: Entry, *rest: Any) -> None:
         send(self, entry, *rest)
         if entry.tries > 1:
-            del self.sent[entry.packet_id]
+            del self.sent[entry.tag]
             entry.sequence += 1_000
-            self.sent[entry.packet_id] = entry
+            self.sent[entry.tag] = entry
 
     monkeypatch.setattr(Window, "send", renumbered)
 

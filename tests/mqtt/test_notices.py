@@ -2,10 +2,10 @@
 
 from clients import Bench
 
-from overlane.mqtt.access import Rule
-from overlane.mqtt.connection import Peer
-from overlane.mqtt.counters import Refusal
-from overlane.mqtt.notices import NOTICES_MAX, Connected, Left, Notice, Refused
+from overlane.pubsub.access import Rule
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.counters import Refusal
+from overlane.pubsub.notices import NOTICES_MAX, Connected, Left, Notice, RefusalNotice
 
 PEER = Peer("127.0.0.1")
 
@@ -17,11 +17,11 @@ def notices(bench: Bench) -> list[Notice]:
 def test_a_client_that_is_let_in_and_leaves_is_told_of() -> None:
     bench = Bench()
     alice = bench.client("alice", expiry=60)
-    assert notices(bench) == [Connected("alice", None, PEER, 5, False)]
+    assert notices(bench) == [Connected("alice", None, PEER, "MQTT 5.0", False)]
     alice.disconnect()
     assert notices(bench) == [Left("alice", PEER, "the client said goodbye")]
     bench.client("alice", 4, expiry=60)
-    assert notices(bench) == [Connected("alice", None, PEER, 4, True)]
+    assert notices(bench) == [Connected("alice", None, PEER, "MQTT 3.1.1", True)]
 
 
 def test_a_connection_that_breaks_is_told_of_as_such() -> None:
@@ -45,7 +45,7 @@ def test_a_session_that_is_taken_over_is_told_of_with_the_reason() -> None:
 def test_a_client_that_is_not_let_in_is_told_of_with_its_identifier() -> None:
     bench = Bench(users={"alice": b"right"})
     bench.client("pump", username="alice", password=b"wrong")
-    assert notices(bench) == [Refused(Refusal.CREDENTIALS, "user name or password are wrong", "pump", PEER)]
+    assert notices(bench) == [RefusalNotice(Refusal.CREDENTIALS, "user name or password are wrong", "pump", PEER)]
 
 
 def test_what_a_client_is_refused_is_told_of_with_the_topic() -> None:
@@ -55,8 +55,8 @@ def test_what_a_client_is_refused_is_told_of_with_the_topic() -> None:
     alice.publish("closed", b"x", qos=1)
     alice.subscribe("closed/#")
     assert notices(bench) == [
-        Refused(Refusal.DENIED, "not allowed to publish on closed", "alice", PEER),
-        Refused(Refusal.DENIED, "not allowed to subscribe to closed/#", "alice", PEER),
+        RefusalNotice(Refusal.DENIED, "not allowed to publish on closed", "alice", PEER),
+        RefusalNotice(Refusal.DENIED, "not allowed to subscribe to closed/#", "alice", PEER),
     ]
 
 
@@ -66,7 +66,7 @@ def test_bytes_that_are_no_mqtt_are_told_of_before_anybody_is_known() -> None:
     stranger.open()
     stranger.send(b"GET / HTTP/1.1\r\n\r\n")
     (refused,) = notices(bench)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusalNotice)
     assert (refused.client_id, refused.peer) == (None, PEER)
 
 

@@ -8,8 +8,8 @@ from clients import NEVER_S, Bench, Client, Got, again
 from raw import packet, pair, properties, publish, text, u16
 
 from overlane.core.units import SECOND
-from overlane.mqtt.access import Rule
-from overlane.mqtt.counters import Refusal
+from overlane.pubsub.access import Rule
+from overlane.pubsub.counters import Refusal
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 
@@ -522,6 +522,7 @@ def test_a_wish_that_means_nothing_is_refused() -> None:
     assert bob.publish("t", b"", qos=1, user_properties=[("overlane-deadline", "soon")]) == 0x83
     assert bob.publish("t", b"", qos=1, user_properties=[("overlane-deadline", "60ms")]) == 0x10
     assert bob.publish("t", b"", qos=1, user_properties=[("overlane-reliability", "very")]) == 0x83
+    assert bob.publish("t", b"", qos=1, user_properties=[("overlane-order", "loose")]) == 0x83
 
 
 def test_other_clients_do_not_notice_a_violation() -> None:

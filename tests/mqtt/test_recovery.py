@@ -6,7 +6,7 @@ import pytest
 from clients import Bench, Got
 
 from overlane.core.units import SECOND
-from overlane.mqtt.once import PROPERTY
+from overlane.pubsub.sessions.deduplication import PROPERTY
 
 
 def furnished() -> Bench:

@@ -4,8 +4,8 @@ import mqtt5
 import pytest
 from clients import Bench, Got
 
-from overlane.mqtt.access import Rule
-from overlane.mqtt.counters import Refusal
+from overlane.pubsub.access import Rule
+from overlane.pubsub.counters import Refusal
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 

@@ -4,8 +4,8 @@ import mqtt5
 import pytest
 from clients import Bench, Client, Got
 
-from overlane.mqtt.access import Rule
-from overlane.mqtt.counters import Drop
+from overlane.pubsub.access import Rule
+from overlane.pubsub.counters import Drop
 
 EVERYTHING = Rule(user="anonymous", publish=("#",), subscribe=("#",))
 NO_SECRETS = Rule(user="anonymous", publish=("#",), subscribe=("t/open/#", "t/+"))

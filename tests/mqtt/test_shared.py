@@ -5,8 +5,8 @@ from collections import Counter
 import mqtt5
 from clients import Bench, Client, Got
 
-from overlane.mqtt.access import Rule
-from overlane.mqtt.counters import Drop
+from overlane.pubsub.access import Rule
+from overlane.pubsub.counters import Drop
 
 
 def team(bench: Bench, *names: str, qos: int = 1, expiry: int = 60, group: str = "$share/g/t/#") -> list[Client]:

@@ -6,12 +6,13 @@ from clients import Bench
 
 from overlane.core.events import Deliver
 from overlane.core.units import NEVER
-from overlane.mqtt import envelope
-from overlane.mqtt.access import Rule
-from overlane.mqtt.elsewhere import EVERYBODY
-from overlane.mqtt.message import Message
-from overlane.mqtt.streams import Gone, Scope, StreamLog, Unwelcome
-from overlane.mqtt.writers import Gap, Note, Outcome, Unpublishable
+from overlane.mqtt import runs
+from overlane.pubsub.access import Rule
+from overlane.pubsub.cluster import envelope
+from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
+from overlane.pubsub.message import Message
+from overlane.pubsub.streams.streams import Gone, Scope, StreamLog, Unwelcome
+from overlane.pubsub.streams.writers import Gap, Note, Outcome, Unpublishable
 
 ALL = 10**9
 
@@ -47,7 +48,7 @@ def commit(bench: Bench, to: int) -> None:
 def arrive(bench: Bench, topic: str, payload: bytes, qos: int = 1) -> None:
     """From another broker."""
     flags, body = envelope.pack(Message(topic, payload, qos), bench.now)
-    bench.deliver(Deliver([(topic, flags, body)], {topic: (EVERYBODY,)}, "there", 0, NEVER))
+    bench.deliver(Deliver([(topic, flags, body)], {topic: (LOCAL_SUBSCRIBERS,)}, "there", 0, NEVER))
 
 
 # The log
@@ -238,8 +239,8 @@ def test_a_stream_of_everything_has_what_comes_from_elsewhere() -> None:
     make(bench)
     arrive(bench, "in/a", b"there")
     run = b"\x30\x07\x00\x04in/a1" + b"\x30\x07\x00\x04in/a2"
-    flags, body = envelope.pack_run(run, 2, is_v5=False)
-    bench.deliver(Deliver([("in/a", flags, body)], {"in/a": (EVERYBODY,)}, "there", 0, NEVER))
+    flags, body = runs.pack_run(run, 2, is_v5=False)
+    bench.deliver(Deliver([("in/a", flags, body)], {"in/a": (LOCAL_SUBSCRIBERS,)}, "there", 0, NEVER))
     assert read(bench) == [(0, b"there"), (1, b"1"), (2, b"2")]
 
 

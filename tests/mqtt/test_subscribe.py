@@ -5,8 +5,8 @@ import pytest
 from clients import NEVER_S, Bench, Got
 from raw import packet, properties, subscribe, text, u16
 
-from overlane.mqtt.access import Rule
-from overlane.mqtt.counters import Refusal
+from overlane.pubsub.access import Rule
+from overlane.pubsub.counters import Refusal
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 

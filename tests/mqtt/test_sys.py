@@ -2,7 +2,7 @@
 
 from clients import Bench
 
-from overlane.mqtt.access import Rule
+from overlane.pubsub.access import Rule
 
 
 def test_wildcards_at_the_front_do_not_reach_the_servers_own_topics() -> None:

@@ -7,7 +7,7 @@ import pytest
 from clients import Bench, Client, Got
 
 from overlane.core.units import SECOND
-from overlane.mqtt.access import Rule
+from overlane.pubsub.access import Rule
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 

@@ -6,8 +6,8 @@ from any_packets import IDS, PAIRS, SUBSCRIPTION_IDS, TOPICS, U32, WILLS, publis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlane.mqtt import codec5, codec311, writing
-from overlane.mqtt.malformed import Malformed
+from overlane.mqtt.codec import codec5, codec311, writing
+from overlane.mqtt.codec.malformed import Malformed
 
 QOS = st.integers(0, 2)
 PAYLOADS = st.binary(max_size=200)

@@ -3,7 +3,18 @@
 import pytest
 
 from overlane.errors import ConfigError
-from overlane.network import Broker, Endpoint, Endpoints, Network, endpoints, endpoints_on_one_machine, parse_network
+from overlane.network import (
+    Broker,
+    Endpoint,
+    Endpoints,
+    Network,
+    endpoints,
+    endpoints_on_one_machine,
+    format_network,
+    parse_network,
+)
+from overlane.network.listeners import LISTENER_KINDS, ListenerKind
+from overlane.node.clients.listeners import PROTOCOLS
 
 
 def local(port: int) -> Endpoint:
@@ -14,10 +25,7 @@ def test_brokers_that_say_nothing_listen_on_ports_by_their_position() -> None:
     network = parse_network("[brokers.a]\n[brokers.b]\n[brokers.c]\n")
     assert endpoints_on_one_machine(network) == {
         name: Endpoints(
-            mqtt=local(1883 + position),
-            mqtt_tls=None,
-            websocket=None,
-            websocket_tls=None,
+            listeners={"mqtt": local(1883 + position)},
             overlay=local(7001 + position),
             admin=local(8001 + position),
         )
@@ -38,10 +46,11 @@ def test_what_the_file_says_goes_before_the_default() -> None:
         key = "server.key"
     """)
     assert endpoints(network, "b") == Endpoints(
-        mqtt=Endpoint("0.0.0.0", 9000),
-        mqtt_tls=Endpoint("0.0.0.0", 9001),
-        websocket=Endpoint("::1", 9002),
-        websocket_tls=None,
+        listeners={
+            "mqtt": Endpoint("0.0.0.0", 9000),
+            "mqtt_tls": Endpoint("0.0.0.0", 9001),
+            "websocket": Endpoint("::1", 9002),
+        },
         overlay=local(7002),
         admin=local(8002),
     )
@@ -142,3 +151,12 @@ def test_two_addresses_clash_when_one_machine_cannot_listen_on_both(one: str, ot
 
     assert parsed(one).clashes(parsed(other)) is clash
     assert parsed(other).clashes(parsed(one)) is clash
+
+
+@pytest.mark.parametrize("kind", LISTENER_KINDS, ids=lambda kind: kind.name)
+def test_every_kind_of_listener_is_read_and_has_a_protocol_that_serves_it(kind: ListenerKind) -> None:
+    certificate = '[security]\ncertificate = "server.pem"\nkey = "server.key"\n'
+    network = parse_network(f'[brokers.a]\n{kind.name} = "127.0.0.1:9000"\n{certificate}')
+    assert endpoints(network, "a").listeners[kind.name] == local(9000)
+    assert parse_network(format_network(network)) == network
+    assert (kind.protocol, kind.is_websocket) in PROTOCOLS

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from overlane.errors import ConfigError
-from overlane.mqtt.access import Rule
-from overlane.mqtt.limits import EXPIRY_S_NEVER, NONE, Limits
 from overlane.network import Endpoint, Security, format_network, parse_network, read_network
 from overlane.network.limits import ROWS
+from overlane.pubsub.access import Rule
+from overlane.pubsub.limits import EXPIRY_S_NEVER, NONE, Limits
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -61,13 +61,17 @@ session_expiry_max = "1d"
 sessions = 77
 topic_aliases = 0
 subscriptions_per_client = 10
+filters = 1000
+filter_bytes = "2MiB"
 retained_messages = 5
 retained = 0
 filter_levels = 8
+topic_bytes = 500
 streams = 3
 stream_messages = 1000
 stream = "2MiB"
 stream_expiry = "1h"
+brokers = 99
 store = "1GiB"
 """
 
@@ -87,14 +91,18 @@ LIMITS = Limits(
     session_expiry_s_max=86_400,
     topic_aliases=0,
     subscriptions_per_client=10,
+    filters=1_000,
+    filter_bytes=2 * 2**20,
     retained_messages=5,
     sessions=77,
     retained_bytes=0,
     filter_levels=8,
+    topic_bytes=500,
     streams=3,
     stream_messages=1_000,
     stream_bytes=2 * 2**20,
     stream_expiry_s=3_600,
+    brokers=99,
     store_bytes=2**30,
 )
 
@@ -102,8 +110,12 @@ LIMITS = Limits(
 def test_every_field_means_what_the_reference_says() -> None:
     network = parse_network(EVERYTHING)
     (broker,) = network.brokers
-    assert (broker.mqtt, broker.mqtt_tls) == (Endpoint("0.0.0.0", 1883), Endpoint("0.0.0.0", 8883))
-    assert (broker.websocket, broker.websocket_tls) == (Endpoint("127.0.0.1", 8083), Endpoint("::", 8084))
+    assert broker.listeners == {
+        "mqtt": Endpoint("0.0.0.0", 1883),
+        "mqtt_tls": Endpoint("0.0.0.0", 8883),
+        "websocket": Endpoint("127.0.0.1", 8083),
+        "websocket_tls": Endpoint("::", 8084),
+    }
     assert (broker.overlay, broker.admin) == (Endpoint("seattle.example.org", 7001), Endpoint("0.0.0.0", 8001))
     assert network.security == Security(
         anonymous=False,
@@ -150,9 +162,12 @@ def test_what_is_left_out_has_its_default() -> None:
         session_expiry_s_max=604_800,
         topic_aliases=64,
         subscriptions_per_client=1_000,
+        filters=1_000_000,
+        filter_bytes=67_108_864,
         retained_messages=100_000,
         retained_bytes=268_435_456,
         filter_levels=64,
+        topic_bytes=4_096,
         store_bytes=NONE,
     )
 
@@ -303,11 +318,11 @@ PATH = "the path of a file, absolute or relative to this one"
         ),
         (
             "[limits]\nconections = 5",
-            "3: limits.conections: found an unknown field, allowed is connect_within, connections,"
-            " connections_per_second, filter_levels, in_flight, keep_alive_max, messages_per_second, packet,"
-            " packet_before_connect, queue, queue_messages, retained, retained_messages, session_expiry_max, sessions,"
-            " store, stream, stream_expiry, stream_messages, streams, subscriptions_per_client, topic_aliases, tries,"
-            " user_properties; did you mean connections?",
+            "3: limits.conections: found an unknown field, allowed is brokers, connect_within, connections,"
+            " connections_per_second, filter_bytes, filter_levels, filters, in_flight, keep_alive_max,"
+            " messages_per_second, packet, packet_before_connect, queue, queue_messages, retained, retained_messages,"
+            " session_expiry_max, sessions, store, stream, stream_expiry, stream_messages, streams,"
+            " subscriptions_per_client, topic_aliases, topic_bytes, tries, user_properties; did you mean connections?",
         ),
         (
             "[limits]\nconnections = 0",

@@ -5,7 +5,7 @@ import pytest
 from overlane.errors import ConfigError
 from overlane.network import format_network, parse_network
 from overlane.network.schema import Telemetry
-from overlane.network.units import SECOND
+from overlane.quantities import SECOND
 
 BROKER = "[brokers.a]\n"
 EVERYTHING = """

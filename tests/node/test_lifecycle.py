@@ -14,9 +14,9 @@ import mqtt5
 import pytest
 
 from brokers import free_port
-from overlane.mqtt.secret import Secret
-from overlane.node.tls import client_context
-from overlane.node.users import set_password
+from overlane.node.security.tls import client_context
+from overlane.node.security.users import set_password
+from overlane.secret import Secret
 from overlane.testbed.certificates import Authority, Identity
 from waiting import WITHIN_S, eventually
 from watched import Caller, WatchedBroker, let_in

@@ -8,15 +8,17 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
+from fakeneighbour import dial, greet
 
 from overlane.client import connect
-from overlane.core import wire
-from overlane.core.messages import Advert, Interest, LinkClaim, encode
-from overlane.core.wire import Header
-from overlane.node.greeting import Credentials, Greeting
-from overlays import Member, RealOverlay, overlay
+from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import Advert, InterestUpdate, LinkClaim, encode
+from overlane.core.wire.frame_codec import Header
+from overlane.node.links.greeting import Credentials, Greeting
+from overlays import RealOverlay, overlay
 from waiting import eventually_async
 
 SQUARE = {
@@ -39,22 +41,6 @@ def square(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealOverlay]:
         yield net
     finally:
         net.end()
-
-
-def dial(member: Member) -> socket.socket:
-    host, port = member.overlay.split(":")
-    return socket.create_connection((host, int(port)), 5)
-
-
-def greet(member: Member, name: str, wanted: str) -> socket.socket:
-    """A connection to a broker that takes us for this neighbour."""
-    greeting = Greeting(Credentials(name, None, None, True), os.urandom(16), wanted)
-    connection = dial(member)
-    connection.sendall(greeting.opening())
-    while not greeting.is_done:
-        answer, _ = greeting.receive(connection.recv(4096))
-        connection.sendall(answer)
-    return connection
 
 
 def is_closed_by_the_other_side(connection: socket.socket) -> bool:
@@ -106,23 +92,23 @@ def test_who_stays_silent_at_the_door_is_shown_out(square: RealOverlay) -> None:
 
 
 def lies() -> dict[str, list[bytes]]:
-    hello = wire.hello("liar", 1)
+    hello = frame_codec.hello("liar", 1)
 
     def control(number: int, message: object) -> bytes:
-        return wire.control(number, encode(message))  # type: ignore[arg-type]
+        return frame_codec.control(number, encode(message))  # type: ignore[arg-type]
 
-    forged = Header(0, 1, wire.broker_id("a"), 1, 99, 1, 0, 0, 1, 0)
+    forged = Header(0, 1, frame_codec.broker_id("a"), 1, 99, 1, 0, 0, 1, 0)
     return {
-        "another name in the greeting": [wire.hello("b", 1)],
-        "no greeting": [wire.ping(1)],
+        "another name in the greeting": [frame_codec.hello("b", 1)],
+        "no greeting": [frame_codec.ping(1)],
         "a frame of unknown type": [hello, struct.pack("!IB", 1, 250)],
         "a frame beyond all bounds": [hello, struct.pack("!IB", 1 << 30, 6)],
-        "control out of order": [hello, control(7, Interest("liar", 1, 1, 0, ["#"], []))],
-        "words that mean nothing": [hello, wire.control(0, b"\xc1\xc1")],
-        "a parcel in our own name": [hello, wire.parcel(forged, b"garbage")],
+        "control out of order": [hello, control(7, InterestUpdate("liar", 1, 1, 0, ["#"], []))],
+        "words that mean nothing": [hello, frame_codec.control(0, b"\xc1\xc1")],
+        "a parcel in our own name": [hello, frame_codec.parcel(forged, b"garbage")],
         "an absurd link": [hello, control(0, Advert("liar", 1, 1, [LinkClaim("d", 0, 0, 0, 0, 0)], {}, 0))],
         "a map in the name of another": [hello, control(0, Advert("b", 1 << 31, 1 << 30, [], {}, 0))],
-        "needs in the name of a neighbour": [hello, control(0, Interest("b", 1 << 31, 1 << 30, -1, [], []))],
+        "needs in the name of a neighbour": [hello, control(0, InterestUpdate("b", 1 << 31, 1 << 30, -1, [], []))],
     }
 
 
@@ -144,13 +130,18 @@ def test_a_lying_neighbour_stops_nothing_that_it_is_not_asked_for(square: RealOv
 
 
 GENUINE = [
-    wire.ping(1),
-    wire.notice(1, 5, 3),
-    wire.control(0, encode(Interest("liar", 1, 1, 0, ["t", "v/#"], []))),
-    wire.control(1, encode(Advert("liar", 1, 1, [LinkClaim("a", 1_000, 100, 0, 0, 0)], {"60000": 1}, 0))),
-    wire.parcel(Header(3, 1, wire.broker_id("d"), 1, 1 << 30, 1, 0, 0, 1, 0), b"forged, and from the future"),
-    wire.detour(
-        (wire.broker_id("a"), wire.broker_id("b")), 0, Header(0, 1, wire.broker_id("d"), 1, 7, 1, 0, 0, 1, 9), b""
+    frame_codec.ping(1),
+    frame_codec.hop_ack(1, 5, 3),
+    frame_codec.control(0, encode(InterestUpdate("liar", 1, 1, 0, ["t", "v/#"], []))),
+    frame_codec.control(1, encode(Advert("liar", 1, 1, [LinkClaim("a", 1_000, 100, 0, 0, 0)], {"60000": 1}, 0))),
+    frame_codec.parcel(
+        Header(3, 1, frame_codec.broker_id("d"), 1, 1 << 30, 1, 0, 0, 1, 0), b"forged, and from the future"
+    ),
+    frame_codec.detour(
+        (frame_codec.broker_id("a"), frame_codec.broker_id("b")),
+        0,
+        Header(0, 1, frame_codec.broker_id("d"), 1, 7, 1, 0, 0, 1, 9),
+        b"",
     ),
 ]
 
@@ -160,7 +151,7 @@ def test_frames_of_a_neighbour_damaged_in_any_way_harm_nothing_but_its_link(squa
     print("seed", seed)
     luck = random.Random(seed)
     for _ in range(30):
-        data = bytearray(wire.hello("liar", 1) + b"".join(luck.choices(GENUINE, k=luck.randrange(1, 6))))
+        data = bytearray(frame_codec.hello("liar", 1) + b"".join(luck.choices(GENUINE, k=luck.randrange(1, 6))))
         for _ in range(luck.randrange(4)):
             data[luck.randrange(len(data))] = luck.randrange(256)
         with closing(greet(square["a"], "liar", "a")) as connection, suppress(ConnectionError):
@@ -219,3 +210,53 @@ def test_a_shared_secret_keeps_out_who_does_not_know_it(tmp_path_factory: pytest
             connection.sendall(b"\x20" + os.urandom(32))
             assert is_closed_by_the_other_side(connection)
         net.wait_until(lambda: "does not know the secret" in net["a"].log.read_text(), "told why", 5.0)
+
+
+def invented(count: int) -> list[bytes]:
+    """What a neighbour says that makes up brokers: some that nobody is linked with, and some behind itself."""
+    behind = [f"behind-{number}" for number in range(count)]
+    ends = [LinkClaim(name, 1_000, 10, 0, 0, 0) for name in ("a", *behind[:4_000])]
+    said: list[Advert | InterestUpdate] = [Advert("liar", 1, 1, ends, {}, 0)]
+    said += [Advert(f"ghost-{number}", 1, 1, [], {}, 0) for number in range(4_097)]
+    said += [Advert(name, 1, 1, [LinkClaim("liar", 1_000, 10, 0, 0, 0)], {}, 0) for name in behind]
+    said += [InterestUpdate(name, 1, 1, 0, ["invented/#"], []) for name in behind]
+    return [
+        frame_codec.hello("liar", 1),
+        *(frame_codec.control(number, encode(one)) for number, one in enumerate(said)),
+    ]
+
+
+def test_thousands_of_invented_brokers_split_nothing_and_a_restart_is_clean(tmp_path: Path) -> None:
+    net = RealOverlay(tmp_path, dict.fromkeys(("a-b", "b-d", "a-liar"), 'latency = "1ms"'))
+    del net.members["liar"]
+    net.file.write_text(net.file.read_text() + '\n[limits]\nbrokers = 100\n\n[[events]]\nat = "1h"\njoin = "liar"\n')
+
+    def refused() -> int:
+        answer = net["a"].ask("/status")
+        assert isinstance(answer, dict)
+        return int(answer["overlay"]["brokers_refused"])
+
+    def is_linked() -> bool:
+        answer = net["b"].ask("/links")
+        assert isinstance(answer, dict)
+        return [link["state"] for link in answer["items"]] == ["up", "up"]
+
+    try:
+        net.start()
+        with closing(greet(net["a"], "liar", "a")) as connection:
+            connection.sendall(b"".join(invented(4_097)))
+            net.wait_until(lambda: refused() > 4_000, "refused")
+            asyncio.run(messages_cross(net, "while/it/lies"))
+            net["b"].kill()
+            net["b"].start()
+            net.wait_until(lambda: net["b"].log.read_text().count("linked") >= 2, "linked again")
+            net.wait_until(is_linked, "up again")
+            asyncio.run(messages_cross(net, "after/a/restart"))
+        asyncio.run(messages_cross(net, "after/it/lied"))
+        net.wait_until(lambda: "tells of more brokers than there is room for" in net["a"].log.read_text(), "told")
+        answer = net["a"].ask("/events")
+        assert isinstance(answer, dict)
+        assert {one["peer"] for one in answer["items"] if one["kind"] == "brokers-refused"} == {"liar"}
+        assert "Traceback" not in net.logs()
+    finally:
+        net.end()

@@ -16,10 +16,10 @@ import pytest
 from tunnels import Tunnel
 
 from brokers import free_port
-from overlane.core import wire
 from overlane.core.units import SECOND
-from overlane.node.greeting import Credentials, Greeting
-from overlane.node.overlay import SAME_MOMENT
+from overlane.core.wire import frame_codec
+from overlane.node.links.greeting import Credentials, Greeting
+from overlane.node.links.overlay import SAME_MOMENT
 from overlays import Member, RealOverlay
 from waiting import eventually
 
@@ -156,7 +156,7 @@ def of_two_at_once(stage: Stage, name: str, stays: str) -> None:
         (other,) = both.values()
         assert is_closed(other)
         assert speaks(kept)
-        kept.sendall(wire.hello(name, 1))
+        kept.sendall(frame_codec.hello(name, 1))
         assert speaks(kept)
     eventually(stage.is_up, "up", PATIENCE_S)
     assert stage.losses() == before

@@ -11,11 +11,11 @@ from typing import Any
 
 from brokers import free_port
 from overlane.client import connect
-from overlane.core import wire
-from overlane.core.messages import Advert, Birth, Interest, Message, encode
-from overlane.node.birthproof import prove
-from overlane.node.greeting import Credentials, Greeting
-from overlane.node.tls import client_context
+from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import Advert, ControlMessage, IncarnationProof, InterestUpdate, encode
+from overlane.node.links.greeting import Credentials, Greeting
+from overlane.node.security.incarnation_proof import prove
+from overlane.node.security.tls import client_context
 from overlane.testbed.certificates import Authority, Identity
 from overlays import START_WITHIN_S, Member, RealOverlay
 
@@ -113,16 +113,18 @@ def test_nobody_but_a_broker_itself_can_tell_those_far_away_that_it_was_started_
         net.start()
         asyncio.run(asyncio.wait_for(_crosses(net["a"].mqtt, net["c"].mqtt), START_WITHIN_S))
         later = broker(net["c"])["incarnation"] + 1
-        lies: list[Message] = [
-            Interest("c", later, 1, -1, [], []),
+        lies: list[ControlMessage] = [
+            InterestUpdate("c", later, 1, -1, [], []),
             Advert("c", later, 1, [], {}, 0),
             Advert("c", later, 2, [], {}, 0, True),
-            Birth("c", later, prove("c", later, *(path.read_bytes() for path in astuple(identities["liar"])))),
+            IncarnationProof(
+                "c", later, prove("c", later, *(path.read_bytes() for path in astuple(identities["liar"])))
+            ),
         ]
         with closing(greet(net["a"], identities["liar"], authority.ca, "liar")) as liar:
-            liar.sendall(wire.hello("liar", later))
+            liar.sendall(frame_codec.hello("liar", later))
             for number, lie in enumerate(lies):
-                liar.sendall(wire.control(number, encode(lie)))
+                liar.sendall(frame_codec.control(number, encode(lie)))
             net.wait_until(lambda: broker(net["a"])["overlay"]["unproven_dropped"] == len(lies), "heard")
             asyncio.run(asyncio.wait_for(_crosses(net["a"].mqtt, net["c"].mqtt), START_WITHIN_S))
         asyncio.run(asyncio.wait_for(_crosses(net["c"].mqtt, net["a"].mqtt), START_WITHIN_S))

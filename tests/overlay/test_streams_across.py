@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from overlane.pipeline.streambroker import Access, StreamBroker
+from overlane.pipeline.streamclient import Credentials, StreamClient
 from overlays import Member, RealOverlay, overlay
 from watched import let_in
 
@@ -12,12 +12,12 @@ def publish(member: Member, payload: bytes) -> None:
         caller.publish("in/a", payload)
 
 
-def ask(member: Member) -> StreamBroker:
-    return StreamBroker(member.admin, Access())
+def ask(member: Member) -> StreamClient:
+    return StreamClient(member.admin, Credentials())
 
 
 def payloads(member: Member, stream: str) -> list[bytes]:
-    view = ask(member).look(stream)
+    view = ask(member).get(stream)
     page = ask(member).read(stream, view.since_ns, view.first, view.next, 1_000)
     return [one.payload for one in page.messages]
 
@@ -35,8 +35,8 @@ def arrives(net: RealOverlay, stream: str, payload: bytes) -> None:
 def test_a_stream_of_everything_hears_of_other_brokers_and_one_of_what_is_here_does_not(tmp_path: Path) -> None:
     with overlay(tmp_path, {"west-east": 'latency = "1ms"'}) as net:
         for member in (net["west"], net["east"]):
-            ask(member).make("parts", "in/#", "here", with_retained=False)
-        ask(net["west"]).make("all", "in/#", "everywhere", with_retained=False)
+            ask(member).create("parts", "in/#", "here", with_retained=False)
+        ask(net["west"]).create("all", "in/#", "everywhere", with_retained=False)
         arrives(net, "all", b"before")
         net["west"].kill()
         net["west"].start()

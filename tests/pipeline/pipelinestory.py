@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from overlane.pipeline.place import Place, Run
-from overlane.pipeline.running import Progress, run
+from overlane.pipeline.outputdirectory import OutputDirectory, Run
+from overlane.pipeline.runner import Progress, run
 from overlane.pipeline.sample import START_S, write_sample
 from overlane.pipeline.settings import Settings
 from overlane.pipeline.units import HOUR_S
@@ -40,7 +40,7 @@ class Story:
             file.rename(late / file.relative_to(self.lake))
         self._spoil()
         self.told_before_death = self._die()
-        self.latest_after_death = Place(self.out).latest()
+        self.latest_after_death = OutputDirectory(self.out).latest()
         self.progress: list[Progress] = []
         settings = Settings(str(self.lake))
         self.first = run(the_spark(), settings, self.out, self.progress.append)[0]

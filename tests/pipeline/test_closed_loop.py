@@ -117,8 +117,8 @@ def test_routes_leave_a_link_for_its_recorded_history_unless_the_plan_made_of_it
 
     stale = run_and_apply(net, fetched)
     assert stale.returncode == 1, stale.stderr
-    told = [f"{name} refuses: it was made from older history than version 1" for name in "abc"]
-    assert stale.stderr.splitlines()[-4:] == [*told, "nobody was given the plan"]
+    told = [f"{name} rejected it: it was made from older history than version 1" for name in "abc"]
+    assert stale.stderr.splitlines()[-4:] == [*told, "no broker got the plan"]
     assert shown(net) == [(name, 1, "a hope") for name in "abc"]
     net.wait_until(lambda: alarm_paths(net) == DIRECT, "on the quickest path still", SETTLED_S)
 

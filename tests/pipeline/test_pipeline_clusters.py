@@ -17,8 +17,8 @@ import pyspark
 import pytest
 from pipelinestory import the_story
 
-from overlane.pipeline.brevity import BRIEF
 from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.smallruns import SMALL_RUN_CONF
 from sparks import GROUP, pipeline, unmarked
 from waiting import eventually
 
@@ -26,7 +26,7 @@ pytestmark = [GROUP, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
 WAIT_S = 300
-JAVA = BRIEF["spark.driver.extraJavaOptions"]
+JAVA = SMALL_RUN_CONF["spark.driver.extraJavaOptions"]
 HERE = "here"
 ELSEWHERE = ("cluster", "connect")
 

@@ -8,9 +8,9 @@ import pytest
 from pipelinestory import BROKERS, Story, rows, the_story
 from rich.console import Console
 
-from overlane.cli.demo import LINKS_SHOWN, show_lessons, show_plan
+from overlane.cli.demo import LINKS_SHOWN, show_plan, show_results
 from overlane.core.units import MS
-from overlane.demo.lessons import read_lessons
+from overlane.demo.pipelineresults import read_results
 from overlane.sim.story import network_of
 from sparks import GROUP
 
@@ -25,7 +25,7 @@ def story() -> Story:
 
 
 def test_the_demo_reads_every_link_topic_and_hour_of_a_run_and_shows_the_worst_links_and_changes(story: Story) -> None:
-    lessons = read_lessons(story.out / "latest")
+    lessons = read_results(story.out / "latest")
     true = {tuple(link["ends"]) for link in story.truth["links"]}
     assert {(row["broker"], row["peer"]) for row in lessons.links} == true
     failures = [row["failure"] for row in lessons.links]
@@ -37,7 +37,7 @@ def test_the_demo_reads_every_link_topic_and_hour_of_a_run_and_shows_the_worst_l
 
     told = StringIO()
     console = Console(file=told, width=200)
-    show_lessons(console, lessons)
+    show_results(console, lessons)
     show_plan(console, network_of(dict.fromkeys(true, MS), {}), lessons.plan)
     lines = [" ".join(line.split()) for line in told.getvalue().splitlines()]
     for row in lessons.links[:LINKS_SHOWN]:

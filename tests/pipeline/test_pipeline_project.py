@@ -9,9 +9,9 @@ from pyspark.pipelines.cli import load_pipeline_spec
 
 import overlane.pipeline
 from overlane.errors import ConfigError
-from overlane.pipeline.brevity import BRIEF
-from overlane.pipeline.session import LAPTOP
+from overlane.pipeline.session import SESSION_CONF
 from overlane.pipeline.settings import Settings, read_settings
+from overlane.pipeline.smallruns import SMALL_RUN_CONF
 from sparks import GROUP, need_java, unmarked
 
 PROJECT = Path(overlane.pipeline.__file__).parent / "project"
@@ -29,12 +29,12 @@ def test_everything_wrong_in_a_configuration_is_told_at_once() -> None:
     assert str(wrong.value).splitlines() == [
         "spark.overlane: itemLevels: found '0', allowed is a whole number from 1",
         "spark.overlane: channels: found 'many', allowed is a whole number from 0",
-        "spark.overlane: lake: found nothing, allowed is where brokers write telemetry, such as file:///srv/lake",
+        "spark.overlane: lake: found nothing, allowed is the location of the telemetry, such as file:///srv/lake",
     ]
 
 
 def test_the_project_sets_up_sessions_as_the_command_does() -> None:
-    assert load_pipeline_spec(SPEC).configuration.items() <= LAPTOP.items()
+    assert load_pipeline_spec(SPEC).configuration.items() <= SESSION_CONF.items()
 
 
 @GROUP
@@ -44,7 +44,7 @@ def test_spark_pipelines_could_make_all_tables_of_the_project(tmp_path: Path) ->
     command = [str(Path(sys.executable).parent / "spark-pipelines"), "dry-run", "--spec", str(SPEC)]
     conf = {
         "spark.overlane.lake": (tmp_path / "lake").as_uri(),
-        "spark.driver.extraJavaOptions": BRIEF["spark.driver.extraJavaOptions"],
+        "spark.driver.extraJavaOptions": SMALL_RUN_CONF["spark.driver.extraJavaOptions"],
         "spark.sql.warehouse.dir": (tmp_path / "warehouse").as_uri(),
         "spark.ui.enabled": "false",
     }

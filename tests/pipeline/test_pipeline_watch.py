@@ -14,8 +14,8 @@ import mqtt5
 import pyarrow.parquet as pq
 import pytest
 
-from overlane.pipeline import live
-from overlane.pipeline.brevity import BRIEF
+from overlane.pipeline import livecompliance
+from overlane.pipeline.smallruns import SMALL_RUN_CONF
 from overlane.telemetry.rows import Delivery
 from overlane.telemetry.schema import record_batch
 from sparks import GROUP, need_java, pipeline, the_spark, unmarked
@@ -48,7 +48,7 @@ def write(lake: Path, number: int, rows: list[Delivery]) -> None:
 
 @contextmanager
 def watching(directory: Path, lake: Path, admin: str) -> Iterator[subprocess.Popen[bytes]]:
-    brief = [word for item in BRIEF.items() for word in ("--conf", "=".join(item))]
+    brief = [word for item in SMALL_RUN_CONF.items() for word in ("--conf", "=".join(item))]
     command = pipeline("watch", "--lake", str(lake), "--out", str(directory), "--target", str(TARGET), *brief)
     wanted = ("--alerts", TOPIC, "--brokers", admin, "--lateness", "1 second")
     with (directory / "watch.log").open("wb") as log:
@@ -105,8 +105,10 @@ def test_subscribers_of_alerts_hear_once_of_a_topic_that_falls_below_its_target(
             write(lake, 3, [delivered("reports", 240 + second, in_time=False) for second in range(30)])
             write(lake, 4, [delivered("alarms", 360, in_time=True)])
             reaching = {"brokers": broker.admin}
-            live.follow(
-                live.watch(the_spark(), lake.as_uri(), out, TARGET, TOPIC, reaching, lateness="1 second", once=True)
+            livecompliance.await_queries(
+                livecompliance.watch(
+                    the_spark(), lake.as_uri(), out, TARGET, TOPIC, reaching, lateness="1 second", once=True
+                )
             )
             again = json.loads(operator.read(mqtt5.PublishPacket).payload or b"")
             assert (again["topic"], again["minute_s"]) == ("reports", MINUTE_S + 240)

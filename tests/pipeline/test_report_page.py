@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from overlane.cli.main import app
 from overlane.network.plan import LinkOutlook, Plan
-from overlane.pipeline.place import Place, Run
+from overlane.pipeline.outputdirectory import OutputDirectory, Run
 from overlane.pipeline.report.page import report
 
 HOUR = 1_790_000_000 // 3_600 * 3_600
@@ -77,7 +77,7 @@ TABLES: dict[str, list[dict[str, Any]]] = {
 
 
 def run_of(out: Path, tables: dict[str, list[dict[str, Any]]], failure: float) -> Run:
-    place = Place(out)
+    place = OutputDirectory(out)
     run = place.begin()
     for name, rows in tables.items():
         (run.tables / name).mkdir()
@@ -109,8 +109,8 @@ def test_it_says_what_the_tables_say(tmp_path: Path) -> None:
     for said in (
         "3.0 h",
         "98.000%",
-        "300 messages a second",
-        "plant/&lt;boiler&gt; and plant/valve do the most (+0.90)",
+        "300 messages per second",
+        "The strongest is between plant/&lt;boiler&gt; and plant/valve (+0.90)",
         "denver - seattle is down the most: 3.100% of the time",
         "80.000% of all deliveries within their deadline",
         "61.5",
@@ -135,13 +135,13 @@ def test_it_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", sorted(TABLES))
 def test_what_is_missing_leaves_out_its_part_alone(tmp_path: Path, missing: str) -> None:
     some = {name: rows for name, rows in TABLES.items() if name != missing}
-    assert "What was read" in report(run_of(tmp_path, some, 0.1))
+    assert "Input" in report(run_of(tmp_path, some, 0.1))
 
 
 def test_the_command_writes_the_page_of_the_last_run_or_says_that_there_is_none(tmp_path: Path) -> None:
     none = CliRunner().invoke(app, ["pipeline", "report", "--out", str(tmp_path)])
     assert none.exit_code == 1
-    assert "no run has been completed there" in none.stderr
+    assert "no completed run" in none.stderr
     run_of(tmp_path, TABLES, 0.1)
     done = CliRunner().invoke(app, ["pipeline", "report", "--out", str(tmp_path)])
     assert done.exit_code == 0

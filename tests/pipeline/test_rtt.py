@@ -11,7 +11,7 @@ from overlane.errors import ConfigError
 from overlane.pipeline.intervals import intervals, link_minutes
 from overlane.pipeline.reliability import reliability
 from overlane.pipeline.rtt import import_rtt
-from overlane.pipeline.schemas import LANDED, TABLES
+from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.telemetry.schema import SCHEMAS
 from sparks import GROUP, the_spark
 
@@ -58,7 +58,7 @@ def test_a_slice_without_an_answer_is_down_for_as_long_as_a_slice(tmp_path: Path
     spark = the_spark()
     import_rtt(history(tmp_path, three_nodes()), tmp_path / "lake", SLICE_S, START_S)
     minutes = link_minutes(spark.read.parquet(str(tmp_path / "lake" / "links")))
-    nothing = spark.createDataFrame([], TABLES["alive"]), spark.createDataFrame([], LANDED["events"])
+    nothing = spark.createDataFrame([], TABLES["alive"]), spark.createDataFrame([], INGESTED["events"])
     found = intervals(nothing[0], minutes, nothing[1]).where("broker = 'node-00'").collect()
     spans = [(row.state, row.start_ns // 10**9 - START_S, row.end_ns // 10**9 - START_S) for row in found]
     assert sorted(spans, key=lambda span: span[1]) == [("up", 0, 1800), ("down", 1800, 3600), ("up", 3600, 4500)]
@@ -76,7 +76,7 @@ def test_what_a_real_testbed_measured_becomes_the_reliability_of_its_links(tmp_p
     silent = len(range(0, slices, 20))
     assert import_rtt(history(tmp_path, rtt), tmp_path / "lake") == slices * nodes * (nodes - 1)
     minutes = link_minutes(spark.read.parquet(str(tmp_path / "lake" / "links"))).persist()
-    nothing = spark.createDataFrame([], TABLES["alive"]), spark.createDataFrame([], LANDED["events"])
+    nothing = spark.createDataFrame([], TABLES["alive"]), spark.createDataFrame([], INGESTED["events"])
     links = {
         (row.broker, row.peer): row
         for row in reliability(intervals(nothing[0], minutes, nothing[1]), minutes).collect()

@@ -15,10 +15,10 @@ pytestmark = GROUP
 LISTENING = "0A"
 
 ASKS_FOR_LONG = """
-from overlane.pipeline.brevity import BRIEF
+from overlane.pipeline.smallruns import SMALL_RUN_CONF
 from overlane.pipeline.session import open_session
 
-with open_session("local[1]", conf=BRIEF) as spark:
+with open_session("local[1]", conf=SMALL_RUN_CONF) as spark:
     print("asking", flush=True)
     spark.range(10**13).selectExpr("sum(id)").collect()
 """
@@ -34,7 +34,7 @@ def test_who_waits_for_a_driver_that_is_killed_is_told_so() -> None:
         os.kill(driver_of(asking.pid), signal.SIGKILL)
         _, said = asking.communicate(timeout=120)
     assert asking.returncode == 1
-    assert said.splitlines()[-1].endswith("its driver ended in the middle of the work")
+    assert said.splitlines()[-1].endswith("its driver ended unexpectedly")
 
 
 def test_a_driver_of_ones_own_listens_on_the_loopback_interface_alone() -> None:

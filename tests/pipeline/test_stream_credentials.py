@@ -8,10 +8,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tlsfront import tls_in_front
 
-from overlane.mqtt.secret import Secret
-from overlane.node.users import Cost, set_password
+from overlane.node.security.users import Cost, set_password
 from overlane.pipeline import register
-from overlane.pipeline.streambroker import Access, StreamBroker
+from overlane.pipeline.streamclient import Credentials, StreamClient
+from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 from sparks import GROUP, the_spark
 from watched import WatchedBroker, let_in
@@ -53,8 +53,8 @@ def test_a_query_reads_and_writes_as_the_user_it_names_behind_tls(
 ) -> None:
     broker, options = reached
     reading = {**options, "stream": "copy", "topic": "in/#"}
-    operator = StreamBroker(broker.admin, Access())
-    check = operator.make("check", "out/#", "everywhere", with_retained=False)
+    operator = StreamClient(broker.admin, Credentials())
+    check = operator.create("check", "out/#", "everywhere", with_retained=False)
     assert spark.read.format("overlane").options(**reading).load().count() == 0
     with let_in(broker.port, "publisher") as caller:
         for payload in (b"0", b"1", b"2"):
@@ -65,7 +65,7 @@ def test_a_query_reads_and_writes_as_the_user_it_names_behind_tls(
     query = answers.options(**options, checkpointLocation=checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
     assert query.exception() is None
-    page = operator.read("check", check.since_ns, 0, operator.look("check").next, 10)
+    page = operator.read("check", check.since_ns, 0, operator.get("check").next, 10)
     assert [(one.topic, one.payload) for one in page.messages] == [("out/in/a", b"%d" % n) for n in range(3)]
 
 

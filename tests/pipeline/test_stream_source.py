@@ -10,7 +10,7 @@ from tlsfront import tls_in_front
 
 from overlane.errors import Unavailable
 from overlane.pipeline.source import SCHEMA, DataLoss, Range, Reader, StreamReader
-from overlane.pipeline.streambroker import Access, Refused, StreamBroker
+from overlane.pipeline.streamclient import Credentials, RequestRejected, StreamClient
 from overlane.pipeline.streamoptions import read_options
 from overlane.testbed.certificates import Authority
 from watched import WatchedBroker, let_in
@@ -57,7 +57,7 @@ def test_a_range_between_two_offsets_reads_alike_until_it_is_committed(broker: W
     broker.start()
     assert read(source, start, end) == [b"0", b"1", b"2"]
     source.commit(end)
-    with pytest.raises(Refused, match="not kept any more"):
+    with pytest.raises(RequestRejected, match="not kept any more"):
         read(source, start, end)
     assert source.latestOffset(end, ReadAllAvailable()) == end
 
@@ -92,7 +92,7 @@ def test_a_new_query_may_begin_with_what_comes(broker: WatchedBroker) -> None:
 def test_a_stream_that_was_made_anew_is_no_continuation(broker: WatchedBroker) -> None:
     start = reader(broker).initialOffset()
     assert broker.request("/streams/s", "DELETE").status == 204
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="created again"):
         reader(broker).latestOffset(start, ReadAllAvailable())
     careless = reader(broker, failOnDataLoss="false")
     publish(broker, b"0")
@@ -105,8 +105,8 @@ def test_messages_that_made_room_are_missed(broker: WatchedBroker) -> None:
     source = reader(broker)
     start = source.initialOffset()
     publish(broker, b"0", b"1")
-    view = StreamBroker(broker.admin, Access()).look("s")
-    StreamBroker(broker.admin, Access()).commit("s", view.since_ns, 1)
+    view = StreamClient(broker.admin, Credentials()).get("s")
+    StreamClient(broker.admin, Credentials()).commit("s", view.since_ns, 1)
     with pytest.raises(DataLoss, match="begins at 1"):
         source.latestOffset(start, ReadAllAvailable())
     careless = reader(broker, failOnDataLoss="false")
@@ -147,5 +147,5 @@ def test_a_table_is_what_is_kept(broker: WatchedBroker) -> None:
     assert (only.broker, only.start, only.end) == ("here", 0, 2)
     (batch,) = table.read(only)
     assert batch.column("payload").to_pylist() == [b"0", b"1"]
-    with pytest.raises(Refused, match="no stream"):
+    with pytest.raises(RequestRejected, match="no stream"):
         Reader(read_options({"brokers": broker.admin, "stream": "other"}), SCHEMA).partitions()

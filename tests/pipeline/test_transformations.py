@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from overlane.pipeline import compliance, interest, intervals, load, quarantine, reliability, series, together
+from overlane.pipeline import cofailures, compliance, interest, intervals, load, loadseries, quarantine, reliability
 from overlane.pipeline.columns import columns
-from overlane.pipeline.schemas import LANDED, TABLES
+from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.units import SECOND_NS
 from sparks import GROUP, the_spark
 
@@ -28,7 +28,7 @@ START_S = 1_767_571_200
 
 
 def frame(spark: SparkSession, table: str, *rows: dict[str, Any]) -> DataFrame:
-    schema = LANDED.get(table) or TABLES[table]
+    schema = INGESTED.get(table) or TABLES[table]
     return spark.createDataFrame([tuple(row.get(name) for name in schema.fieldNames()) for row in rows], schema)
 
 
@@ -55,14 +55,14 @@ def test_rows_that_two_files_tell_count_once_and_the_others_are_quarantined(spar
     again = [row | {"file": "x-2"} for row in first[1:]]
     other = rate(1, "w", 5) | {"file": "x-2", "row": 9}
     bad = rate(2, "x", -1) | {"file": "x-2", "row": 10, "fault": "negative messages_in"}
-    landed = {"topic_rates": frame(spark, "topic_rates", *first, *again, other, bad)}
-    files = quarantine.lake_files(landed)
+    raw = {"topic_rates": frame(spark, "topic_rates", *first, *again, other, bad)}
+    files = quarantine.lake_files(raw)
     assert told(files, "file", "rows", "faults") == [("x-1", 3, 0), ("x-2", 4, 1)]
-    repeated = quarantine.repeats(landed, files)
+    repeated = quarantine.repeats(raw, files)
     assert told(repeated, "file", "row") == [("x-2", 1), ("x-2", 2)]
-    good = quarantine.good(landed["topic_rates"], "topic_rates", repeated)
+    good = quarantine.good(raw["topic_rates"], "topic_rates", repeated)
     assert told(good, "topic", "messages_in") == [("t", 1), ("u", 1), ("v", 1), ("w", 5)]
-    refused = quarantine.quarantine(landed, repeated)
+    refused = quarantine.quarantine(raw, repeated)
     assert told(refused, "row", "reason") == [(1, "repeated"), (10, "negative messages_in"), (2, "repeated")]
 
 
@@ -81,8 +81,8 @@ def test_rows_are_found_again_in_whichever_files_overlap(spark: SparkSession) ->
             told.setdefault(second, []).append((file, row))
     for places in told.values():
         expected |= set(sorted(places)[1:])
-    landed = {"topic_rates": frame(spark, "topic_rates", *rows)}
-    found = quarantine.repeats(landed, quarantine.lake_files(landed))
+    raw = {"topic_rates": frame(spark, "topic_rates", *rows)}
+    found = quarantine.repeats(raw, quarantine.lake_files(raw))
     assert {(row.file, row.row) for row in found.collect()} == expected
     assert 0 < len(expected) < len(rows) / 2
 
@@ -126,9 +126,9 @@ def test_series_have_zeros_where_a_topic_was_silent_and_nothing_where_nobody_loo
     rates = frame(spark, "topic_rates", rate(0, "t", 3), rate(2, "t", 4), rate(2, "t", 5, "b"), rate(61, "u", 7))
     peaks = spark.createDataFrame([("west", START_S, START_S + 900, 1.0)], TABLES["peaks"])
     lives = frame(spark, "alive", life("a", 0, mask(0, 1, 2)), life("b", 0, mask(2, 4)), life("a", 1, mask(1)))
-    chunks = series.load_chunks(lives, peaks)
+    chunks = loadseries.load_chunks(lives, peaks)
     assert told(chunks, "chunk_s", "seconds") == [(START_S, [0, 1, 2, 4, 61])]
-    found = series.load_series(rates, peaks, chunks)
+    found = loadseries.load_series(rates, peaks, chunks)
     assert told(found, "topic", "total", "squares") == [("t", 12.0, 90.0), ("u", 7.0, 49.0)]
     rates_of = {row.topic: np.frombuffer(row.rates).tolist() for row in found.collect()}
     assert rates_of == {"t": [3.0, 0.0, 9.0, 0.0, 0.0], "u": [0.0, 0.0, 0.0, 0.0, 7.0]}
@@ -267,9 +267,9 @@ def test_links_whose_failures_begin_together_are_a_group(spark: SparkSession) ->
     span = {"kind": "broker", "broker": "a", "state": "up", "start_ns": 0, "end_ns": 10**6 * SECOND_NS}
     rows = [*failed("b", 100, 5_000, 90_000), *failed("c", 103, 5_001, 90_000), *failed("d", 7, 5_002, 700_000), span]
     given = frame(spark, "intervals", *rows)
-    pairs = together.failure_pairs(given)
+    pairs = cofailures.failure_pairs(given)
     assert told(pairs, "peer", "other_peer", "joint", "correlation") == [("b", "c", 3, 1.0)]
-    assert told(together.failure_groups(pairs, given), "group", "peer", "failures") == [(0, "b", 3), (0, "c", 3)]
+    assert told(cofailures.failure_groups(pairs, given), "group", "peer", "failures") == [(0, "b", 3), (0, "c", 3)]
 
 
 def test_percentiles_are_right_to_a_percent_and_count_what_rows_stand_for(spark: SparkSession) -> None:

@@ -60,7 +60,7 @@ def test_without_a_threshold_the_papers_example_has_a_better_allocation() -> Non
 
 
 def test_the_papers_table_is_not_a_covariance() -> None:
-    with pytest.raises(BadProblem, match="covariance: found an eigenvalue of -707"):
+    with pytest.raises(BadProblem, match="covariance: got an eigenvalue of -707"):
         Problem.of(PAPER_ITEMS, PAPER_COVARIANCE, PAPER_BROKERS)
 
 

@@ -112,26 +112,26 @@ def link(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"source": "Z"}, "source: found 'Z'"),
-        ({"destination": "Z"}, "destination: found 'Z'"),
-        ({"destination": "A"}, "destination: found 'A'"),
-        ({"deadline_ms": -1}, "deadline_ms: found -1"),
+        ({"source": "Z"}, "source: got 'Z'"),
+        ({"destination": "Z"}, "destination: got 'Z'"),
+        ({"destination": "A"}, "destination: got 'A'"),
+        ({"deadline_ms": -1}, "deadline_ms: got -1"),
         ({"deadline_ms": "soon"}, "$.deadline_ms"),
-        ({"paths": 0}, "paths: found 0"),
-        ({"paths": 3, "search": 2}, "search: found 2"),
-        ({"search": 10**9}, "search: found 1000000000"),
+        ({"paths": 0}, "paths: got 0"),
+        ({"paths": 3, "search": 2}, "search: got 2"),
+        ({"search": 10**9}, "search: got 1000000000"),
         ({"paths": 1.5}, "$.paths"),
         ({"hops": 3}, "unknown field `hops`"),
-        ({"brokers": {"A": {"failure": 1.1}}}, "brokers.A.failure: found 1.1"),
-        ({"brokers": {"A": {"processing_ms": -2}}}, "brokers.A.processing_ms: found -2"),
+        ({"brokers": {"A": {"failure": 1.1}}}, "brokers.A.failure: got 1.1"),
+        ({"brokers": {"A": {"processing_ms": -2}}}, "brokers.A.processing_ms: got -2"),
         ({"brokers": {"A": {"speed": 1}}}, "unknown field `speed`"),
-        (link(ends=["B", "Z"]), "links[1].ends: found 'Z'"),
-        (link(ends=["B", "B"]), "links[1].ends: found 'B' twice"),
-        (link(ends=["B", "A"]), "links[1].ends: found a second link"),
+        (link(ends=["B", "Z"]), "links[1].ends: got 'Z'"),
+        (link(ends=["B", "B"]), "links[1].ends: got 'B' twice"),
+        (link(ends=["B", "A"]), "links[1].ends: got a second link"),
         (link(ends=["B"]), "ends"),
-        (link(latency_ms=-0.5), "links[1].latency_ms: found -0.5"),
-        (link(latency_ms=1e300), "links[1].latency_ms: found 1e+300"),
-        (link(failure=-0.1), "links[1].failure: found -0.1"),
+        (link(latency_ms=-0.5), "links[1].latency_ms: got -0.5"),
+        (link(latency_ms=1e300), "links[1].latency_ms: got 1e+300"),
+        (link(failure=-0.1), "links[1].failure: got -0.1"),
         (link(latency="1ms"), "unknown field `latency`"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_bad_problem_ends_with_2_and_names_the_field(change: dict[str, object]
 def test_bad_destinations_end_with_2_and_are_named(destinations: list[str]) -> None:
     done = plan("graph", {**FAN, "destinations": destinations}, "--json")
     assert done.exit_code == 2
-    assert "destinations: found" in done.stderr
+    assert "destinations: got" in done.stderr
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are() -> None:

@@ -10,7 +10,7 @@ from overlane.core.events import (
     Lane,
     LinkDown,
     LinkUp,
-    Published,
+    PublishResult,
     Save,
     Subscribe,
     Tick,
@@ -53,11 +53,11 @@ class FakeBroker:
                 pass
         return []
 
-    def publish(self, _: str, body: bytes, __: Nanos) -> Published:
+    def publish(self, _: str, body: bytes, __: Nanos) -> PublishResult:
         if self.is_busy:
-            return Published.BUSY
+            return PublishResult.BUSY
         self._pending.append(body)
-        return Published.ACCEPTED
+        return PublishResult.ACCEPTED
 
     def receive(self, _: str, data: bytes, __: Nanos, lane: Lane) -> list[Effect]:
         if lane is Lane.DATA:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from cities import LINKS, five_cities
 
-from overlane.core.linkhealth import SWING_REMEMBERED
+from overlane.core.links.link_health import SWING_REMEMBERED
+from overlane.core.routing.trouble_history import UNSETTLED_FOR
 from overlane.core.units import MS, SECOND
-from overlane.core.unrest import UNSETTLED_FOR
 from overlane.network import read_network
 from overlane.sim.story import Story, topic
 from overlane.sim.world import World

@@ -2,7 +2,15 @@
 
 from fakes import FakeBroker
 
-from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged, RouteEstablished
+from overlane.core.events import (
+    DeadlineUnmeetable,
+    Deliver,
+    LinkChanged,
+    PathSuspected,
+    PathTrusted,
+    RouteChanged,
+    RouteEstablished,
+)
 from overlane.core.units import MS, NEVER, SECOND
 from overlane.network import Link as LinkSpec
 from overlane.sim.clock import SkewedClock
@@ -30,6 +38,7 @@ class Notes:
     def route_established(self, broker: str, effect: RouteEstablished) -> None: ...
     def deadline_unmeetable(self, broker: str, effect: DeadlineUnmeetable) -> None: ...
     def link_changed(self, broker: str, effect: LinkChanged) -> None: ...
+    def path_judged(self, broker: str, effect: PathSuspected | PathTrusted) -> None: ...
     def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None: ...
 
 

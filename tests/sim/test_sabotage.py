@@ -12,24 +12,25 @@ from unittest.mock import patch
 
 import pytest
 
-from overlane.core.duplicates import Duplicates, DuplicateWindow
-from overlane.core.source import Source
+from overlane.core.flows.arrival import Arrival
+from overlane.core.flows.source import Source
+from overlane.core.routing.duplicate_window import DuplicateFilter, DuplicateWindow
 from overlane.sim.soak import run_seed
 
 Sabotage = Callable[[], AbstractContextManager[object]]
 
-_is_new = Duplicates.is_new
+_is_new = DuplicateFilter.record
 
 
 def without_duplicate_window() -> AbstractContextManager[object]:
     """Every parcel is new, however often it comes."""
-    return patch.object(DuplicateWindow, "is_new", lambda _self, _number: True)
+    return patch.object(DuplicateWindow, "record", lambda _self, _number: True)
 
 
 def without_incarnation() -> AbstractContextManager[object]:
     """The parcels of a restarted broker are taken for those of its earlier life."""
     return patch.object(
-        Duplicates, "is_new", lambda self, origin, _incarnation, number: _is_new(self, origin, 0, number)
+        DuplicateFilter, "record", lambda self, origin, _incarnation, number: _is_new(self, origin, 0, number)
     )
 
 
@@ -38,7 +39,17 @@ def without_resending() -> AbstractContextManager[object]:
     return patch.object(Source, "_resend", lambda *_args, **_more: None)
 
 
-SEEDS: dict[Sabotage, int] = {without_duplicate_window: 1, without_incarnation: 12, without_resending: 1}
+def without_strict_order() -> AbstractContextManager[object]:
+    """A reliable parcel waits for earlier ones no longer than its deadline allows, whatever its topic says."""
+    return patch.object(Arrival, "is_strict", False)
+
+
+SEEDS: dict[Sabotage, int] = {
+    without_duplicate_window: 1,
+    without_incarnation: 12,
+    without_resending: 1,
+    without_strict_order: 6,
+}
 SEEDS_MAX = 200
 
 

@@ -169,8 +169,8 @@ def test_the_routing_of_all_topics_can_be_given(network: str) -> None:
     ("arguments", "words"),
     [
         (["no-such-file.toml"], "no-such-file.toml"),
-        ([], "a network file is needed"),
-        (["x.toml", "--soak", "1"], "leave out"),
+        ([], "or --soak N is required"),
+        (["x.toml", "--soak", "1"], "takes neither"),
         (["x.toml", "--duration", "5"], "--duration"),
         (["x.toml", "--routing", "sideways"], "--routing"),
         (["x.toml", "--scheduling", "never"], "--scheduling"),
@@ -194,5 +194,11 @@ def test_a_wrong_file_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_soak_of_one_seed_tells_how_it_went() -> None:
     status, output, _ = invoke("--soak", "1", "--seed", "3")
     assert status == 0, output
-    assert "1 seeds" in output
-    assert "0 seeds with a broken invariant" in output
+    assert "1 seeds, 2 runs" in output
+    assert "0 runs with a violated invariant" in output
+
+
+@pytest.mark.parametrize("of", ["overlay", "brokers"])
+def test_a_soak_of_one_kind_leaves_the_other_out(of: str) -> None:
+    status, output, _ = invoke("--soak", "1", "--soak-of", of, "--seed", "3")
+    assert (status, output.split(" deliveries")[0].split(", ")[:2]) == (0, ["1 seeds", "1 runs"]), output

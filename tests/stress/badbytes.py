@@ -8,7 +8,7 @@ from random import Random
 
 import mqtt5
 
-from overlane.mqtt import codec5, codec311
+from overlane.mqtt.codec import codec5, codec311
 
 TOPICS = (
     "a",

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import mqtt5
 
-from overlane.mqtt import codec5
+from overlane.mqtt.codec import codec5
 
 CONNECT = codec5.write(mqtt5.ConnectPacket("dawdler-" + "x" * 100))
 REQUEST = (

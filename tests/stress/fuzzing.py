@@ -8,8 +8,8 @@ from random import Random
 
 from badbytes import BadBytes
 
-from overlane.mqtt import codec5, codec311
-from overlane.mqtt.framing import packet_end
+from overlane.mqtt.codec import codec5, codec311
+from overlane.mqtt.codec.framing import packet_end
 
 PATIENCE_S = 30.0
 QUIET_S = 0.01

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import mqtt5
 
-from overlane.mqtt import codec5, codec311
+from overlane.mqtt.codec import codec5, codec311
 
 BATCH = 500
 OF_ONE_ADDRESS = 5_000

@@ -24,7 +24,9 @@ from watched import WatchedBroker
 
 BYSTANDERS = Path(__file__).parent / "bystanders.py"
 ANSWER_WITHIN_S = 60.0
-DEFECT = re.compile(r"Traceback|panicked|Exception ignored|never retrieved|\berror {3}overlane\.node")
+TRACES = r"Traceback|panicked|Exception ignored|never retrieved"
+"""Of an exception that nobody expected."""
+DEFECT = re.compile(rf"{TRACES}|\berror {{3}}overlane\.node")
 """What a log has in it when something went wrong that should not have been able to."""
 
 DELAY_MS_MAX = 250.0

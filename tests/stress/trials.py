@@ -1,10 +1,6 @@
-"""What `python bench/torture.py` runs: one trial after the other until the time is over, for each kind of strain."""
+"""Kinds of strain on one broker, each for as long as wanted: parts of `python bench/torture.py`."""
 
-import argparse
 import asyncio
-import logging
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -122,29 +118,3 @@ def kills(directory: Path, luck: Random, until_s: float) -> str:
 
 
 TRIALS: dict[str, Trial] = {"bytes": bytes_, "floods": floods, "crowds": crowds, "kills": kills}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="torture.py", description="Torture a broker.")
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long in all (default 120)")
-    parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF, help="of all chance")
-    parser.add_argument("--only", choices=list(TRIALS), help="one kind of strain alone")
-    options = parser.parse_args()
-    chosen = [options.only] if options.only else list(TRIALS)
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every line that a killed broker leaves behind
-    print(f"seed {options.seed}", flush=True)
-    status = 0
-    for name in chosen:
-        luck = Random(f"{options.seed} {name}")
-        with tempfile.TemporaryDirectory(prefix="torture-") as directory:
-            try:
-                told = TRIALS[name](Path(directory), luck, time.monotonic() + options.seconds / len(chosen))
-                print(f"{name:7} holds: {told}", flush=True)
-            except Exception as wrong:  # whatever it is, the other kinds are tried all the same
-                status = 1
-                print(f"{name:7} FAILS: {type(wrong).__name__}: {wrong}", flush=True)
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 
 from overlane.core.units import SECOND
 from overlane.network.schema import Telemetry
-from overlane.telemetry.filing import DAY, Filing
+from overlane.telemetry.filerotation import DAY, FileRotation
 from overlane.telemetry.lake import Lake
 from overlane.telemetry.rows import TABLES, Event, Row
 from overlane.telemetry.schema import SCHEMAS
@@ -48,7 +48,7 @@ class Desk:
         self.spool.mkdir(parents=True, exist_ok=True)
         self.now_s = 1_000.0
         settings = Telemetry(**limits)
-        self.filing = Filing(Lake(str(self.lake), broker), self.spool, broker, incarnation, settings, self.now_s)
+        self.filing = FileRotation(Lake(str(self.lake), broker), self.spool, broker, incarnation, settings, self.now_s)
         self.filing.recover()
 
     def record(self, *rows: Row) -> None:

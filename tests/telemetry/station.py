@@ -6,16 +6,17 @@ from typing import TypeVar
 
 import mqtt5
 
-from overlane.core.broker import Broker
+from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosTable
 from overlane.core.units import SECOND
-from overlane.mqtt import codec5
-from overlane.mqtt.connection import Connection, Peer
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Verdict
 from overlane.mqtt.server import Server
-from overlane.mqtt.state import Settings
-from overlane.mqtt.uplink import Alone
+from overlane.pubsub.cluster.uplink import Alone
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.state import Settings
 from overlane.telemetry.rows import Row
 from overlane.telemetry.sampler import Sampler
 from overlane.telemetry.topicrates import TopicRates
@@ -42,7 +43,7 @@ class Lines:
 class Station:
     def __init__(self, qos: QosTable | None = None) -> None:
         self.now = START
-        self.core = Broker(BrokerConfig("seattle", qos or QosTable({})), 1, (), self.now)
+        self.core = OverlayBroker(BrokerConfig("seattle", qos or QosTable({})), 1, (), self.now)
         self.server = Server("seattle", Settings(qos=qos or QosTable({})), Alone(), lambda: "fresh", (), self.now)
         self.lines = Lines()
         self.rows: list[Row] = []

@@ -9,13 +9,14 @@ from station import START, Station
 from overlane.core.events import Deliver
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.units import MS, NEVER, SECOND
-from overlane.mqtt import writing
-from overlane.mqtt.envelope import PROPERTIES, pack, pack_lone, pack_run
-from overlane.mqtt.message import Message
+from overlane.mqtt.codec import writing
+from overlane.mqtt.runs import pack_lone, pack_run
+from overlane.pubsub.cluster.envelope import PROPERTIES, pack
+from overlane.pubsub.message import Message
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
+from overlane.telemetry.messagepaths import MessagePaths
 from overlane.telemetry.rows import Delivery, TopicRate
-from overlane.telemetry.ways import Ways
 
 EVERYBODY = ("mqtt",)
 ALARMS = QosClass(deadline_ns=60 * MS, reliable=True, routing=Routing.MULTIPATH)
@@ -29,7 +30,12 @@ class Bay:
         self.station = Station(table)
         self.rows: list[Delivery] = []
         self.sample = DeliverySample(
-            lambda: table, Ways(self.station.core), self.rows.append, lambda: START, rows_per_second, Random(seed)
+            lambda: table,
+            MessagePaths(self.station.core),
+            self.rows.append,
+            lambda: START,
+            rows_per_second,
+            Random(seed),
         )
         self.arrivals = Arrivals(self.station.rates, self.sample)
 
@@ -85,7 +91,7 @@ def test_a_run_that_claims_more_messages_than_it_can_hold_is_not_believed() -> N
 def test_the_bytes_of_messages_are_those_of_their_payloads_whichever_way_they_come(is_v5: bool, size: int) -> None:
     payload = bytes(size)
     packet = writing.publish(5 if is_v5 else 4, b"t", payload, 0, False, False, 0, b"")
-    with_properties = Message("t", payload, 1, properties=b"\x03\x00\x04text", expires_ns=START + 60 * SECOND)
+    with_properties = Message("t", payload, 1, encoded=b"\x03\x00\x04text", expires_ns=START + 60 * SECOND)
     for flags, body in (
         pack_run(packet * 4, 4, is_v5),
         pack_lone(payload, is_v5),

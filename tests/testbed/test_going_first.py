@@ -7,13 +7,13 @@ import sys
 FIFO, DEADLINE = 1, 6
 HURRYING = """
 import json, os, subprocess, sys
-from overlane.testbed.urgency import calm_down, hurry
+from overlane.testbed.realtimepriority import reset_priority, raise_priority
 policy = lambda: os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK
 asked = [sys.executable, "-c", "import os; print(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK)"]
 before = policy()
-told, in_haste = hurry(), policy()
+told, in_haste = raise_priority(), policy()
 child = int(subprocess.run(asked, capture_output=True, check=True).stdout) if in_haste == 6 else before
-calm_down()
+reset_priority()
 print(json.dumps([before, told, in_haste, child, policy()]))
 """
 

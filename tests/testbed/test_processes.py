@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from overlane.network import parse_network
-from overlane.testbed.loopback import Loopback
+from overlane.testbed.loopback import LoopbackEnvironment
 from overlane.testbed.processes import Processes
 
 PAIR = """
@@ -20,7 +20,7 @@ latency = "1ms"
 
 @pytest.mark.slow
 def test_a_broker_called_back_while_it_leaves_comes_when_it_has_left(tmp_path: Path) -> None:
-    ground = Loopback(parse_network(PAIR, "<test>"))
+    ground = LoopbackEnvironment(parse_network(PAIR, "<test>"))
     processes = Processes(ground, tmp_path)
 
     async def story() -> None:

@@ -5,7 +5,7 @@ import struct
 from overlane.core.units import MS, NEVER, Nanos
 from overlane.testbed.direction import Conditions
 from overlane.testbed.packets import ICMP, TCP, UDP, address_bytes, checksum, flow_of, unreachable
-from overlane.testbed.switch import Plan, Plug, Switch
+from overlane.testbed.switch import Plug, Switch, SwitchConfig
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 
@@ -24,7 +24,7 @@ def three_in_a_row(**more: object) -> Switch:
     ten, twenty = Conditions(latency_ns=10 * MS), Conditions(latency_ns=20 * MS)
     plugs = tuple(Plug(site=site, address=address) for site, address in (("a", A), ("b", B), ("c", C)))
     paths = (("a", "b", ten), ("b", "a", ten), ("b", "c", twenty), ("c", "b", twenty))
-    return Switch(Plan(plugs=plugs, paths=paths, **more))  # type: ignore[arg-type]
+    return Switch(SwitchConfig(plugs=plugs, paths=paths, **more))  # type: ignore[arg-type]
 
 
 def everything(switch: Switch) -> list[tuple[Nanos, int, bytes]]:
@@ -80,7 +80,7 @@ def test_with_detours_packets_pass_each_path_on_the_way_and_suffer_what_happens_
 def test_the_two_directions_may_differ() -> None:
     plugs = (Plug(site="a", address=A), Plug(site="b", address=B))
     there, back = Conditions(latency_ns=10 * MS), Conditions(latency_ns=70 * MS)
-    switch = Switch(Plan(plugs=plugs, paths=(("a", "b", there), ("b", "a", back))))
+    switch = Switch(SwitchConfig(plugs=plugs, paths=(("a", "b", there), ("b", "a", back))))
     switch.enter(0, packet(A, B), 0)
     switch.enter(1, packet(B, A), 0)
     assert [(at_ns, plug) for at_ns, plug, _ in everything(switch)] == [(10 * MS, 1), (70 * MS, 0)]
@@ -107,7 +107,7 @@ def test_a_site_with_two_uplinks_is_reached_at_both_and_each_adds_its_own() -> N
         Plug(site="b", uplink="radio", address=C, out=slow, into=slow),
     )
     ten = Conditions(latency_ns=10 * MS)
-    switch = Switch(Plan(plugs=plugs, paths=(("a", "b", ten), ("b", "a", ten))))
+    switch = Switch(SwitchConfig(plugs=plugs, paths=(("a", "b", ten), ("b", "a", ten))))
     switch.enter(0, packet(A, B), 0)
     switch.enter(0, packet(A, C), 0)
     switch.enter(2, packet(C, A), 0)

@@ -131,5 +131,5 @@ def test_without_root_the_command_says_what_to_do_instead(tmp_path: Path, monkey
     done = CliRunner().invoke(app, ["testbed", str(file)])
     assert done.exit_code == 1
     assert done.output.strip() == (
-        "testbed: network namespaces need root; --emulate plays the file without, on the loopback"
+        "overlane: testbed: network namespaces need root; with --emulate it runs on loopback without root [OVL-201]"
     )

@@ -9,59 +9,65 @@ from typing import Annotated
 import typer
 import uvloop
 
-from overlane.cli.faults import told
+from overlane.cli.exitstatus import exit_on_error
 from overlane.errors import ConfigError, Fault
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
-from overlane.node.logs import Format, Level, set_up
+from overlane.node.logs.lines import Format, Level, set_up
 from overlane.node.node import Node, Options
 
 DATA = Path("overlane-data")
+LIVES_MAX = 4
+"""How often a broker begins anew because others know a later life of it: a liar must not keep it busy."""
 
 
 def broker(
-    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NETWORK.toml", show_default=False)],
-    name: Annotated[str, typer.Option("--name", help="Which broker of the file; needed if it has several.")] = "",
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Where its records are kept. Default: overlane-data/NAME.")
-    ] = None,
-    in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep no records: everything ends with it.")] = False,
+    network: Annotated[Path, typer.Argument(help="Network file.", metavar="NETWORK.toml", show_default=False)],
+    name: Annotated[str, typer.Option("--name", help="Name of the broker; required if the file has several.")] = "",
+    data: Annotated[Path | None, typer.Option("--data", help="Data directory (default: overlane-data/NAME).")] = None,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Store nothing on disk; all state is lost on exit.")
+    ] = False,
     no_sync: Annotated[
-        bool, typer.Option("--no-sync", help="Do not wait for the disk: a power cut may lose acknowledged messages.")
+        bool,
+        typer.Option("--no-sync", help="Do not wait for the disk; a power failure may lose acknowledged messages."),
     ] = False,
     emulate: Annotated[
-        bool, typer.Option("--emulate", help="Let links take as long as the file says, on one machine too.")
+        bool, typer.Option("--emulate", help="Emulate link latency, jitter, loss and rate as the file gives them.")
     ] = False,
-    chaos: Annotated[bool, typer.Option("--chaos", help="Let the admin API slow, cut and heal links.")] = False,
+    chaos: Annotated[bool, typer.Option("--chaos", help="Allow the admin API to slow, cut and heal links.")] = False,
     telemetry: Annotated[
         str | None,
         typer.Option(
             "--telemetry",
             metavar="DIR",
-            help="Where it records what it does: a directory, or an address such as s3://bucket/lake. Default: the"
-            " folder telemetry in its data directory.",
+            help="Where to write telemetry: a directory, or a URL such as s3://bucket/lake (default: the directory"
+            " telemetry inside the data directory).",
             show_default=False,
         ),
     ] = None,
-    log_format: Annotated[
-        Format, typer.Option("--log-format", help="How the log on standard error looks.")
-    ] = Format.TEXT,
-    log_level: Annotated[Level, typer.Option("--log-level", help="What of less weight is not logged.")] = Level.INFO,
+    log_format: Annotated[Format, typer.Option("--log-format", help="Log format on standard error.")] = Format.TEXT,
+    log_level: Annotated[Level, typer.Option("--log-level", help="Minimum log level.")] = Level.INFO,
     supervised: Annotated[
-        bool, typer.Option("--supervised", hidden=True, help="End when standard input ends, leave when it says so.")
+        bool,
+        typer.Option(
+            "--supervised",
+            hidden=True,
+            help="Shut down when standard input closes; leave the overlay when a byte arrives on it.",
+        ),
     ] = False,
 ) -> None:
-    """Run one broker of a network file, until Ctrl-C or SIGTERM."""
+    """Run one broker of a network file until Ctrl-C or SIGTERM."""
     set_up(log_format, log_level)
-    with told():
+    with exit_on_error():
         described = read_network(network)
-        chosen = name or _only(described, network)
+        chosen = name or _only_broker(described, network)
         where = None if in_memory else data or DATA / chosen
         options = Options(network, chosen, where, not no_sync, emulate, chaos, telemetry)
         uvloop.run(_run(options, described, supervised))
 
 
-def _only(network: Network, file: Path) -> str:
+def _only_broker(network: Network, file: Path) -> str:
     names = [one.name for one in network.brokers]
     if len(names) == 1:
         return names[0]
@@ -70,37 +76,51 @@ def _only(network: Network, file: Path) -> str:
 
 
 async def _run(options: Options, network: Network, supervised: bool) -> None:
-    node = Node(options, network)
+    """One life of the broker, or several where others know a later one than its own."""
+    pipe = _SupervisorPipe()
+    incarnation: int | None = 0
+    for _ in range(LIVES_MAX):
+        if incarnation is None:
+            break
+        node = pipe.node = Node(options, network, incarnation)
+        await _live(node, pipe if supervised else None)
+        incarnation, network = node.begins_anew_with, node.network
+
+
+async def _live(node: Node, pipe: "_SupervisorPipe | None") -> None:
     await node.start()
-    # What was loaded lives as long as the broker: a search for garbage in it takes tens of milliseconds and finds none.
+    # Everything loaded so far lives as long as the broker: collecting it takes tens of milliseconds and frees nothing.
     gc.collect()
     gc.freeze()
-    if supervised:
-        await asyncio.get_running_loop().connect_read_pipe(lambda: _Lifeline(node), sys.stdin)
+    if pipe is not None and not pipe.is_connected:
+        pipe.is_connected = True
+        await asyncio.get_running_loop().connect_read_pipe(lambda: pipe, sys.stdin)
     at = node.endpoints
-    known = {"mqtt": at.mqtt, "mqtt_tls": at.mqtt_tls, "websocket": at.websocket, "websocket_tls": at.websocket_tls}
-    shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in known.items() if endpoint is not None)
-    print(f"ready  {options.name}  {shown}  admin {at.admin}", flush=True)
-    telling = asyncio.create_task(_tell_links(node))
+    shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in at.listeners.items())
+    print(f"ready  {node.options.name}  {shown}  admin {at.admin}", flush=True)
+    printing = asyncio.create_task(_print_links(node))
     await node.run()
-    telling.cancel()
+    printing.cancel()
     if node.unwritten is not None:
         raise node.unwritten
 
 
-async def _tell_links(node: Node) -> None:
+async def _print_links(node: Node) -> None:
     await node.overlay.linked.wait()
     print(f"linked  {', '.join(node.overlay.neighbours) or 'with nobody'}", flush=True)
 
 
-class _Lifeline(asyncio.Protocol):
-    """Who started us is gone when this ends; the one thing it ever says is that we are to leave."""
+class _SupervisorPipe(asyncio.Protocol):
+    """Standard input, from the supervisor: closed when the supervisor is gone; any byte means: leave the overlay."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self) -> None:
+        self.node: Node | None = None
+        self.is_connected = False
 
     def data_received(self, data: bytes) -> None:  # noqa: ARG002
-        self._node.leave()
+        assert self.node is not None
+        self.node.leave()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._node.end_soon()
+        assert self.node is not None
+        self.node.end_soon()

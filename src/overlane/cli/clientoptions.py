@@ -1,6 +1,6 @@
-"""What `overlane pub` and `overlane sub` have in common: how to reach a broker, and how to say what went wrong.
+"""Options that `overlane pub` and `overlane sub` share, and their errors.
 
-Exit status: 0 done, 1 the broker cannot be reached or refuses, 2 the request makes no sense.
+Exit status: 0 done or interrupted, 1 the broker cannot be reached or rejects the request, 2 invalid options.
 """
 
 import logging
@@ -9,35 +9,42 @@ from asyncio import Event, get_running_loop
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from overlane.cli.exitstatus import INVALID_INPUT, UNAVAILABLE, fail
 from overlane.client import Client, ClientError, InvalidRequest, Reliability, Tls, connect
 
-TROUBLE = 1
-BAD_REQUEST = 2
 PASSWORD_BYTES_MAX = 65_535
 
 Address = Annotated[
     str,
-    typer.Argument(metavar="ADDRESS", help="host, host:port or mqtts://host; several with commas.", show_default=False),
+    typer.Argument(
+        metavar="ADDRESS", help="host, host:port or mqtts://host; several separated by commas.", show_default=False
+    ),
 ]
-Level = Annotated[int | None, typer.Option("--qos", min=0, max=2, help="0 at most, 1 at least, 2 exactly once.")]
-Deadline = Annotated[str | None, typer.Option(metavar="DURATION", help="Within which messages shall arrive, as 60ms.")]
-Sureness = Annotated[Reliability | None, typer.Option(help="Whether the overlay may lose messages.")]
-ClientId = Annotated[str | None, typer.Option(help="The name to be known by; drawn by chance if not given.")]
-User = Annotated[str | None, typer.Option(help="The user's name.")]
+QosLevel = Annotated[
+    int | None,
+    typer.Option("--qos", min=0, max=2, help="MQTT QoS: 0 at most once, 1 at least once, 2 exactly once."),
+]
+Deadline = Annotated[str | None, typer.Option(metavar="DURATION", help="Delivery deadline, such as 60ms.")]
+ReliabilityClass = Annotated[Reliability | None, typer.Option(help="Whether the overlay may lose messages.")]
+ClientId = Annotated[str | None, typer.Option(help="MQTT client identifier (default: random).")]
+User = Annotated[str | None, typer.Option(help="User name.")]
 PasswordFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Holds the password, in its first line.", show_default=False)
+    Path | None, typer.Option(metavar="FILE", help="File with the password in its first line.", show_default=False)
 ]
 TlsCa = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Authorities to trust, in PEM; turns TLS on.", show_default=False)
+    Path | None,
+    typer.Option(metavar="FILE", help="Trusted certificate authorities, PEM; enables TLS.", show_default=False),
 ]
 TlsCertificate = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The client's own certificate, in PEM.", show_default=False)
+    Path | None, typer.Option(metavar="FILE", help="Client certificate, PEM.", show_default=False)
 ]
-TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, in PEM.", show_default=False)]
+TlsKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Private key of the client certificate, PEM.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
 
@@ -63,29 +70,22 @@ def client_at(
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Trouble becomes one sentence on standard error, and a status."""
+def exit_on_client_error() -> Iterator[None]:
+    """Errors and log messages of the client go to standard error; errors end the command."""
     log = logging.getLogger("overlane.client")
-    voice = logging.StreamHandler()
-    voice.setFormatter(logging.Formatter("overlane: %(message)s"))
-    log.addHandler(voice)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("overlane: %(message)s"))
+    log.addHandler(handler)
     try:
         yield
-    except InvalidRequest as wrong:
-        refuse(str(wrong))
-    except ClientError as trouble:
-        refuse(str(trouble), TROUBLE)
+    except ClientError as error:
+        fail(error, INVALID_INPUT if isinstance(error, InvalidRequest) else UNAVAILABLE)
     finally:
-        log.removeHandler(voice)
-
-
-def refuse(reason: str, status: int = BAD_REQUEST) -> NoReturn:
-    typer.echo(f"overlane: {reason}", err=True)
-    raise typer.Exit(status)
+        log.removeHandler(handler)
 
 
 def interrupted() -> Event:
-    """Set by Ctrl-C or SIGTERM: time for the summary."""
+    """An event that Ctrl-C or SIGTERM sets."""
     event = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         get_running_loop().add_signal_handler(number, event.set)
@@ -97,4 +97,4 @@ def _password(file: Path) -> bytes:
         with file.open("rb") as lines:
             return lines.readline(PASSWORD_BYTES_MAX).rstrip(b"\r\n")
     except OSError as error:
-        raise InvalidRequest(f"{file}: the password cannot be read: {error.strerror}") from None
+        raise InvalidRequest(f"{file}: cannot read the password: {error.strerror}") from None

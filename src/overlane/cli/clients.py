@@ -1,4 +1,4 @@
-"""`overlane clients`: who is connected, and whose session is kept."""
+"""`overlane clients`: connected clients and persistent sessions."""
 
 from typing import Annotated
 
@@ -6,22 +6,22 @@ import typer
 from rich.console import Group, RenderableType
 from rich.markup import escape
 
-from overlane.cli.asking import DEFAULT
-from overlane.cli.showing import (
+from overlane.adminapi.views import ClientPage, ClientView
+from overlane.cli.adminclient import DEFAULT
+from overlane.cli.output import (
     AsJson,
     Limit,
-    Question,
-    Round,
+    Query,
+    QueryResult,
     Target,
     TokenFile,
     Watch,
     count,
-    run,
+    run_query,
     size,
     span,
     table,
 )
-from overlane.node.views import ClientPage, ClientView
 
 _NUMBERS = ("since", "silent", "subs", "queued", "sent", "in", "out", "unsent")
 
@@ -29,26 +29,26 @@ _NUMBERS = ("since", "silent", "subs", "queued", "sent", "in", "out", "unsent")
 def clients(
     target: Target = DEFAULT,
     wanted: Annotated[
-        str, typer.Option("--filter", help="Only those with this in their identifier or user name.")
+        str, typer.Option("--filter", help="Only clients whose identifier or user name contains this text.")
     ] = "",
     limit: Limit = 50,
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Show clients, those that are away included, with their queues and traffic."""
-    question = Question("/clients", {"limit": limit, "filter": wanted}, ClientPage, _show)
-    run(question, target, as_json, watch, token_file)
+    """Show clients with their queues and traffic, including disconnected clients with a session."""
+    query = Query("/clients", {"limit": limit, "filter": wanted}, ClientPage, _show)
+    run_query(query, target, as_json, watch, token_file)
 
 
-def _show(now: Round[ClientPage]) -> RenderableType:
+def _show(result: QueryResult[ClientPage]) -> RenderableType:
     shown = table("broker", "client", "user", "address", "version", *_NUMBERS, numbers=_NUMBERS)
     more = []
-    for name, page in now.answers:
+    for name, page in result.answers:
         for client in page.items:
             shown.add_row(escape(name), escape(client.id), escape(client.user or "-"), *_cells(client))
         if page.total > len(page.items):
-            more.append(f"{escape(name)}: {len(page.items)} of {count(page.total)}; --limit and --filter choose")
+            more.append(f"{escape(name)}: {len(page.items)} of {count(page.total)}; see --limit and --filter")
     return Group(shown, *more)
 
 

@@ -1,4 +1,4 @@
-"""`overlane leave`: take a broker out of a network that runs, for good."""
+"""`overlane leave`: remove a broker from a running network for good."""
 
 from pathlib import Path
 from time import monotonic, sleep
@@ -6,41 +6,46 @@ from typing import Annotated
 
 import typer
 
-from overlane.cli.asking import Audience, Place, admin_token, ask, tell
-from overlane.cli.faults import told
+from overlane.adminapi.views import HealthView
+from overlane.cli.adminclient import AdminAddress, Targets, admin_token, get_all, send
+from overlane.cli.exitstatus import exit_on_error
 from overlane.cli.join import neighbours
 from overlane.errors import Unavailable
-from overlane.mqtt.secret import Secret
 from overlane.network.endpoints import endpoints
 from overlane.network.reading import read_network
-from overlane.node.views import HealthView
+from overlane.secret import Secret
 
-GONE_WITHIN_S = 20.0
+SHUTDOWN_S_MAX = 20.0
 
 
 def leave(
-    network: Annotated[Path, typer.Argument(help="The network file.", metavar="NETWORK.toml", show_default=False)],
-    name: Annotated[str, typer.Option("--name", help="The broker that leaves.")],
-    token_file: Annotated[Path | None, typer.Option("--token-file", help="The admin token of the brokers.")] = None,
+    network: Annotated[Path, typer.Argument(help="Network file.", metavar="NETWORK.toml", show_default=False)],
+    name: Annotated[str, typer.Option("--name", help="Broker to remove.")],
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the admin token (default: that of the network file).")
+    ] = None,
 ) -> None:
-    """Let a broker say goodbye and end: nothing is kept for it any more. Then take it out of the file."""
-    with told():
+    """Remove a broker from a running network: the other brokers keep nothing for it, and it shuts down.
+
+    Afterwards, delete the broker from the network file.
+    """
+    with exit_on_error():
         described = read_network(network)
-        place = Place(name, endpoints(described, name, str(network)).admin)
+        broker = AdminAddress(name, endpoints(described, name, str(network)).admin)
         token = admin_token(described, token_file)
-        if trouble := tell(place, "POST", "/leave", {}, token):
-            raise Unavailable(name, trouble)
-        _wait_until_gone(place, token)
+        if error := send(broker, "POST", "/leave", {}, token):
+            raise Unavailable(name, error)
+        _wait_for_shutdown(broker, token)
         for neighbour in neighbours(described, name, network):
-            if trouble := tell(neighbour, "DELETE", f"/links/{name}", {}, token):
-                typer.echo(f"{neighbour.name} still waits for {name}: {trouble}", err=True)
+            if error := send(neighbour, "DELETE", f"/links/{name}", {}, token):
+                typer.echo(f"{neighbour.name} still has its link to {name}: {error}", err=True)
     typer.echo(f"{name} has left")
 
 
-def _wait_until_gone(place: Place, token: Secret | None) -> None:
-    """It stays a moment, so that the word gets round; Unavailable if it does not end then."""
-    until = monotonic() + GONE_WITHIN_S
-    while ask(Audience((place,), token), "/health", {}, HealthView)[0].answer is not None:
+def _wait_for_shutdown(broker: AdminAddress, token: Secret | None) -> None:
+    """The broker runs on until its departure has spread; Unavailable if it does not shut down then."""
+    until = monotonic() + SHUTDOWN_S_MAX
+    while get_all(Targets((broker,), token), "/health", {}, HealthView)[0].body is not None:
         if monotonic() > until:
-            raise Unavailable(place.name, f"has said goodbye, but still runs after {GONE_WITHIN_S:g} s")
+            raise Unavailable(broker.name, f"has left, but still runs after {SHUTDOWN_S_MAX:g} s")
         sleep(0.1)

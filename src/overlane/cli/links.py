@@ -1,23 +1,23 @@
-"""`overlane links`: what brokers have measured of the links to their neighbours."""
+"""`overlane links`: links between brokers, as measured at each end."""
 
 from rich.console import RenderableType
 from rich.markup import escape
 
-from overlane.cli.asking import DEFAULT
-from overlane.cli.showing import (
+from overlane.adminapi.views import LinkList, LinkView
+from overlane.cli.adminclient import DEFAULT
+from overlane.cli.output import (
     AsJson,
-    Question,
-    Round,
+    Query,
+    QueryResult,
     Target,
     TokenFile,
     Watch,
     count,
     milliseconds,
-    run,
+    run_query,
     size,
     table,
 )
-from overlane.node.views import LinkList, LinkView
 
 _NUMBERS = ("latency", "jitter", "loss", "waiting", "queue")
 _COLOURS = {"up": "green", "suspect": "yellow", "failed": "red", "down": "red"}
@@ -29,13 +29,13 @@ def links(
     watch: Watch = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Show links: state, transport, latency one way, jitter, loss, and what waits for them."""
-    run(Question("/links", {}, LinkList, _show), target, as_json, watch, token_file)
+    """Show links: state, transport, one-way latency, jitter, loss and queue."""
+    run_query(Query("/links", {}, LinkList, _show), target, as_json, watch, token_file)
 
 
-def _show(now: Round[LinkList]) -> RenderableType:
+def _show(result: QueryResult[LinkList]) -> RenderableType:
     shown = table("broker", "neighbour", "state", "transport", *_NUMBERS, numbers=_NUMBERS)
-    for name, found in now.answers:
+    for name, found in result.answers:
         for link in found.items:
             colour = _COLOURS[link.state]
             shown.add_row(
@@ -53,7 +53,7 @@ def _show(now: Round[LinkList]) -> RenderableType:
 
 
 def transport(link: LinkView) -> str:
-    """tcp+udp where what has a deadline goes in datagrams; what is to be known besides, in brackets."""
+    """tcp+udp if messages with a deadline use UDP; the state of the UDP path in parentheses."""
     if link.state == "down":
         return "-"
     if link.datagrams is None:

@@ -1,7 +1,7 @@
 """The command line: one application, one module per command.
 
-A command's module is imported when the command is wanted, so that a broker does not carry the solvers of `plan` in its
-memory, and `status` answers at once.
+The module of a command is imported when the command runs, so that a broker does not load the solvers of `plan`, and
+`status` starts fast.
 """
 
 from importlib import import_module
@@ -32,7 +32,7 @@ COMMANDS = {
     "plan": "overlane.cli.plan",
     "pipeline": "overlane.cli.pipeline",
 }
-"""Where each is: a function of its name, or, of several commands, an `app`."""
+"""The module of each command: it has a function of that name, or an `app` with subcommands."""
 
 
 class _Commands(TyperGroup):
@@ -62,7 +62,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def _several() -> None:
+def _callback() -> None:
     """With one command registered here, typer would take the application for that command."""
 
 

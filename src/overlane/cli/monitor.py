@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from overlane.cli.faults import told
-from overlane.monitor.recordfile import is_recording
-from overlane.monitor.serving import DEFAULT_AT, Watched, page_at, serving_live, serving_recording
+from overlane.adminapi.supervisorclient import CONTROL_SOCKET, SupervisorClient
+from overlane.cli.exitstatus import exit_on_error
+from overlane.monitor.pageserver import DEFAULT_AT, LiveOverlay, page_listener, serve_live, serve_recording
+from overlane.monitor.recordingfile import is_recording
 from overlane.network.reading import read_network
-from overlane.node.control import CONTROL, Control
 
 DATA = Path("overlane-data")
 
@@ -22,32 +22,41 @@ def monitor(
     what: Annotated[
         Path,
         typer.Argument(
-            help="The network file of running brokers, or a recording of overlane simulate --record.",
+            help="Network file of running brokers, or a recording made by overlane simulate --record.",
             metavar="NETWORK.toml|RECORDING",
             show_default=False,
         ),
     ],
     at: Annotated[
-        str, typer.Option("--at", metavar="HOST:PORT", help="Where; elsewhere than on loopback with a token.")
+        str,
+        typer.Option(
+            "--at", metavar="HOST:PORT", help="Address to listen on; a non-loopback address requires an admin token."
+        ),
     ] = DEFAULT_AT,
     chaos: Annotated[
-        bool, typer.Option("--chaos", help="Let the page slow, cut and heal links, and stop and start brokers.")
+        bool, typer.Option("--chaos", help="Allow the page to slow, cut and heal links, and to stop and start brokers.")
     ] = False,
-    data: Annotated[Path, typer.Option("--data", help="That of overlane up: through it brokers are started.")] = DATA,
+    data: Annotated[
+        Path, typer.Option("--data", help="Data directory of overlane up, needed to stop and start its brokers.")
+    ] = DATA,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", help="The token of the admin API, and of the page.", show_default=False),
+        typer.Option(
+            "--token-file", help="File with the admin token, which also protects the page.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Serve a web page that shows brokers, links and the ways of topics as they are, until Ctrl-C."""
-    with told():
+    """Serve a web page that shows brokers, links and routes live, until Ctrl-C."""
+    with exit_on_error():
         if is_recording(what):
-            serving = serving_recording(what, page_at(None, at, token_file))
+            serving = serve_recording(what, page_listener(None, at, token_file))
         else:
             network = read_network(what)
-            control = data / CONTROL
-            keeper = Control(control) if control.is_socket() else None
-            serving = serving_live(Watched(network, what.name, page_at(network, at, token_file), chaos, keeper))
+            control = data / CONTROL_SOCKET
+            supervisor = SupervisorClient(control) if control.is_socket() else None
+            serving = serve_live(
+                LiveOverlay(network, what.name, page_listener(network, at, token_file), chaos, supervisor)
+            )
         asyncio.run(_serve(serving))
 
 

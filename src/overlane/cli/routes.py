@@ -1,11 +1,11 @@
-"""`overlane routes`: which way topics go, and why."""
+"""`overlane routes`: the paths of topics, and why they were chosen."""
 
 from rich.console import RenderableType
 from rich.markup import escape
 
-from overlane.cli.asking import DEFAULT
-from overlane.cli.showing import AsJson, Question, Round, Target, TokenFile, Watch, milliseconds, run, table
-from overlane.node.views import RouteList, RouteView
+from overlane.adminapi.views import RouteList, RouteView
+from overlane.cli.adminclient import DEFAULT
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, milliseconds, run_query, table
 
 TOPICS_SHOWN = 3
 PATHS_SHOWN = 3
@@ -19,13 +19,13 @@ def routes(
     watch: Watch = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Show routes: topics, destinations, paths with their latency, and why they were chosen."""
-    run(Question("/routes", {}, RouteList, _show), target, as_json, watch, token_file)
+    """Show routes: topics, destinations, paths, latency, and why the paths were chosen."""
+    run_query(Query("/routes", {}, RouteList, _show), target, as_json, watch, token_file)
 
 
-def _show(now: Round[RouteList]) -> RenderableType:
+def _show(result: QueryResult[RouteList]) -> RenderableType:
     shown = table("broker", "topics", "to", "deadline", "latency", "paths", "routing", "cause", numbers=_NUMBERS)
-    for name, found in now.answers:
+    for name, found in result.answers:
         for route in found.items:
             topics = _some(route.topics, TOPICS_SHOWN) or "-"
             for destination in route.destinations:
@@ -37,9 +37,14 @@ def _show(now: Round[RouteList]) -> RenderableType:
                     _latency(route, destination),
                     _paths(route, destination),
                     f"{route.routing}{', reliable' if route.reliable else ''}",
-                    escape(route.cause) + ("" if route.is_established else " [dim](being set up)[/]"),
+                    _cause(route),
                 )
     return shown
+
+
+def _cause(route: RouteView) -> str:
+    suspects = f" [yellow](suspect: {escape(', '.join(route.suspects))})[/]" if route.suspects else ""
+    return escape(route.cause) + suspects + ("" if route.is_established else " [dim](being set up)[/]")
 
 
 def _latency(route: RouteView, destination: str) -> str:
@@ -49,8 +54,8 @@ def _latency(route: RouteView, destination: str) -> str:
 
 
 def _paths(route: RouteView, destination: str) -> str:
-    ways = tuple(" -> ".join(path) for path in route.paths.get(destination, ()))
-    return _some(ways, PATHS_SHOWN, "; ") or "[red]none[/]"
+    paths = tuple(" -> ".join(path) for path in route.paths.get(destination, ()))
+    return _some(paths, PATHS_SHOWN, "; ") or "[red]none[/]"
 
 
 def _some(items: tuple[str, ...], shown_max: int, between: str = ", ") -> str:

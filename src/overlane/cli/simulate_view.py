@@ -1,4 +1,4 @@
-"""What a simulation came to, for people: a table of topics, the story of the routes, the totals."""
+"""Display of a simulation: a table of topics, route changes in time order, totals."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.core.paths import paths_in
+from overlane.cli.traffic_view import share
+from overlane.core.routing.paths import paths_in
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.sim.chronicle import Deed, RouteMove, Unmeetable, milliseconds, seconds
 from overlane.sim.report import Report, TopicReport
 from overlane.sim.world import World
 
-STORY_LINES_MAX = 60
+TIMELINE_LINES_MAX = 60
 PATHS_SHOWN_MAX = 3
 
 
@@ -25,13 +26,13 @@ def show(console: Console, name: str, world: World, report: Report) -> None:
     console.print()
     console.print(_topics(world, report))
     console.print()
-    lines = list(_story(world))
+    lines = list(_timeline(world))
     if lines:
-        console.print("[bold]What happened[/]")
-        for line in lines[:STORY_LINES_MAX]:
+        console.print("[bold]Timeline[/]")
+        for line in lines[:TIMELINE_LINES_MAX]:
             console.print(line, soft_wrap=True)
-        if len(lines) > STORY_LINES_MAX:
-            console.print(f"  and {len(lines) - STORY_LINES_MAX} more; --json has every route change")
+        if len(lines) > TIMELINE_LINES_MAX:
+            console.print(f"  and {len(lines) - TIMELINE_LINES_MAX} more; --json has every route change")
         console.print()
     console.print(_totals(report), soft_wrap=True)
 
@@ -49,34 +50,29 @@ def _topics(world: World, report: Report) -> Table:
 
 
 def topic_cells(topic: TopicReport) -> Iterator[str]:
-    """From published to the greatest latency."""
+    """The cells of one topic, from published to maximum latency."""
     yield f"{topic.published}"
     yield f"{topic.expected}"
-    yield _percent(topic.in_time, topic.expected) if topic.expected else "-"
-    for trouble in (topic.late, topic.lost, topic.duplicates):
-        yield f"[red]{trouble}[/]" if trouble else "0"
+    yield share(topic.in_time, topic.expected) if topic.expected else "-"
+    for failed in (topic.late, topic.lost, topic.duplicates):
+        yield f"[red]{failed}[/]" if failed else "0"
     if topic.latency_ms is None:
         yield from ("-", "-", "-")
     else:
         yield from (f"{topic.latency_ms.p50:.1f}", f"{topic.latency_ms.p99:.1f}", f"{topic.latency_ms.max:.1f}")
 
 
-def _percent(part: int, whole: int) -> str:
-    """Never 100 % unless it is all of them."""
-    return "100 %" if part == whole else f"{min(100 * part / whole, 99.99):.2f} %"
-
-
-def _story(world: World) -> Iterator[str]:
-    """Deeds, and under each what it moved, in the order of time."""
+def _timeline(world: World) -> Iterator[str]:
+    """Events, each followed by the route changes it caused, in time order."""
     chronicle = world.chronicle
     moves = [move for move in chronicle.route_moves if move.at >= 0]
-    happenings: list[Deed | RouteMove | Unmeetable] = [*chronicle.deeds, *moves, *chronicle.unmeetable]
-    for happening in sorted(happenings, key=lambda happening: happening.at):  # stable: a deed before what it moved
-        match happening:
+    entries: list[Deed | RouteMove | Unmeetable] = [*chronicle.deeds, *moves, *chronicle.unmeetable]
+    for entry in sorted(entries, key=lambda entry: entry.at):  # stable: an event before the changes it caused
+        match entry:
             case Deed(at, what):
                 yield f"{seconds(at):>9.3f} s  [bold]{escape(what)}[/]"
             case RouteMove():
-                yield f"{seconds(happening.at):>9.3f} s    {_moved(happening)}"
+                yield f"{seconds(entry.at):>9.3f} s    {_moved(entry)}"
             case Unmeetable(at, source, topics, effect):
                 yield (
                     f"{seconds(at):>9.3f} s    [yellow]{escape(', '.join(topics))}: the deadline cannot be met from "
@@ -86,15 +82,15 @@ def _story(world: World) -> Iterator[str]:
 
 def _moved(move: RouteMove) -> str:
     effect = move.effect
-    ways = [
+    paths = [
         " -> ".join(path)
         for destination in effect.destinations
         for path in paths_in(effect.links, move.source, destination)
     ]
-    if len(ways) > PATHS_SHOWN_MAX:
-        ways[PATHS_SHOWN_MAX:] = [f"{len(ways) - PATHS_SHOWN_MAX} more"]
+    if len(paths) > PATHS_SHOWN_MAX:
+        paths[PATHS_SHOWN_MAX:] = [f"{len(paths) - PATHS_SHOWN_MAX} more"]
     after = f", {_span(move.at - move.deed.at)} after" if move.deed else ""
-    topics, shown = escape(", ".join(move.topics)), escape("; ".join(ways) or "no path")
+    topics, shown = escape(", ".join(move.topics)), escape("; ".join(paths) or "no path")
     return f"{topics} now over [cyan]{shown}[/] ({escape(effect.cause)}{after})"
 
 
@@ -105,6 +101,6 @@ def _span(duration_ns: Nanos) -> str:
 def _totals(report: Report) -> str:
     return (
         f"{report.sent_per_message:.2f} link transmissions per message, "
-        f"{report.control_bytes_per_broker_s:.0f} bytes of control traffic per broker and second\n"
+        f"{report.control_bytes_per_broker_s:.0f} bytes of control traffic per broker per second\n"
         f"digest {report.digest}"
     )

@@ -1,6 +1,6 @@
-"""`overlane sub`: what is published, shown, counted, or timed.
+"""`overlane sub`: receive messages; print, count or time them.
 
-Exit status: 0 done or interrupted, 1 the broker cannot be reached or refuses, 2 the request makes no sense.
+Exit status: 0 done or interrupted, 1 the broker cannot be reached or rejects the request, 2 invalid options.
 """
 
 import asyncio
@@ -25,18 +25,20 @@ UNREAD_MAX = 10_000
 
 def sub(
     address: common.Address,
-    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="What to hear.", show_default=False)],
-    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many.")] = None,
-    qos: common.Level = None,
+    filters: Annotated[
+        list[str], typer.Argument(metavar="FILTER...", help="Topic filters to subscribe to.", show_default=False)
+    ],
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Exit after N messages.")] = None,
+    qos: common.QosLevel = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Print every message: topic and body, or JSON with --json.")
+        bool, typer.Option("--show", help="Print each message: topic and body, or JSON with --json.")
     ] = False,
     latency: Annotated[
-        bool, typer.Option("--latency", help="Tell how long messages of `overlane pub --stamp` took.")
+        bool, typer.Option("--latency", help="Measure the latency of messages published with `overlane pub --stamp`.")
     ] = False,
     deadline: common.Deadline = None,
-    reliability: common.Sureness = None,
-    no_retained: Annotated[bool, typer.Option("--no-retained", help="Leave out what was retained before.")] = False,
+    reliability: common.ReliabilityClass = None,
+    no_retained: Annotated[bool, typer.Option("--no-retained", help="Do not receive retained messages.")] = False,
     client_id: common.ClientId = None,
     user: common.User = None,
     password_file: common.PasswordFile = None,
@@ -45,17 +47,17 @@ def sub(
     tls_key: common.TlsKey = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Subscribe: show messages, or their rate, or how long they took."""
-    with common.told():
+    """Subscribe to topics: print messages, or show their rate or latency."""
+    with common.exit_on_client_error():
         level = TopicQos(deadline, reliability, None if qos is None else Qos(qos))
         client = common.client_at(address, client_id, user, password_file, tls_ca, tls_certificate, tls_key)
-        hearing = Hearing(filters, level, no_retained, count, show, as_json, latency)
-        uvloop.run(_run(client, hearing))
-    hearing.tell()
+        receiver = Receiver(filters, level, no_retained, count, show, as_json, latency)
+        uvloop.run(_run(client, receiver))
+    receiver.print_summary()
 
 
-class Hearing:
-    """One run: what to hear, and what was heard."""
+class Receiver:
+    """The options of one run, and what it has received."""
 
     def __init__(
         self,
@@ -83,9 +85,9 @@ class Hearing:
             deadline_ns=NEVER if level.deadline is None else duration_ns(level.deadline, "deadline"),
         )
 
-    def hear(self, batch: list[Message]) -> bool:
-        """True when that was all."""
-        # Its time runs from the first message to the last, whatever silence is around them.
+    def receive(self, batch: list[Message]) -> bool:
+        """True once `count` messages have been received."""
+        # The measured time runs from the first message to the last.
         self.traffic.ended = now_ns()
         if not self.traffic.messages:
             self.traffic.began = self.traffic.ended
@@ -95,30 +97,30 @@ class Hearing:
         self.traffic.count(len(batch), sum(len(message.body) for message in batch))
         for message in batch:
             if message.retained:
-                # How long it has lain there tells nothing about how long it took.
+                # The age of a retained message is not a latency.
                 self._retained += 1
             elif self._latency:
                 age_ns = message.age_ns
                 if age_ns is None:
                     self._unstamped += 1
                 else:
-                    self.traffic.took(age_ns)
+                    self.traffic.add_latency(age_ns)
         if self._show:
             for message in batch:
                 sys.stdout.buffer.write(_as_json(message) if self._as_json else _as_line(message))
             sys.stdout.buffer.flush()
         return self._left == 0
 
-    def tell(self) -> None:
+    def print_summary(self) -> None:
         traffic = self.traffic
         if not self._as_json:
             notes = []
             if self._latency and self._unstamped:
-                notes.append(f"{self._unstamped:,} messages had no stamp: publish them with `overlane pub --stamp`")
-            # Beside messages on standard output, the summary would be in the way.
+                notes.append(f"{self._unstamped:,} messages had no time stamp: publish with `overlane pub --stamp`")
+            # Standard output is for the messages if these are printed.
             summary(Console(stderr=self._show, highlight=False), traffic, "received", "latency", notes)
             return
-        told = {
+        result = {
             "filters": self.filters,
             "received": traffic.messages,
             "bytes": traffic.size_bytes,
@@ -129,17 +131,17 @@ class Hearing:
             "timed": traffic.latencies.count,
             "in_time": traffic.in_time if traffic.deadline_ns < NEVER else None,
         }
-        typer.echo(msgspec.json.encode(told), err=self._show)
+        typer.echo(msgspec.json.encode(result), err=self._show)
 
 
-async def _run(client: Client, hearing: Hearing) -> None:
+async def _run(client: Client, receiver: Receiver) -> None:
     interrupted = common.interrupted()
     async with client:
-        retained = "never" if hearing.no_retained else "always"
-        subscription = client.subscribe(*hearing.filters, qos=hearing.level, retained=retained, unread_max=UNREAD_MAX)
+        retained = "never" if receiver.no_retained else "always"
+        subscription = client.subscribe(*receiver.filters, qos=receiver.level, retained=retained, unread_max=UNREAD_MAX)
         await subscription.ready()
-        async with shown(hearing.traffic, "received", hearing.is_quiet):
-            reading = asyncio.create_task(_read(subscription, hearing))
+        async with shown(receiver.traffic, "received", receiver.is_quiet):
+            reading = asyncio.create_task(_read(subscription, receiver))
             stopping = asyncio.create_task(interrupted.wait())
             await asyncio.wait([reading, stopping], return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
@@ -149,9 +151,9 @@ async def _run(client: Client, hearing: Hearing) -> None:
             await asyncio.wait([reading])
 
 
-async def _read(subscription: Subscription, hearing: Hearing) -> None:
+async def _read(subscription: Subscription, receiver: Receiver) -> None:
     async for batch in subscription.batches():
-        if hearing.hear(batch):
+        if receiver.receive(batch):
             return
 
 
@@ -160,14 +162,14 @@ def _as_line(message: Message) -> bytes:
 
 
 def _as_json(message: Message) -> bytes:
-    """A body that is text as `text`, another as `base64`."""
-    told: dict[str, object] = {"topic": message.topic, "qos": int(message.qos), "retained": message.retained}
+    """The body as `text` if it is UTF-8, otherwise as `base64`."""
+    fields: dict[str, object] = {"topic": message.topic, "qos": int(message.qos), "retained": message.retained}
     try:
-        told["text"] = message.body.decode()
+        fields["text"] = message.body.decode()
     except UnicodeDecodeError:
-        told["base64"] = message.body
+        fields["base64"] = message.body
     if message.property_pairs:
-        told["properties"] = message.property_pairs
+        fields["properties"] = message.property_pairs
     if message.age_ns is not None:
-        told["age_ms"] = round(message.age_ns / 1_000_000, 4)
-    return msgspec.json.encode(told) + b"\n"
+        fields["age_ms"] = round(message.age_ns / 1_000_000, 4)
+    return msgspec.json.encode(fields) + b"\n"

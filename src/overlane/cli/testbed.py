@@ -1,6 +1,6 @@
-"""`overlane testbed`: a network file played by real brokers, in real time.
+"""`overlane testbed`: run the traffic and events of a network file on real brokers, in real time.
 
-Exit status: 0 it ran, 1 something needed did not answer, 2 the file or an option is wrong.
+Exit status: 0 done, 1 something needed is unavailable, 2 the file or an option is invalid.
 """
 
 import asyncio
@@ -14,55 +14,52 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.cli.ending import ended_by_signals
-from overlane.cli.faults import told
+from overlane.cli.durationoption import positive_duration
+from overlane.cli.exitstatus import exit_on_error
+from overlane.cli.signals import cancelled_by_signals
 from overlane.cli.simulate_view import topic_cells
 from overlane.errors import Unavailable
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
-from overlane.network.units import parse_duration
 from overlane.sim.report import Report
 from overlane.testbed.trial import run_trial
 from overlane.testbed.widearea import why_not
 
 
-def _duration(text: str) -> int:
-    try:
-        duration_ns = parse_duration(text)
-    except ValueError as reason:
-        raise typer.BadParameter(f'{text} is {reason}, allowed is a duration such as "60s"') from None
-    if duration_ns <= 0:
-        raise typer.BadParameter(f"{text} is not above 0")
-    return duration_ns
-
-
 def testbed(
-    network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network file.", show_default=False)],
+    network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="Network file.", show_default=False)],
     duration: Annotated[
-        int | None, typer.Option(parser=_duration, metavar="DURATION", help="How long, instead of the file's.")
+        int | None,
+        typer.Option(
+            parser=positive_duration, metavar="DURATION", help="Duration, such as 60s (default: that of the file)."
+        ),
     ] = None,
     emulate: Annotated[
-        bool, typer.Option("--emulate", help="Without root: on the loopback, with links emulated by the brokers.")
+        bool, typer.Option("--emulate", help="Run without root: on loopback, links emulated by the brokers.")
     ] = False,
     real_time: Annotated[
-        bool, typer.Option("--real-time", help="Give brokers and clients priority over all else on this machine.")
+        bool, typer.Option("--real-time", help="Run brokers and clients with real-time priority.")
     ] = False,
-    compare: Annotated[bool, typer.Option("--compare", help="Simulate the same, and show both.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Simulate the same network and show both results.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Play a network file with real brokers in a wide area on this machine: its traffic and events, in real time."""
+    """Run the traffic and events of a network file on real brokers, in an emulated wide area on this machine."""
     err = Console(stderr=True, highlight=False)
 
     def tell(at_s: float, what: str) -> None:
         err.print(f"{at_s:>9.3f} s  {escape(what)}")
 
-    with told():
+    with exit_on_error():
         network = read_network(network_file)
         if emulate and real_time:
-            raise typer.BadParameter("--real-time needs root, --emulate is for those without")
+            raise typer.BadParameter("--real-time requires root and excludes --emulate")
         if not emulate and (reason := why_not()) is not None:
-            raise Unavailable("testbed", f"{reason}; --emulate plays the file without, on the loopback")
-        real = asyncio.run(ended_by_signals(run_trial(network, duration, tell, emulate=emulate, is_urgent=real_time)))
+            raise Unavailable("testbed", f"{reason}; with --emulate it runs on loopback without root")
+        real = asyncio.run(
+            cancelled_by_signals(run_trial(network, duration, tell, emulate=emulate, is_urgent=real_time))
+        )
         simulated = _simulated(network, duration) if compare else None
     if as_json:
         shown: object = real if simulated is None else {"testbed": real, "simulated": simulated}
@@ -102,6 +99,6 @@ def _totals(real: Report, simulated: Report | None) -> Iterator[str]:
             shown = f"{name}: " if simulated is not None else ""
             yield (
                 f"{shown}{report.sent_per_message:.2f} link transmissions per message, "
-                f"{report.control_bytes_per_broker_s:.0f} bytes of control traffic per broker and second, "
+                f"{report.control_bytes_per_broker_s:.0f} bytes of control traffic per broker per second, "
                 f"{len(report.route_changes)} route changes"
             )

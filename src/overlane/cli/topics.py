@@ -1,4 +1,4 @@
-"""`overlane topics`: what is published, and how much."""
+"""`overlane topics`: published topics and their message counts."""
 
 from typing import Annotated
 
@@ -6,48 +6,48 @@ import typer
 from rich.console import Group, RenderableType
 from rich.markup import escape
 
-from overlane.cli.asking import DEFAULT
-from overlane.cli.showing import (
+from overlane.adminapi.views import TopicPage
+from overlane.cli.adminclient import DEFAULT
+from overlane.cli.output import (
     AsJson,
     Limit,
-    Question,
-    Round,
+    Query,
+    QueryResult,
     Target,
     TokenFile,
     Watch,
     count,
     milliseconds,
-    run,
+    run_query,
     size,
     table,
 )
-from overlane.node.views import TopicPage
 
 _NUMBERS = ("messages", "a second", "bytes", "deadline")
 
 
 def topics(
     target: Target = DEFAULT,
-    wanted: Annotated[str, typer.Option("--filter", help="Only topics that match this MQTT filter.")] = "",
+    wanted: Annotated[str, typer.Option("--filter", help="Only topics that match this MQTT topic filter.")] = "",
     limit: Limit = 50,
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Show the busiest topics that clients have published on; rates with --watch."""
-    question = Question("/topics", {"limit": limit, "filter": wanted, "order": "messages"}, TopicPage, _show)
-    run(question, target, as_json, watch, token_file)
+    """Show the topics with the most messages published by clients; with --watch, message rates too."""
+    query = Query("/topics", {"limit": limit, "filter": wanted, "order": "messages"}, TopicPage, _show)
+    run_query(query, target, as_json, watch, token_file)
 
 
-def _show(now: Round[TopicPage]) -> RenderableType:
+def _show(result: QueryResult[TopicPage]) -> RenderableType:
     shown = table("broker", "topic", *_NUMBERS, "reliability", "retained", numbers=_NUMBERS)
     more = []
-    for name, page in now.answers:
-        earlier = now.before.get(name)
+    for name, page in result.answers:
+        earlier = result.previous.get(name)
         before = {topic.topic: topic.messages for topic in earlier.items} if earlier is not None else {}
         for topic in page.items:
             known = before.get(topic.topic)
-            rate = count((topic.messages - known) / now.elapsed_s) if known is not None and now.elapsed_s else "-"
+            rate = count((topic.messages - known) / result.elapsed_s) if known is not None and result.elapsed_s else "-"
             shown.add_row(
                 escape(name),
                 escape(topic.topic),
@@ -59,5 +59,5 @@ def _show(now: Round[TopicPage]) -> RenderableType:
                 "yes" if topic.is_retained else "-",
             )
         if page.total > len(page.items):
-            more.append(f"{escape(name)}: {len(page.items)} of {count(page.total)}; --limit and --filter choose")
+            more.append(f"{escape(name)}: {len(page.items)} of {count(page.total)}; see --limit and --filter")
     return Group(shown, *more)

@@ -1,7 +1,7 @@
-"""Traffic as it is counted: messages, bytes, and how long each took, in bounded memory.
+"""Traffic counters of `overlane pub` and `overlane sub`: messages, bytes and a latency histogram in bounded memory.
 
-Latencies are counted in buckets of 8 significant bits, so a percentile is right to within 0.4 % however many there
-were. What is in time is judged by the exact latency.
+Histogram buckets have 8 significant bits, so a percentile is accurate to 0.4 %. Whether a message is in time is decided
+by its exact latency.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Percentiles(TypedDict):
     max: float
 
 
-class Latencies:
+class LatencyHistogram:
     def __init__(self) -> None:
         self._buckets: dict[int, int] = {}
         self._max_ns: Nanos = 0
@@ -35,7 +35,7 @@ class Latencies:
         self.count += 1
 
     def percentile_ns(self, share: float) -> Nanos:
-        """The least latency that at least this share of the messages did not exceed."""
+        """The smallest latency not exceeded by at least this share of the messages."""
         wanted = share * self.count
         seen = 0
         for bucket in sorted(self._buckets):
@@ -54,7 +54,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Traffic:
-    """What has been published or received since `began`."""
+    """Messages published or received since `began`."""
 
     began: Nanos
     deadline_ns: Nanos = NEVER
@@ -62,15 +62,15 @@ class Traffic:
     size_bytes: int = 0
     in_time: int = 0
     ended: Nanos = 0
-    latencies: Latencies = field(default_factory=Latencies)
-    _told_at: Nanos = 0
-    _told: tuple[int, int] = (0, 0)
+    latencies: LatencyHistogram = field(default_factory=LatencyHistogram)
+    _last_call_ns: Nanos = 0
+    _last_counts: tuple[int, int] = (0, 0)
 
     def count(self, messages: int, size_bytes: int) -> None:
         self.messages += messages
         self.size_bytes += size_bytes
 
-    def took(self, latency_ns: Nanos) -> None:
+    def add_latency(self, latency_ns: Nanos) -> None:
         self.latencies.add(latency_ns)
         if latency_ns <= self.deadline_ns:
             self.in_time += 1
@@ -81,12 +81,12 @@ class Traffic:
 
     @property
     def messages_per_second(self) -> float | None:
-        """None where there is too little to tell."""
+        """None if there are too few messages to measure it."""
         return self.messages / self.seconds if self.messages > 1 and self.ended - self.began > MS else None
 
     def recent(self, now: Nanos) -> tuple[float, float]:
-        """Messages and bytes a second since this was asked last."""
-        span_s = max(now - (self._told_at or self.began), 1) / SECOND
-        messages, size_bytes = self.messages - self._told[0], self.size_bytes - self._told[1]
-        self._told_at, self._told = now, (self.messages, self.size_bytes)
+        """Messages and bytes per second since the last call."""
+        span_s = max(now - (self._last_call_ns or self.began), 1) / SECOND
+        messages, size_bytes = self.messages - self._last_counts[0], self.size_bytes - self._last_counts[1]
+        self._last_call_ns, self._last_counts = now, (self.messages, self.size_bytes)
         return messages / span_s, size_bytes / span_s

@@ -1,4 +1,4 @@
-"""Traffic for people: a live line on a terminal, a line a second elsewhere, and a summary at the end."""
+"""Display of traffic: a live line on a terminal, otherwise one line per second; and a summary at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from rich.text import Text
 from overlane.cli.traffic import Traffic
 from overlane.client.clocks import now_ns
 from overlane.core.units import NEVER, Nanos
-from overlane.network.units import format_duration
+from overlane.quantities import format_duration
 
 LIVE_EVERY_S = 0.25
 LINE_EVERY_S = 1.0
@@ -20,7 +20,7 @@ LINE_EVERY_S = 1.0
 
 @asynccontextmanager
 async def shown(traffic: Traffic, verb: str, is_quiet: bool = False) -> AsyncIterator[None]:
-    """Shows the traffic on standard error while the block runs."""
+    """Show the traffic on standard error while the block runs."""
     if is_quiet:
         yield
         return
@@ -62,10 +62,10 @@ def _line(traffic: Traffic, verb: str, now: Nanos) -> str:
 
 def summary(console: Console, traffic: Traffic, verb: str, what: str, notes: list[str]) -> None:
     rate = traffic.messages_per_second
-    told = f"[bold]{traffic.messages:,}[/] messages {verb}, {_size(traffic.size_bytes)}"
+    line = f"[bold]{traffic.messages:,}[/] messages {verb}, {_size(traffic.size_bytes)}"
     if rate is not None:
-        told += f", in {traffic.seconds:.2f} s: {rate:,.1f}/s, {_size(traffic.size_bytes / traffic.seconds)}/s"
-    console.print(told, soft_wrap=True)
+        line += f", in {traffic.seconds:.2f} s: {rate:,.1f}/s, {_size(traffic.size_bytes / traffic.seconds)}/s"
+    console.print(line, soft_wrap=True)
     percentiles = traffic.latencies.percentiles_ms()
     if percentiles is not None:
         console.print(
@@ -81,7 +81,7 @@ def summary(console: Console, traffic: Traffic, verb: str, what: str, notes: lis
 
 
 def share(part: int, whole: int) -> str:
-    """Never 100 % unless it is all of them."""
+    """A percentage, 100 % only if it is all of them."""
     if part == whole:
         return "100 %"
     return f"{min(100 * part / whole, 99.99):.2f} %"

@@ -27,7 +27,7 @@ from overlane.client.errors import (
 )
 from overlane.client.message import Message, Will
 from overlane.client.opening import connect
-from overlane.client.qos import Qos, Reliability, TopicQos
+from overlane.client.qos import Order, Qos, Reliability, TopicQos
 from overlane.client.subscription import Subscription
 from overlane.client.tls import Tls
 
@@ -41,6 +41,7 @@ __all__ = [
     "Expired",
     "InvalidRequest",
     "Message",
+    "Order",
     "PublishRefused",
     "Qos",
     "Refused",

@@ -26,12 +26,12 @@ def parse_address(text: str, tls: bool = False) -> Address:
     """`tls` is for addresses that do not say it themselves."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise InvalidRequest(f'address {text!r}: allowed is "host:port", "[::1]:1883" or "mqtts://host"')
+        raise InvalidRequest(f'invalid address {text!r}: expected "host:port", "[::1]:1883" or "mqtts://host"')
     scheme, bracketed, plain, port = match.groups()
     if scheme == "mqtt" and tls:
-        raise InvalidRequest(f"address {text}: mqtt:// is without TLS, but TLS is asked for; write mqtts://")
+        raise InvalidRequest(f"address {text}: mqtt:// is without TLS, but TLS options are given; use mqtts://")
     with_tls = tls or scheme == "mqtts"
     number = int(port) if port else PORT_TLS if with_tls else PORT
     if not 1 <= number <= 65535:
-        raise InvalidRequest(f"address {text}: {number} is no port, allowed is 1 to 65535")
+        raise InvalidRequest(f"address {text}: got port {number}; expected 1 to 65535")
     return Address(bracketed or plain, number, with_tls)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from overlane.client.errors import InvalidRequest
 from overlane.client.message import Body, Publication, checked_body
-from overlane.mqtt.fields import write_variable
+from overlane.mqtt.codec.fields import write_variable
 
 CHUNK_BYTES = 128 * 1024
 HEADS_MAX = 4096
@@ -30,7 +30,7 @@ def written_batches(model: Publication, bodies: Iterable[Body], packet_bytes_max
             head = first + write_variable(len(rest) + size) + rest
             if len(head) + size > packet_bytes_max:
                 raise InvalidRequest(
-                    f"a packet of {len(head) + size} bytes, the broker takes at most {packet_bytes_max}"
+                    f"the packet has {len(head) + size} bytes; the broker accepts at most {packet_bytes_max}"
                 )
             if len(heads) < HEADS_MAX:
                 heads[size] = head

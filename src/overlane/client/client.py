@@ -80,7 +80,7 @@ class Client:
     async def open(self) -> "Client":
         """Connect; `Unreachable` or `ConnectionRefused` if that cannot be done."""
         if self._engine is not None:
-            raise InvalidRequest("the client has been opened before: make a new one")
+            raise InvalidRequest("a client can be opened only once; create a new one")
         outbox_max, outbox_bytes_max = self._outbox
         self._engine = Engine(
             self._settings,
@@ -195,18 +195,18 @@ class Client:
         messages unread the client stops reading from the broker; nothing is dropped.
         """
         if not filters:
-            raise InvalidRequest("nothing to subscribe to: give at least one filter")
+            raise InvalidRequest("at least one topic filter is required")
         if len(set(filters)) < len(filters):
-            raise InvalidRequest("a filter is given twice")
+            raise InvalidRequest("duplicate topic filter")
         for topic_filter in filters:
             try:
                 check_filter(topic_filter)
             except BadTopic as reason:
                 raise InvalidRequest(str(reason)) from None
         if retained not in RETAINED:
-            raise InvalidRequest(f"retained {retained!r}: allowed are {', '.join(RETAINED)}")
+            raise InvalidRequest(f"got retained={retained!r}; expected one of {', '.join(RETAINED)}")
         if unread_max < 1:
-            raise InvalidRequest(f"unread_max {unread_max}: at least 1 is needed")
+            raise InvalidRequest(f"got unread_max={unread_max}; expected 1 or more")
         level, properties = chosen(qos, deadline, reliability)
         engine = self._opened()
         number, inbox = engine.subscribe(Wish(filters, level, no_local, RETAINED[retained], properties), unread_max)
@@ -268,7 +268,7 @@ class Client:
 
     def _opened(self) -> Engine:
         if self._engine is None:
-            raise Closed("not opened yet: use `async with` or `await`")
+            raise Closed("the client is not open: use `async with` or `await`")
         return self._engine
 
 

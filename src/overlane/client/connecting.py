@@ -67,7 +67,7 @@ async def stay_connected(engine: Engine, route: Route) -> None:
             reason = _judged(str(address), parting)
             if not route.reconnect:
                 raise Unreachable([(str(address), reason)])
-            log.warning("lost %s: %s; connecting again", address, reason)
+            log.warning("lost the connection to %s: %s; reconnecting", address, reason)
         await asyncio.sleep(backoff.pause(random.random()) / SECOND)
 
 

@@ -127,7 +127,7 @@ class Engine:
         self._leave_abandoned()
         for topic_filter in wish.filters:
             if self.inboxes.subscribed(topic_filter):
-                raise InvalidRequest(f"{topic_filter} is subscribed to already: read it there")
+                raise InvalidRequest(f"there is already a subscription to {topic_filter}")
         self._numbers += 1
         number = self._numbers
         inbox = self.inboxes.open(number, wish.filters, unread_max)

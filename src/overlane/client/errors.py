@@ -17,19 +17,25 @@ them by fault.
 
 from collections.abc import Sequence
 
-from overlane.errors import ProtocolViolation, Unavailable
+from overlane.errors import OverlaneError, ProtocolViolation, Unavailable
 
 
-class ClientError(Exception):
+class ClientError(OverlaneError):
     """Anything that `overlane.client` raises by itself."""
+
+    error_code = "OVL-200"
 
 
 class InvalidRequest(ClientError, ValueError):
     """The application's fault: the sentence says what was asked and what is allowed."""
 
+    error_code = "OVL-103"
+
 
 class Refused(ClientError, Unavailable):
     """The broker said no. `code` is the MQTT 5 reason code, `reason` says it in words."""
+
+    error_code = "OVL-203"
 
     def __init__(self, what: str, code: int, words: str = "") -> None:
         super().__init__(what, described(code, words))
@@ -40,13 +46,19 @@ class Refused(ClientError, Unavailable):
 class ConnectionRefused(Refused):
     """The broker answered CONNECT with a reason to go away."""
 
+    error_code = "OVL-204"
+
 
 class PublishRefused(Refused):
     """The broker did not accept a message of QoS 1 or 2."""
 
+    error_code = "OVL-205"
+
 
 class SubscribeRefused(Refused):
     """The broker did not grant a subscription; `topic_filter` is the first filter it refused."""
+
+    error_code = "OVL-206"
 
     def __init__(self, topic_filter: str, code: int, words: str = "") -> None:
         super().__init__(f"subscription to {topic_filter}", code, words)
@@ -56,9 +68,13 @@ class SubscribeRefused(Refused):
 class Disconnected(Refused):
     """The broker ended the connection, and connecting again would only repeat it."""
 
+    error_code = "OVL-207"
+
 
 class Unreachable(ClientError, Unavailable):
     """No broker answers. `tried` holds each address with what happened there."""
+
+    error_code = "OVL-208"
 
     def __init__(self, tried: Sequence[tuple[str, str]]) -> None:
         super().__init__("no connection", "; ".join(f"{address}: {reason}" for address, reason in tried))
@@ -68,6 +84,8 @@ class Unreachable(ClientError, Unavailable):
 class Expired(ClientError, Unavailable):
     """The message was never sent: it waited for the broker longer than its expiry allows."""
 
+    error_code = "OVL-209"
+
     def __init__(self, topic: str) -> None:
         super().__init__(f"message to {topic}", "expired before the broker could be reached")
 
@@ -75,12 +93,16 @@ class Expired(ClientError, Unavailable):
 class Closed(ClientError, Unavailable):
     """The client has been closed, or was never opened."""
 
+    error_code = "OVL-210"
+
     def __init__(self, reason: str = "closed") -> None:
         super().__init__("the client", reason)
 
 
 class BrokerViolation(ClientError, ProtocolViolation):
     """The broker sent what MQTT does not allow."""
+
+    error_code = "OVL-302"
 
 
 REASONS = {

@@ -11,7 +11,7 @@ from overlane.client.qos import Qos, chosen, duration_s
 from overlane.client.stamp import STAMP_PROPERTY, Moment, parse_stamp
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import Nanos
-from overlane.mqtt.writing import expiry_property, properties_of, publish
+from overlane.mqtt.codec.writing import expiry_property, properties_of, publish
 
 Properties = Mapping[str, str] | Iterable[tuple[str, str]]
 """MQTT 5 user properties; pairs where a name is to be repeated."""
@@ -189,7 +189,7 @@ class Will:
 def checked_topic(topic: str) -> bytes:
     """A topic to publish on, in UTF-8."""
     if not isinstance(topic, str):
-        raise InvalidRequest(f"the topic is {type(topic).__name__}, allowed is text")
+        raise InvalidRequest(f"got a topic of type {type(topic).__name__}; expected str")
     try:
         check_topic(topic)
     except BadTopic as reason:
@@ -202,13 +202,13 @@ def checked_body(body: Body) -> bytes:
         try:
             body = body.encode()
         except UnicodeEncodeError:
-            raise InvalidRequest("the body is not valid Unicode: give it as bytes") from None
+            raise InvalidRequest("the body is not valid Unicode; pass bytes") from None
     elif isinstance(body, bytearray | memoryview):
         body = bytes(body)
     elif not isinstance(body, bytes):
-        raise InvalidRequest(f"the body is {type(body).__name__}, allowed are bytes and text")
+        raise InvalidRequest(f"got a body of type {type(body).__name__}; expected bytes or str")
     if len(body) > BODY_BYTES_MAX:
-        raise InvalidRequest(f"the body has {len(body)} bytes, at most {BODY_BYTES_MAX} are allowed")
+        raise InvalidRequest(f"the body has {len(body)} bytes; the maximum is {BODY_BYTES_MAX}")
     return body
 
 
@@ -234,7 +234,7 @@ def encoded_properties(
     if response_topic is not None:
         checked_topic(response_topic)
     if correlation_data is not None and len(correlation_data) > STRING_BYTES_MAX:
-        raise InvalidRequest(f"correlation data of {len(correlation_data)} bytes, at most 65535 are allowed")
+        raise InvalidRequest(f"the correlation data has {len(correlation_data)} bytes; the maximum is 65535")
     return properties_of(
         mqtt5.PublishPacket(
             "-",
@@ -254,4 +254,4 @@ def check_string(text: str) -> None:
     except UnicodeEncodeError:
         raise InvalidRequest(f"{text[:60]!a} is not valid Unicode") from None
     if "\0" in text or size > STRING_BYTES_MAX:
-        raise InvalidRequest(f"{text[:60]!a}: allowed are at most 65535 bytes without U+0000")
+        raise InvalidRequest(f"got {text[:60]!a}; expected at most 65535 bytes without U+0000")

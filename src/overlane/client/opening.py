@@ -12,7 +12,7 @@ from overlane.client.protocol import Settings
 from overlane.client.qos import duration_ns, duration_s
 from overlane.client.tls import Tls, as_tls
 from overlane.core.units import Nanos
-from overlane.network.units import parse_size
+from overlane.quantities import parse_size
 
 SESSION_BRIDGE_S = 60
 """How long a broker keeps the session of a client that did not say: long enough to bridge a lost connection."""
@@ -56,17 +56,17 @@ def connect(
     ones
     """
     if not addresses:
-        raise InvalidRequest('no address: give one such as "127.0.0.1:1883"')
+        raise InvalidRequest('an address is required, such as "127.0.0.1:1883"')
     context, server_name = as_tls(tls)
     parsed = [parse_address(address, tls=context is not None) for address in addresses]
     if context is None and any(address.tls for address in parsed):
         context, server_name = as_tls(True)
     if session_expiry is not None and client_id is None and duration_s(session_expiry, "session_expiry"):
-        raise InvalidRequest("a session that is to last needs a client_id by which to find it again")
+        raise InvalidRequest("a persistent session requires a client_id")
     if not 1 <= in_flight_max <= 65_535:
-        raise InvalidRequest(f"in_flight_max {in_flight_max}: allowed is 1 to 65535")
+        raise InvalidRequest(f"got in_flight_max={in_flight_max}; expected 1 to 65535")
     if outbox_max < 1:
-        raise InvalidRequest(f"outbox_max {outbox_max}: at least 1 is needed")
+        raise InvalidRequest(f"got outbox_max={outbox_max}; expected 1 or more")
     for text in (client_id, user):
         check_string(text or "")
     settings = Settings(
@@ -107,14 +107,14 @@ def _session_s(session_expiry: str) -> int:
 def _above_0_ns(text: str, what: str) -> Nanos:
     duration = duration_ns(text, what)
     if duration <= 0:
-        raise InvalidRequest(f"{what} {text}: it must be above 0")
+        raise InvalidRequest(f"got {what}={text}; expected a value above 0")
     return duration
 
 
 def _keep_alive_s(keep_alive: str) -> int:
     keep_alive_s = duration_s(keep_alive, "keep_alive")
     if keep_alive_s > 65_535:
-        raise InvalidRequest(f"keep_alive {keep_alive}: at most 65535s are allowed")
+        raise InvalidRequest(f"got keep_alive={keep_alive}; the maximum is 65535s")
     return keep_alive_s
 
 
@@ -122,7 +122,7 @@ def _size(text: str, what: str) -> int:
     try:
         size_bytes = parse_size(text)
     except ValueError as reason:
-        raise InvalidRequest(f'{what} {text!r}: {reason}, allowed is a size such as "16MiB"') from None
+        raise InvalidRequest(f'got {what}={text!r} ({reason}); expected a size such as "16MiB"') from None
     if size_bytes <= 0:
-        raise InvalidRequest(f"{what} {text}: it must be above 0")
+        raise InvalidRequest(f"got {what}={text}; expected a value above 0")
     return size_bytes

@@ -1,11 +1,12 @@
 """What an application asks of a topic: how surely, and how soon.
 
-MQTT's level says how a message crosses the line between client and broker. Deadline and reliability say how it
+MQTT's level says how a message crosses the line between client and broker. Deadline, reliability and order say how it
 crosses the overlay; they travel as MQTT 5 user properties and can only tighten what the brokers' configuration says
 of the topic:
 
     overlane-deadline       "60ms"
     overlane-reliability    "reliable" | "best-effort"
+    overlane-order          "strict" | "deadline"
 """
 
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from functools import lru_cache
 
 from overlane.client.errors import InvalidRequest
 from overlane.core.units import Nanos
-from overlane.network.units import parse_duration
+from overlane.quantities import parse_duration
 
 DEADLINE_PROPERTY = "overlane-deadline"
 RELIABILITY_PROPERTY = "overlane-reliability"
+ORDER_PROPERTY = "overlane-order"
 
 
 class Qos(IntEnum):
@@ -40,24 +42,37 @@ class Reliability(StrEnum):
     """Sent with as much redundancy as the deadline needs, and not kept."""
 
 
+class Order(StrEnum):
+    """What counts more for reliable messages, where not both can be had."""
+
+    STRICT = "strict"
+    """The order of each publisher's messages on a topic: a later one waits for an earlier one. The default."""
+    DEADLINE = "deadline"
+    """The deadline: a later message does not wait for an earlier one beyond it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicQos:
-    """Deadline, reliability and level together, to be defined once and given to many calls as `qos=`.
+    """Deadline, reliability, order and level together, to be defined once and given to many calls as `qos=`.
 
     >>> ALARMS = TopicQos(deadline="60ms", reliability="reliable")
 
-    `level` is `AT_LEAST_ONCE` for what is reliable and `AT_MOST_ONCE` otherwise, unless given.
+    `level` is `AT_LEAST_ONCE` for what is reliable and `AT_MOST_ONCE` otherwise, unless given. `order` says `"strict"`
+    where the brokers' configuration lets a topic choose its deadline over its order, and this client does not.
     """
 
     deadline: str | None = None
     reliability: Reliability | str | None = None
     level: Qos | int | None = None
+    order: Order | str | None = None
 
     def __post_init__(self) -> None:
         if self.deadline is not None and duration_ns(self.deadline, "deadline") <= 0:
-            raise InvalidRequest(f"deadline {self.deadline}: it must be above 0")
+            raise InvalidRequest(f"got deadline={self.deadline}; expected a value above 0")
         if self.reliability is not None:
             _reliability(self.reliability)
+        if self.order is not None:
+            _order(self.order)
         _level(self.level or 0)
 
     @property
@@ -69,8 +84,12 @@ class TopicQos:
 
     @property
     def properties(self) -> tuple[tuple[str, str], ...]:
-        """The user properties that carry deadline and reliability to the broker."""
-        pairs = ((DEADLINE_PROPERTY, self.deadline), (RELIABILITY_PROPERTY, self.reliability))
+        """The user properties that carry deadline, reliability and order to the broker."""
+        pairs = (
+            (DEADLINE_PROPERTY, self.deadline),
+            (RELIABILITY_PROPERTY, self.reliability),
+            (ORDER_PROPERTY, self.order),
+        )
         return tuple((name, str(value)) for name, value in pairs if value is not None)
 
 
@@ -80,7 +99,7 @@ def chosen(
 ) -> tuple[Qos, tuple[tuple[str, str], ...]]:
     """The level and user properties of one call: what it says itself goes before what its `TopicQos` says."""
     base = qos if isinstance(qos, TopicQos) else TopicQos(level=qos)
-    whole = TopicQos(deadline or base.deadline, reliability or base.reliability, base.level)
+    whole = TopicQos(deadline or base.deadline, reliability or base.reliability, base.level, base.order)
     return whole.mqtt_level, whole.properties
 
 
@@ -89,14 +108,14 @@ def duration_ns(text: str, what: str) -> Nanos:
     try:
         return parse_duration(text)
     except (ValueError, TypeError) as reason:
-        raise InvalidRequest(f'{what} {text!r}: {reason}, allowed is a duration such as "60ms" or "1.5s"') from None
+        raise InvalidRequest(f'got {what}={text!r} ({reason}); expected a duration such as "60ms" or "1.5s"') from None
 
 
 def duration_s(text: str, what: str) -> int:
     """A duration as MQTT counts it: whole seconds, rounded up."""
     duration = duration_ns(text, what)
     if duration < 0:
-        raise InvalidRequest(f"{what} {text}: it must not be below 0")
+        raise InvalidRequest(f"got {what}={text}; expected 0 or more")
     return -(-duration // 1_000_000_000)
 
 
@@ -104,11 +123,18 @@ def _level(level: Qos | int) -> Qos:
     try:
         return Qos(level)
     except ValueError:
-        raise InvalidRequest(f"qos {level!r}: allowed are 0, 1 and 2") from None
+        raise InvalidRequest(f"got qos={level!r}; expected 0, 1 or 2") from None
+
+
+def _order(text: str) -> Order:
+    try:
+        return Order(text)
+    except ValueError:
+        raise InvalidRequest(f'got order={text!r}; expected "strict" or "deadline"') from None
 
 
 def _reliability(text: str) -> Reliability:
     try:
         return Reliability(text)
     except ValueError:
-        raise InvalidRequest(f'reliability {text!r}: allowed are "reliable" and "best-effort"') from None
+        raise InvalidRequest(f'got reliability={text!r}; expected "reliable" or "best-effort"') from None

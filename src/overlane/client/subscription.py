@@ -112,5 +112,5 @@ class Subscription(AsyncIterator[Message]):
             if inbox.ended:
                 raise StopAsyncIteration
             if inbox.has_reader:
-                raise InvalidRequest("two tasks read one subscription: let one read and hand on")
+                raise InvalidRequest("only one task may read a subscription")
             await inbox.news()

@@ -21,17 +21,17 @@ class Tls:
     def context(self) -> ssl.SSLContext:
         """What Python's TLS takes; `InvalidRequest` names the file that is missing or wrong."""
         if self.key is not None and self.certificate is None:
-            raise InvalidRequest("a key without its certificate: give both")
+            raise InvalidRequest("a TLS key requires its certificate")
         try:
             context = ssl.create_default_context(cafile=None if self.ca is None else str(Path(self.ca)))
         except (OSError, ssl.SSLError) as reason:
-            raise InvalidRequest(f"{self.ca}: not readable as certificates of authorities: {reason}") from None
+            raise InvalidRequest(f"{self.ca}: cannot read CA certificates: {reason}") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.certificate is not None:
             try:
                 context.load_cert_chain(self.certificate, self.key)
             except (OSError, ssl.SSLError) as reason:
-                raise InvalidRequest(f"{self.certificate}: not readable with its key: {reason}") from None
+                raise InvalidRequest(f"{self.certificate}: cannot read certificate and key: {reason}") from None
         return context
 
 
@@ -46,4 +46,4 @@ def as_tls(tls: "bool | Tls | ssl.SSLContext | None") -> tuple[ssl.SSLContext | 
             return tls.context(), tls.server_name
         case ssl.SSLContext():
             return tls, None
-    raise InvalidRequest(f"tls={tls!r}: allowed are True, overlane.client.Tls and ssl.SSLContext")
+    raise InvalidRequest(f"got tls={tls!r}; expected True, overlane.client.Tls or ssl.SSLContext")

@@ -9,9 +9,9 @@ Bytes, events and the time go in; bytes, effects and the next deadline come out.
     for each peer in broker.ready(): send what broker.pull(peer, room, now) gives, while the link takes it
     call broker.handle(Tick(), t) at t = broker.next_deadline()
 
-The parts are put together here: reception (what neighbours send), drafts and source (what is published here), sink
-(what is delivered here), forwarding (what passes), gossip (link state, interest), routes and signalling (where things
-go), demands (what they ask of this broker), one neighbour per link.
+The parts are put together here: frame dispatch (what neighbours send), drafts and source (what is published here), sink
+(what is delivered here), forwarding (parcels that pass), gossip (link state, interest), routes and signalling (which
+links parcels take), route demands (what routes require of this broker), and one neighbour per link.
 """
 
 from collections import deque
@@ -21,84 +21,111 @@ from typing import assert_never
 
 import msgspec
 
-from overlane.core import wire
-from overlane.core.births import Births, Identity
 from overlane.core.config import BrokerConfig, InboundRouteView, RouteView
-from overlane.core.demands import Demands
-from overlane.core.drafts import Drafts
 from overlane.core.events import (
+    CloseLink,
     Effect,
     Event,
-    Foresee,
     Lane,
     Leave,
     LinkDown,
     LinkUp,
-    RoomAgain,
+    NamesakeRefused,
+    ReadersReady,
+    SetFailureRisk,
     Subscribe,
     Tick,
     Unsubscribe,
 )
-from overlane.core.forwarding import Forwarding
-from overlane.core.gossip import Gossip
-from overlane.core.herald import Herald
-from overlane.core.history import TABLE as HISTORY
-from overlane.core.history import History
-from overlane.core.inflow import Readers
-from overlane.core.interest import TABLE as INTEREST
-from overlane.core.interest import LocalInterest, RemoteInterest
-from overlane.core.linkqueue import Policy
-from overlane.core.links import Links
-from overlane.core.linkstate import LinkStateTable
-from overlane.core.linkview import LinkView, view_of
-from overlane.core.messages import Receipt
-from overlane.core.neighbour import Chunk, Neighbour
+from overlane.core.flows.cut_through import CutThrough
+from overlane.core.flows.drafts import Drafts
+from overlane.core.flows.history import TABLE as HISTORY
+from overlane.core.flows.history import TopicHistory
+from overlane.core.flows.inflow import Readers
+from overlane.core.flows.sink import INFLOWS, SUBSCRIPTIONS, Sink
+from overlane.core.flows.source import PARCELS, Source
+from overlane.core.frame_dispatch import FrameDispatcher
+from overlane.core.gossip.broker_admission import BrokerAdmission
+from overlane.core.gossip.gossip import Gossip
+from overlane.core.gossip.incarnation_proofs import BrokerIdentity, IncarnationProofs
+from overlane.core.gossip.interest import TABLE as INTEREST
+from overlane.core.gossip.interest import LocalInterest, RemoteInterest, ReservedListener
+from overlane.core.gossip.link_state import LinkStateTable
+from overlane.core.link_supervisor import LinkSupervisor
+from overlane.core.links.link_queue import SchedulingPolicy
+from overlane.core.links.link_view import LinkView, view_of
+from overlane.core.links.neighbour import Chunk, Neighbour
 from overlane.core.qos import QosClass
-from overlane.core.reception import Reception
-from overlane.core.routes import RoutePlanner
-from overlane.core.signalling import RouteTable, links_of
-from overlane.core.sink import INFLOWS, SUBSCRIPTIONS, Sink
-from overlane.core.source import PARCELS, Source
-from overlane.core.straight import Straight
+from overlane.core.routing.forwarding import Forwarding
+from overlane.core.routing.message_losses import MessageCount, MessageLosses
+from overlane.core.routing.route_announcer import RouteAnnouncer
+from overlane.core.routing.route_demands import RouteDemands
+from overlane.core.routing.routes import RoutePlanner
+from overlane.core.routing.signalling import RouteTable, links_of
 from overlane.core.units import NEVER, SECOND, US, Nanos
+from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import Receipt
+from overlane.errors import Failure, InDoubt
 
+INTERNAL_ERROR = "internal error"
+"""The reason that a neighbour is given whose bytes caused an unexpected exception here."""
 SLOW_SWEEP: Nanos = 5 * SECOND
 
 
-class Broker:
+class OverlayBroker:
     def __init__(
         self,
         config: BrokerConfig,
         incarnation: int,
         recovered: Iterable[tuple[str, bytes, bytes]] = (),
         now: Nanos = 0,
-        identity: Identity | None = None,
+        identity: BrokerIdentity | None = None,
+        instance: int = 0,
     ) -> None:
-        """`identity`: what proves to those who are not neighbours that this life is ours, where there is such."""
+        """`instance`: identifies the broker's store, and so tells it from others with its name.
+        `identity`: proves this incarnation to brokers that are not neighbours, if there are certificates."""
         self.config = config
         self.name = config.name
-        self.identity = wire.broker_id(config.name)
+        self.identity = frame_codec.broker_id(config.name)
         self.incarnation = incarnation
         self.interest_changes = 0
-        """Grows whenever a topic may be needed elsewhere than before."""
+        """Grows whenever the brokers that need a topic may have changed."""
         self._neighbours: dict[str, Neighbour] = {}
         self._names: dict[int, str] = {self.identity: self.name}
         self._table = LinkStateTable(self.name)
         self._local = LocalInterest(self.name, incarnation, self._interest_changed, config.federation.may_ever_enter)
         self._remote = RemoteInterest(self._interest_changed)
-        self._history = History(self.identity)
-        self._births = Births(self.name, incarnation, identity)
+        self._history = TopicHistory(self.identity)
+        self._proofs = IncarnationProofs(self.name, incarnation, identity)
+        self._admission = BrokerAdmission(
+            self.name,
+            self._table,
+            config.named,
+            config.brokers_max,
+            lambda broker: self._proofs.incarnation_of(broker) is not None,
+        )
         self._gossip = Gossip(
-            self.name, incarnation, self._neighbours, self._table, self._local, self._remote, self._births
+            self.name,
+            incarnation,
+            self._neighbours,
+            self._table,
+            self._local,
+            self._remote,
+            self._proofs,
+            self._admission,
+            instance,
         )
         self._routes = RouteTable(self.name)
         self._planner = RoutePlanner(self.name, incarnation, self._table)
-        self._forwarding = Forwarding(self.name, self._neighbours, self._table)
-        self._sink = Sink(self.identity, self.name, config.qos, self._local, self._history, config.federation)
-        self._straight = Straight(
+        self._losses = MessageLosses()
+        self._forwarding = Forwarding(self.name, self._neighbours, self._table, self._losses)
+        self._sink = Sink(
+            self.identity, self.name, config.qos, self._local, self._history, config.federation, losses=self._losses
+        )
+        self._cut_through = CutThrough(
             self.identity, self._names, self._neighbours, self._routes, self._forwarding, self._sink
         )
-        self._links = Links(
+        self._links = LinkSupervisor(
             self.name,
             incarnation,
             config.scheduling,
@@ -111,7 +138,8 @@ class Broker:
             self._routes,
             self._forwarding,
         )
-        self._herald = Herald(self.name, incarnation, self._planner, self._routes)
+        self._links.instance = instance
+        self._route_announcer = RouteAnnouncer(self.name, incarnation, self._planner, self._routes)
         self._source = Source(
             self.name,
             self.identity,
@@ -119,9 +147,9 @@ class Broker:
             config.qos,
             self._remote,
             self._table,
-            self._herald,
+            self._route_announcer,
             self._forwarding,
-            self._straight,
+            self._cut_through,
             self._history,
             config.retention_bytes_max,
             config.federation,
@@ -131,9 +159,12 @@ class Broker:
         # Bound once, since they are called for every message.
         self.publish = self._drafts.publish
         self.send = self._drafts.send
-        self.way_share = self._drafts.way_share
-        self.crowding = self._drafts.crowding
-        self._reception = Reception(
+        self.path_fullness = self._drafts.path_fullness
+        self.flow_key = self._drafts.flow_key
+        self.fullness_of = self._drafts.fullness_of
+        self.progress_of = self._drafts.progress_of
+        self.backpressure = self._drafts.backpressure
+        self._dispatcher = FrameDispatcher(
             self.name,
             self.identity,
             self._names,
@@ -141,20 +172,20 @@ class Broker:
             self._gossip,
             self._routes,
             self._forwarding,
-            self._herald,
+            self._route_announcer,
             self._source,
             self._sink,
         )
-        self._demands = Demands(self._routes)
+        self._demands = RouteDemands(self._routes)
         self._inflows = self._sink.inflows
         self._effects = self._remote.effects, self._source.effects, self._sink.effects, self._links.effects
         self._next_sweep: Nanos = now + SLOW_SWEEP
         self._seen_changes = 0
-        self._stirred = True
-        """More has happened in this turn than parcels and probes: whatever depends on anything is to be looked at."""
+        self._has_changes = True
+        """More has happened in this turn than parcels and probes: everything that depends on state is checked."""
         self._slow_at: Nanos = NEVER
-        """The next deadline of all that parcels and probes alone do not change."""
-        if config.scheduling == Policy.LAXITY:
+        """The next deadline of everything that parcels and probes alone do not change."""
+        if config.scheduling == SchedulingPolicy.LAXITY:
             self._forwarding.budget = self._demands.budget
         self.turn = 0
         """The turn that was ended last."""
@@ -179,56 +210,78 @@ class Broker:
         return self.flush(now)
 
     def handle(self, event: Event, now: Nanos) -> list[Effect]:
-        self._stirred = True
+        self._has_changes = True
         match event:
             case LinkUp(peer):
                 self._names[self._links.up(peer, now).identity] = peer
+            case NamesakeRefused(peer, address):
+                self._gossip.namesake(peer, address, now)
             case LinkDown(peer):
                 self._links.down(peer, now)
+            case CloseLink(peer, reason):
+                self._close_link(peer, reason, now)
             case Subscribe(subscriber, topic_filter, durable):
                 self._sink.subscribe(subscriber, topic_filter, durable, now)
             case Unsubscribe(subscriber, topic_filter):
                 self._sink.unsubscribe(subscriber, topic_filter)
             case Tick():
-                pass  # whatever is due is done at the end of every turn
+                pass  # everything due is done at the end of every turn
             case Leave():
                 self._links.leave(now)
-            case Foresee(failure, links):
-                self._links.foresee(failure, links)
-            case RoomAgain():
-                self._sink.room_again(self._names, now)
+            case SetFailureRisk(failure, links):
+                self._links.set_failure_risk(failure, links)
+            case ReadersReady():
+                self._sink.readers_ready(self._names, now)
             case _:
                 assert_never(event)
         return self._collect()
 
     def carries(self, topic: str) -> bool:
-        """Whether other brokers need the topic, or its past is kept for late subscribers."""
+        """Whether other brokers need the topic, or its history is kept for late subscribers."""
         return bool(self.config.qos.of(topic).history or self._source.destinations(topic))
 
-    def reserved_needs(self) -> list[tuple[str, str]]:
-        """What other brokers need under names of the overlay's own: (filter, broker)."""
-        return self._remote.reserved()
+    def watch_reserved(self, listener: ReservedListener) -> None:
+        """Call `listener` with (filter, broker, whether it is needed) for all filters of others that begin with `$`:
+        now, and whenever one changes."""
+        self._remote.watch_reserved(listener)
 
-    def is_crowded(self, besides: str) -> bool:
-        """Whether the queue of a link, that to one neighbour left out, is more than half full: who can wait should."""
+    def needs_size(self) -> tuple[int, int]:
+        """Number and bytes of the filters that this broker has announced as its interest."""
+        return self._local.size
+
+    @property
+    def needs_recorded_bytes(self) -> int:
+        """Bytes of records of other brokers' interest that were written so far."""
+        return self._remote.recorded_bytes
+
+    def is_congested(self, besides: str) -> bool:
+        """Whether the queue of any link, except the one to `besides`, is more than half full."""
         for name, one in self._neighbours.items():
             if 2 * one.queue.bytes > one.queue.bytes_max and one.connected and name != besides:
                 return True
         return False
 
+    def left_bytes(self, besides: str) -> int:
+        """Bytes of parcels sent to all neighbours except `besides`."""
+        return sum([one.queue.left_bytes for name, one in self._neighbours.items() if name != besides])
+
     def patience_ns(self, peer: str) -> Nanos:
-        """How long what comes from a neighbour can be left unread, for the sake of the most urgent of it."""
+        """For how long a neighbour may be left unread, given the most urgent route that comes from it."""
         return self._demands.patience_ns(peer)
 
-    def heed_readers(self, readers: Readers) -> None:
-        """Hand reliable messages from elsewhere on only if local readers take them."""
+    def count_messages(self, count: MessageCount) -> None:
+        """Set how to count the messages of an entry of a parcel, by its flags and body."""
+        self._losses.count = count
+
+    def set_readers(self, readers: Readers) -> None:
+        """Deliver reliable messages from other brokers only if local readers accept them."""
         self._inflows.readers = readers
 
     def can_reach(self, broker: str) -> bool:
-        return self._table.map.way(self.name, broker) is not None
+        return self._table.map.quickest_path(self.name, broker) is not None
 
     def _interest_changed(self) -> None:
-        """Who gets which topic must be found out anew."""
+        """Forget which topic goes to whom."""
         self.interest_changes += 1
         self._forget_topics()
         self._sink.forget_matches()
@@ -237,38 +290,64 @@ class Broker:
         self._drafts.forget_topics()
 
     def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane = Lane.CONTROL) -> list[Effect]:
-        """Bytes from a neighbour. Whatever is wrong with them closes that link and changes nothing else."""
+        """Bytes from a neighbour. Whatever is wrong with them closes that link and changes nothing else.
+
+        So does an unexpected exception (`take_failures`), unless it leaves a reliable parcel half taken in: InDoubt.
+        """
         neighbour = self._neighbours.get(peer)
         if neighbour is None or not neighbour.connected:
             return []
-        if not self._straight.passes(neighbour, data, now):
-            self._stirred |= self._reception.take(neighbour, data, lane, now)
-        elif not self._sink.effects:
-            return []
+        try:
+            if not self._cut_through.try_forward(neighbour, data, now):
+                self._has_changes |= self._dispatcher.take(neighbour, data, lane, now)
+            elif not self._sink.effects:
+                return []
+        except InDoubt:
+            raise
+        except Exception as error:
+            self._dispatcher.failures.append(Failure("neighbour", peer, error))
+            self._has_changes = True
+            self._close_link(peer, INTERNAL_ERROR, now)
         return self._collect()
+
+    def take_failures(self) -> list[Failure]:
+        """Inputs that caused unexpected exceptions since the last call."""
+        failures = [*self._dispatcher.failures, *self._links.failures]
+        self._dispatcher.failures.clear()
+        self._links.failures.clear()
+        return failures
+
+    @property
+    def has_failures(self) -> bool:
+        return bool(self._dispatcher.failures or self._links.failures)
+
+    def _close_link(self, peer: str, reason: str, now: Nanos) -> None:
+        neighbour = self._neighbours.get(peer)
+        if neighbour is not None and neighbour.connected:
+            self._links.close(neighbour, reason, now)
 
     def flush(self, now: Nanos) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
         if self._drafts.open or self._drafts.published:
-            self._stirred |= self._drafts.flush(now)
-        is_due = self._stirred or now >= self.next_deadline()
+            self._has_changes |= self._drafts.flush(now)
+        is_due = self._has_changes or now >= self.next_deadline()
         if not is_due and self._links.has_news():
             is_due = self._links.advertise(now)
         if is_due:
             self._do_what_is_due(now)
-            self._stirred = False
+            self._has_changes = False
             self._find_slow_deadline()
         self.turn = self._source.turn
         self._source.turn += 1
         return self._collect()
 
     @property
-    def is_calm(self) -> bool:
-        """Whether parcels have passed at most since the last turn was ended: time alone may want something of `flush`.
+    def is_quiescent(self) -> bool:
+        """Whether nothing but parcels passed through since the end of the last turn: only time may require `flush`.
 
         Then a driver may go on to `ready` and `pull` without ending a turn.
         """
-        return not (self._stirred or self._drafts.open or self._drafts.published or self._links.has_news())
+        return not (self._has_changes or self._drafts.open or self._drafts.published or self._links.has_news())
 
     def durable(self, turn: int, now: Nanos) -> list[Effect]:
         """The records of all turns up to this one are durable: parcels and receipts that promise so may leave.
@@ -277,13 +356,13 @@ class Broker:
         """
         source = self._source
         if source.is_unsaved():
-            self._stirred = True
+            self._has_changes = True
             source.saved(turn, now)
-        elif not (self._receipts or self._herald.letters):
+        elif not (self._receipts or self._route_announcer.outbox):
             return []
         while self._receipts and self._receipts[0][0] <= turn:
             self._forwarding.post(self._receipts.popleft()[1])
-        self._send_letters()
+        self._send_outbox()
         return self._collect()
 
     def _collect(self) -> list[Effect]:
@@ -308,23 +387,25 @@ class Broker:
         return self._links.pull(peer, bytes_max, now, in_buffer)
 
     def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
-        """As `pull`, of what has a deadline or measures the link alone: for a driver that has a way for that while the
-        one for everything else is blocked."""
+        """As `pull`, only of what has a deadline or measures the link: for a driver that can send it while the
+        connection for everything else is blocked."""
         return self._links.pull_urgent(peer, bytes_max, now, in_buffer)
 
     def next_deadline(self) -> Nanos:
-        if self._stirred:
+        if self._has_changes:
             self._find_slow_deadline()
         when = min(self._links.next_deadline(), self._slow_at, self._inflows.wake_at)
-        if self._source.anteroom.waiting:
-            when = min(when, self._source.anteroom.next_deadline())
+        if self._source.waiting_for_link.waiting:
+            when = min(when, self._source.waiting_for_link.next_deadline())
         return min(when, self._drafts.next_deadline()) if self._drafts.open else when
 
     def _find_slow_deadline(self) -> None:
-        self._slow_at = min(self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep)
+        self._slow_at = min(
+            self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep, self._remote.sweep_at
+        )
 
     def expect_link(self, peer: str, failure: float, queue_bytes_max: int) -> None:
-        """What is known of a link beforehand is this from now on."""
+        """Change the configuration of a link."""
         self.config.link_failure[peer] = failure
         self.config.link_queue_bytes_max[peer] = queue_bytes_max
         if (neighbour := self._neighbours.get(peer)) is not None:
@@ -360,6 +441,7 @@ class Broker:
                 dict(route.plan.latency_ns),
                 route.cause,
                 route.established,
+                tuple(sorted(self._source.trust.avoided(route.id))),
             )
             for route in self._planner.routes.values()
         ]
@@ -379,23 +461,33 @@ class Broker:
 
     @property
     def counters(self) -> dict[str, int]:
-        sent, counters = self._links.sent, self._forwarding.counters
+        sent, counters, losses = self._links.sent, self._forwarding.counters, self._losses
         return {
             "parcel_bytes_sent": sent.parcel_bytes,
             "control_bytes_sent": sent.control_bytes,
             "parcels_sent": sent.parcels,
             "messages_sent": sent.messages,
-            "violations": self._reception.violations,
+            "violations": self._dispatcher.violations,
             "duplicates_dropped": counters.duplicates_dropped,
-            "expired_dropped": counters.expired_dropped,
-            "queue_full_dropped": counters.queue_full_dropped,
-            "unroutable_dropped": counters.unroutable_dropped,
-            "unproven_dropped": self._births.dropped,
-            "overtaken_dropped": self._sink.inflows.overtaken_dropped,
+            "expired_dropped": losses.expired,
+            "queue_full_dropped": losses.queue_full,
+            "unroutable_dropped": losses.unroutable,
+            "link_lost_dropped": losses.link_lost,
+            "overtaken_dropped": losses.overtaken,
+            "lifespan_ended_dropped": losses.lifespan_ended,
+            "destination_left_dropped": losses.destination_left,
+            "unproven_dropped": self._proofs.dropped,
+            "brokers_refused": self._admission.refused,
+            "name_conflicts": self._gossip.name_conflicts,
             "repairs": counters.repairs,
             "detours": counters.detours,
+            "filters_refused": self._remote.refused,
+            "unsendable_dropped": self._links.unsendable,
             "refused_at_border": self._sink.refused,
             "retained_bytes": self._source.retained_bytes,
+            "unconfirmed_samples": self._source.trust.missed,
+            "path_suspicions": self._source.trust.episodes,
+            "suspected_links": self._source.trust.suspected,
         }
 
     def map_digest(self) -> str:
@@ -414,26 +506,34 @@ class Broker:
             self._sink.release_due(self._names, now)
             self._receipts.extend((self._source.turn, receipt) for receipt in self._sink.due_receipts(self._names, now))
             self._sink.inflows.set_wake()
-        if now >= self._next_sweep:
+        is_sweep = now >= self._next_sweep
+        if is_sweep:
             self._next_sweep = now + SLOW_SWEEP
-            self._gossip.forget(self._table.forget_silent(now))
+            self._links.effects += self._admission.take_told(now)
             self._sink.forget_idle(now)
             self._routes.sweep(now)
             self._links.forget_processing()
+        if self._gossip.effects:
+            self._links.effects += self._gossip.effects
+            self._gossip.effects.clear()
+        if now >= self._remote.sweep_at:
+            self._remote.sweep(now)
         self._gossip.tell_interest()
         self._links.advertise(now)
+        self._dispatcher.learn(self._gossip.settle(now, is_sweep=is_sweep), now)
         if self._seen_changes != self._table.changes:
             self._seen_changes = self._table.changes
             self._source.reachable_again(now)
         self._source.review(now)
         self._source.tick(now)
-        self._send_letters()
+        self._send_outbox()
 
-    def _send_letters(self) -> None:
-        letters = self._herald.letters
-        if not letters:
+    def _send_outbox(self) -> None:
+        outbox = self._route_announcer.outbox
+        if not outbox:
             return
-        for name, message in letters:
+        unsent = outbox.copy()
+        outbox.clear()
+        for name, message in unsent:
             if (neighbour := self._neighbours.get(name)) is not None:
                 neighbour.send(message)
-        letters.clear()

@@ -1,4 +1,4 @@
-"""What a broker is told when it is made, and what it shows of its routes."""
+"""Configuration of a broker, and views of its routes."""
 
 from dataclasses import dataclass, field
 
@@ -17,9 +17,13 @@ class BrokerConfig:
     link_failure: dict[str, float] = field(default_factory=dict)
     queue_bytes_max: int = 256 * 1024
     link_queue_bytes_max: dict[str, int] = field(default_factory=dict)
-    """By neighbour, where it is another."""
+    """By neighbour, where it differs from `queue_bytes_max`."""
     retention_bytes_max: int = 64 << 20
     federation: Federation = OPEN
+    named: frozenset[str] = frozenset()
+    """Brokers that are trusted without proof: those of the network file."""
+    brokers_max: int = 1024
+    """How many other brokers are admitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class RouteView:
     latency_ns: dict[str, Nanos]
     cause: str
     established: bool
+    avoided: tuple[tuple[str, str], ...] = ()
+    """Links that the route avoids because parcels over them do not arrive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""What goes into a broker and what comes out.
+"""The contract of a broker: events that go in, effects that come out.
 
-Control is events and effects: `Broker.handle(event, now)` returns the effects, and the driver carries them out in
-order, after it has made the `Save`s and `Erase`s of the same turn durable. The data path is bytes:
-`Broker.publish`, `Broker.receive`, `Broker.flush` and `Broker.pull`.
+Control is events and effects: `OverlayBroker.handle(event, now)` returns the effects, and the driver carries them out
+in order, after it has made the `Save`s and `Erase`s of the same turn durable. The data path is bytes: `publish`,
+`receive`, `flush` and `pull` of `OverlayBroker`.
 
 Two lanes lead to each neighbour. What is sent on the CONTROL lane arrives, in order, or the link goes down. What is
 sent on the DATA lane may be lost or overtaken. A stream transport may carry both on one connection.
@@ -27,15 +27,15 @@ class Lane(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """A fresh connection with this neighbour is open for bytes, both ways. One that was open before, and is not told to
-    be down, is replaced by it."""
+    """A new connection with this neighbour is open in both directions. It replaces one that was open before and not
+    reported down."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The connection with this neighbour is broken; bytes under way on it may be lost."""
+    """The connection with this neighbour is broken; bytes in flight may be lost."""
 
     peer: str
 
@@ -57,18 +57,18 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that `Broker.next_deadline` asked for has come."""
+    """The time that `OverlayBroker.next_deadline` asked for has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The broker departs for good: it tells everybody, so that nobody keeps anything for it."""
+    """The broker leaves for good: it tells all brokers, so that none keeps anything for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Foresee:
-    """How likely this broker and its links are down, by their history. It counts more than what the configuration
-    says, which counts again for what is None or not named."""
+class SetFailureRisk:
+    """How likely this broker and its links are down, by their history. It overrides the configuration, which applies
+    where a value is None or missing."""
 
     failure: float | None
     links: Mapping[str, float]
@@ -76,11 +76,38 @@ class Foresee:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomAgain:
-    """Local readers that had no room for more have some again."""
+class ReadersReady:
+    """Local readers whose queues were full have room again."""
 
 
-Event = LinkUp | LinkDown | Subscribe | Unsubscribe | Tick | Leave | Foresee | RoomAgain
+@dataclass(frozen=True, slots=True)
+class CloseLink:
+    """The driver cannot continue the connection to this neighbour; the neighbour is told the reason."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamesakeRefused:
+    """Another broker with the name of a connected neighbour tried to connect."""
+
+    peer: str
+    address: str
+
+
+Event = (
+    NamesakeRefused
+    | LinkUp
+    | LinkDown
+    | CloseLink
+    | Subscribe
+    | Unsubscribe
+    | Tick
+    | Leave
+    | SetFailureRisk
+    | ReadersReady
+)
 
 
 # Effects
@@ -112,10 +139,10 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Messages (topic, flags, body) that came together, with the age the broker believes they have.
+    """Messages (topic, flags, body) that arrived together, with their estimated age.
 
-    `subscribers` tells per topic who gets them; a topic that is not in it has no subscriber here. What is reliable was
-    only brought because its readers said that they take it (`Broker.heed_readers`).
+    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. Reliable messages are
+    only delivered after their readers have accepted them (`OverlayBroker.set_readers`).
     """
 
     messages: list[tuple[str, int, bytes]]
@@ -134,9 +161,9 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Break the connection with this neighbour; the driver may connect anew.
+    """Close the connection with this neighbour; the driver may connect again.
 
-    `last_words` tell the neighbour why. They go out ahead of the break if the connection still takes them.
+    `last_words` tell the neighbour the reason. They are sent before closing if the connection still takes them.
     """
 
     peer: str
@@ -146,7 +173,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class RouteChanged:
-    """The source moved a route: which class and destinations, over which links from now on, and why."""
+    """The source changed a route: its class and destinations, its links from now on, and the cause."""
 
     route: int
     version: int
@@ -167,7 +194,7 @@ class RouteEstablished:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineUnmeetable:
-    """The best route to this destination takes longer than the deadline; its messages travel on it all the same."""
+    """The best route to this destination takes longer than the deadline; messages are sent on it nevertheless."""
 
     qos: QosClass
     destination: str
@@ -182,13 +209,64 @@ class LinkChanged:
     state: str
 
 
-Effect = Save | Erase | Deliver | Close | RouteChanged | RouteEstablished | DeadlineUnmeetable | LinkChanged
+@dataclass(frozen=True, slots=True)
+class BrokersRefused:
+    """A neighbour announces more brokers than are admitted: so many adverts were refused lately."""
+
+    neighbour: str
+    adverts: int
+    brokers_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaterIncarnationKnown:
+    """Others know a later incarnation of this broker and would ignore this one: it must restart with at least
+    this incarnation. Its store was lost, perhaps, and its clock is behind."""
+
+    incarnation: int
+    told_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class NameConflict:
+    """Another broker runs under the name of this one or of a neighbour."""
+
+    broker: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PathSuspected:
+    """Parcels on a path are acknowledged hop by hop but do not reach the destination, while over another path they do:
+    `hops` do not forward over `links`, which are avoided from now on."""
+
+    destination: str
+    path: tuple[str, ...]
+    hops: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PathTrusted:
+    """Parcels over these hops arrive again: they are no longer avoided."""
+
+    destination: str
+    path: tuple[str, ...]
+    hops: tuple[str, ...]
+
+
+ReportedEffect = (
+    LinkChanged | RouteChanged | DeadlineUnmeetable | PathSuspected | PathTrusted | BrokersRefused | NameConflict
+)
+"""Effects that are reported to people: log, events of the admin API, telemetry."""
+
+Effect = Save | Erase | Deliver | Close | RouteEstablished | LaterIncarnationKnown | ReportedEffect
 
 
 # Answers to a publisher
 
 
-class Published(IntEnum):
+class PublishResult(IntEnum):
     ACCEPTED = 0
     BUSY = 1
     """Reliable retention is full: try again when acknowledgements have made room."""

@@ -1,11 +1,11 @@
-"""Federation: what crosses the border of a local domain.
+"""Federation: which topics may cross the border of a local domain.
 
 Each broker has rules of its own: which topics may leave it for which other brokers, and which may enter it from which.
-A message is checked twice, by the rules of the broker where it was published before it leaves, and by those of the
-broker where it is to be delivered when it has come. Brokers in between only carry. Where there is no rule for a
-direction everything may cross; with rules, only what one of them allows.
+A message is checked twice: before it leaves, by the rules of the broker where it was published, and when it arrives,
+by the rules of the broker where it is delivered. Brokers in between only forward. A direction without rules is open;
+with rules, only what one of them allows may cross.
 
-Topics with a name of the overlay's own in front (`$retained/alarms/1`) are judged by the topic behind it.
+Topics with a prefix of the overlay's own (`$retained/alarms/1`) are judged by the topic behind it.
 """
 
 from collections.abc import Iterable

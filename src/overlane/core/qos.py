@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, specificity
 from overlane.core.units import NEVER, US, Nanos
 
@@ -15,8 +16,17 @@ HISTORY_ALL = -1
 """Keep every message within its lifespan for late subscribers."""
 
 
-TOPICS_REMEMBERED = 100_000
 DEADLINE_US_MAX = (1 << 32) - 1
+_LABEL_BITS = 3
+
+
+def coarse_us(deadline_us: int) -> int:
+    """The deadline with its three highest bits alone: never later, by less than a quarter earlier.
+
+    Of all deadlines that parcels can carry there are fewer than `limits.LABELS_MAX` such ones.
+    """
+    shift = deadline_us.bit_length() - _LABEL_BITS
+    return deadline_us if shift <= 0 else deadline_us >> shift << shift
 
 
 class Routing(StrEnum):
@@ -29,6 +39,15 @@ class Routing(StrEnum):
     THRIFTY = "thrifty"
 
 
+class Order(StrEnum):
+    """What counts more for reliable messages of one publisher on one topic, where not both can be had."""
+
+    STRICT = "strict"
+    """A later message waits for an earlier one, however late both become."""
+    DEADLINE = "deadline"
+    """A later message waits for an earlier one no longer than its own deadline allows."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class QosClass:
     deadline_ns: Nanos = NEVER
@@ -37,6 +56,17 @@ class QosClass:
     paths: int = 2
     lifespan_ns: Nanos = NEVER
     history: int = 0
+    order: Order = Order.STRICT
+
+    @property
+    def may_overtake(self) -> bool:
+        """Whether a reliable message may be delivered before an earlier one of its topic, for its deadline."""
+        return self.reliable and self.order is Order.DEADLINE and self.deadline_ns < NEVER
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether messages of one publisher and topic are delivered in the order in which they were published."""
+        return self.reliable and not self.may_overtake
 
     @property
     def deadline_us(self) -> int:
@@ -45,8 +75,11 @@ class QosClass:
 
     @property
     def label(self) -> str:
-        """By which its processing latency is measured and advertised; hops know no more of a class than this."""
-        return "" if self.deadline_ns >= NEVER else str(self.deadline_ns // US)
+        """By which its processing latency is measured and advertised; hops know no more of a class than this.
+
+        Classes with nearly the same deadline share one, so that there are few of them.
+        """
+        return "" if self.deadline_ns >= NEVER else str(coarse_us(self.deadline_us))
 
 
 class QosTable:
@@ -58,14 +91,13 @@ class QosTable:
         self._trie: FilterTrie[str] = FilterTrie()
         for pattern in patterns:
             self._trie.add(pattern, pattern)
-        self._known: dict[str, QosClass] = {}
+        self._known: TopicCache[str, QosClass] = TopicCache()
         self.keeps_history = any(qos.history for qos in (self._default, *self._classes.values()))
 
     def of(self, topic: str) -> QosClass:
         qos = self._known.get(topic)
         if qos is None:
-            if len(self._known) >= TOPICS_REMEMBERED:
-                self._known.clear()
+            self._known.make_room(topic)
             patterns = self._trie.match(topic)
             qos = self._classes[max(patterns, key=specificity)] if patterns else self._default
             self._known[topic] = qos

@@ -16,12 +16,26 @@ the border.
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
+from overlane.errors import OverlaneError
+
 BYTES_MAX = 65_535
 """The longest string that MQTT can carry."""
 
 
-class BadTopic(ValueError):
+class BadTopic(OverlaneError, ValueError):
     """A topic or filter that MQTT does not allow."""
+
+    error_code = "OVL-109"
+
+
+LEVELS_FREE = 16
+LEVEL_BYTES = 400
+"""What each level beyond the first ones takes in a tree of topics or filters, about: far more than its text."""
+
+
+def deep_bytes(topic: str) -> int:
+    """What the levels of a topic or filter take in a tree, beside its text, where they are unusually many."""
+    return max(0, topic.count("/") + 1 - LEVELS_FREE) * LEVEL_BYTES
 
 
 def check_topic(topic: str) -> None:
@@ -247,12 +261,12 @@ class FilterTrie(Generic[T]):
     def _prune(self, topic_filter: str) -> None:
         if "+" not in topic_filter and "#" not in topic_filter:
             return
-        way: list[tuple[_Node[T], str]] = []
+        branch: list[tuple[_Node[T], str]] = []
         node = self._root
         levels = topic_filter.split("/")
         is_open = levels[-1] == "#"
         for level in levels[:-1] if is_open else levels:
-            way.append((node, level))
+            branch.append((node, level))
             child = node.child(level)
             if child is None:
                 raise AssertionError(f"filter {_shown(topic_filter)} is not in the tree")
@@ -261,6 +275,6 @@ class FilterTrie(Generic[T]):
             node.below = None
         else:
             node.here = None
-        while way and node.is_bare():
-            node, level = way.pop()
+        while branch and node.is_bare():
+            node, level = branch.pop()
             node.cut(level)

@@ -1,5 +1,5 @@
-"""The demo: five cities as real brokers on this machine, troubles one after the other, and what became of messages.
+"""The demo: five brokers on this machine, a sequence of faults, and their effects on messages.
 
-It is a trial of the testbed with a story: `steps` says what happens, `stage` makes it happen to real processes,
-`judging` and `moves` say what came of each step, `lessons` what the data pipeline learns from it.
+It is a trial of the testbed with fixed steps: `steps` defines them, `demorun` runs them on real processes,
+`stepresults` and `routemoves` report the effects of each step, `pipelineresults` the results of the data pipeline.
 """

@@ -1,4 +1,4 @@
-"""The story of the demo: what happens, step by step."""
+"""The steps of the demo."""
 
 from dataclasses import dataclass
 
@@ -8,33 +8,33 @@ from overlane.network.schema import Crash, Cut, Event, Heal, Restart, Slow
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`told` is what a person hears when it begins."""
+    """`description` is printed when the step starts."""
 
     name: str
-    told: str
+    description: str
     events: tuple[Event, ...] = ()
 
 
 STEPS = (
-    Step("normal", "All is well: alarms take two paths from Seattle to Washington, reports one to Orlando."),
+    Step("normal", "No faults: alarms take two paths from Seattle to Washington, reports one to Orlando."),
     Step(
         "slow link",
-        "Seattle - Denver takes 150 ms instead of 14: too slow for alarms; reports could bear it.",
+        "Seattle - Denver takes 150 ms instead of 14: too slow for alarms, fast enough for reports.",
         (Slow(0, ("seattle", "denver"), 150 * MS),),
     ),
     Step(
         "cut link",
-        "That link is well again, and Denver - Washington is cut.",
+        "That link recovers, and Denver - Washington is cut.",
         (Heal(0, ("seattle", "denver")), Cut(0, ("denver", "washington"))),
     ),
     Step(
         "killed broker",
-        "The broker in Los Angeles is killed: kill -9, no goodbye.",
+        "The broker in Los Angeles is killed (kill -9).",
         (Crash(0, "los-angeles"),),
     ),
     Step(
         "healed",
-        "The link is whole again, the broker is started again.",
+        "The link is restored, the broker restarts.",
         (Heal(0, ("denver", "washington")), Restart(0, "los-angeles")),
     ),
 )

@@ -1,20 +1,20 @@
-"""The monitor: one web page that shows an overlay as it is, as it was, and as a simulation of it went.
+"""The monitor: a web page that shows a running overlay, its history, or the recording of a simulation.
 
-    picture      what there is to see at one moment, and what changed from one to the next
-    happenings   what happened, in words
-    timeline     happenings as they come
-    figures      from what brokers have counted to shares in time, percentiles and rates
-    observing    from the answers of brokers to pictures and happenings
-    past         the pictures so far, within bounds; what a page is given when it comes
-    recordfile   the same as a file
-    simulated    the same from a simulation
-    asking       brokers are asked through their admin API
-    chaos        what may be done to links and brokers by hand
-    streams      a publisher and a subscriber, to have something to watch
-    watch        the driver: asks again and again, keeps the past, tells every page
-    server       HTTP for the page
-    serving      a watch or a recording, and its server, from start to end
-    page/        what runs in the browser
+    overlaystate        the state of an overlay at one moment, and the delta between two states
+    timelineevents      entries of the timeline
+    timeline            the timeline: collects events, and links them to the action that may have caused them
+    figures             shares in time, percentiles and rates from the counters of brokers
+    observer            overlay states and timeline events from the responses of brokers
+    history             the states so far, bounded; what a page gets when it connects
+    recordingfile       a history as a file
+    simulationrecorder  a history from a simulation
+    polling             requests to the admin APIs of all brokers
+    traffic             test traffic: a publisher and a subscriber
+    livemonitor         the driver: polls brokers, keeps the history, sends deltas to pages
+    chaos               fault injection: slow, cut and heal links, stop and start brokers
+    server              HTTP server of the page
+    pageserver          a live monitor or a recording with its server, from start to end
+    page/               the web page
 
-The first six touch nothing of the world. Dependencies point upwards in this list, down to the page.
+The first six do no I/O. Modules import only those above them in this list.
 """

@@ -1,25 +1,24 @@
-"""Figures: from what has been counted since a beginning to what became of messages lately, and altogether.
+"""Delivery figures: recent and total values from counters.
 
-Brokers count from their start, and start again at nothing when they are restarted. The ledger adds up what is new at
-each look; so its totals go on over restarts. Of the last seconds it keeps what the totals were, and tells the
-difference.
+Broker counters start at zero with each broker process. Increases are added up at each poll, so totals continue over
+restarts. Earlier totals of the last seconds are kept; the recent figures are the difference.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from overlane.monitor.picture import Figures, rounded
+from overlane.monitor.overlaystate import Figures, rounded
 
-LATELY_S = 10.0
+RECENT_S = 10.0
 SMOOTH_S = 2.0
 SETTLE_S = 3.0
-"""What is missing for so long is lost: until then it may be under way on another path."""
+"""A message missing for longer is lost; until then it may arrive on another path."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What was counted of one topic. Ages are (no more than so many microseconds: messages)."""
+    """Counters of one topic. Ages: upper bound in microseconds -> messages."""
 
     published: int = 0
     delivered: int = 0
@@ -32,7 +31,7 @@ class Totals:
 
 
 def percentile_ms(ages_us: Mapping[int, int], percent: int) -> float | None:
-    """By nearest rank; None of nothing."""
+    """By nearest rank; None without messages."""
     count = sum(ages_us.values())
     if count <= 0:
         return None
@@ -44,8 +43,8 @@ def percentile_ms(ages_us: Mapping[int, int], percent: int) -> float | None:
     return None
 
 
-class TopicLedger:
-    """One topic, or all of one broker."""
+class DeliveryCounters:
+    """Counters of one topic, or of all messages of one broker."""
 
     def __init__(self) -> None:
         self.totals = Totals()
@@ -53,17 +52,17 @@ class TopicLedger:
         self._lost = 0
         self._lost_before = 0
 
-    def look(self, at_s: float) -> None:
-        """Remember what the totals are now."""
+    def sample(self, at_s: float) -> None:
+        """Record the current totals."""
         self._samples.append((at_s, self.totals.copy()))
-        while len(self._samples) > 2 and self._samples[1][0] <= at_s - LATELY_S:
+        while len(self._samples) > 2 and self._samples[1][0] <= at_s - RECENT_S:
             self._samples.popleft()
         settled = [totals.missing for seen_s, totals in self._samples if seen_s >= at_s - SETTLE_S]
         self._lost = min(settled, default=0)
         self._lost_before = min(self._lost, self._samples[0][1].missing)
 
     def rate_hz(self) -> float:
-        """Messages published a second, over the last two seconds or so."""
+        """Messages published per second, over about the last two seconds."""
         if len(self._samples) < 2:
             return 0.0
         until_s, now = self._samples[-1]
@@ -80,7 +79,7 @@ class TopicLedger:
         return _figures(self.totals, self._samples[0][1], self._lost - self._lost_before)
 
     def in_time_lately(self) -> float | None:
-        """As a share; None if nothing came."""
+        """A share; None if nothing was delivered."""
         figures = self.lately()
         return round(figures.in_time / figures.delivered, 4) if figures.delivered else None
 
@@ -98,14 +97,14 @@ def _figures(now: Totals, before: Totals, lost: int) -> Figures:
     )
 
 
-class Smoothing:
-    """Rates of what only grows, without the noise of single moments."""
+class RateSmoother:
+    """Smoothed rates of counters."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[float, int, float]] = {}
 
     def of(self, name: tuple[str, str], total: int, at_s: float) -> float:
-        """A second; what is less than before has begun anew."""
+        """Per second; a counter that decreased has restarted at zero."""
         before_s, before, rate = self._seen.get(name, (at_s, total, 0.0))
         if at_s > before_s:
             grown = total - before if total >= before else total
@@ -115,26 +114,26 @@ class Smoothing:
         return rounded(rate, 2) if rate >= 1 else 0.0
 
 
-class Growth:
-    """What is new of counts that only grow, and begin anew in each life of a broker."""
+class CounterIncrease:
+    """Increases of counters that restart at zero with each incarnation of a broker."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], tuple[int, int]] = {}
 
-    def of(self, name: tuple[str, ...], life: int, count: int) -> int:
-        before_life, before = self._seen.get(name, (life, 0))
-        self._seen[name] = life, count
-        return max(0, count - before) if life == before_life else count
+    def of(self, name: tuple[str, ...], incarnation: int, count: int) -> int:
+        previous, before = self._seen.get(name, (incarnation, 0))
+        self._seen[name] = incarnation, count
+        return max(0, count - before) if incarnation == previous else count
 
 
-class AgesGrowth:
-    """The same of ages."""
+class HistogramIncrease:
+    """The same for histograms."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], tuple[int, Counter[int]]] = {}
 
-    def of(self, name: tuple[str, ...], life: int, ages_us: Iterable[tuple[int, int]]) -> Counter[int]:
+    def of(self, name: tuple[str, ...], incarnation: int, ages_us: Iterable[tuple[int, int]]) -> Counter[int]:
         now = Counter(dict(ages_us))
-        before_life, before = self._seen.get(name, (life, Counter()))
-        self._seen[name] = life, now
-        return now - before if life == before_life else now
+        previous, before = self._seen.get(name, (incarnation, Counter()))
+        self._seen[name] = incarnation, now
+        return now - before if incarnation == previous else now

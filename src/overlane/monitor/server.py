@@ -1,10 +1,10 @@
-"""The page's server: static files, the stream of lines, and deeds.
+"""HTTP server of the monitor: static files, the stream of deltas, and actions.
 
-    GET  /                 the page, and its modules and styles beside it: they hold nothing worth a token
-    GET  /api/stream       the past as lines of JSON, then every change as it comes; of a recording, all of it
-    POST /api/deeds/NAME   do something to the overlay; its parameters are a JSON object of strings
+    GET  /                 the page, its modules and styles; these need no token
+    GET  /api/stream       the history as lines of JSON, then every new delta; of a recording, all of it
+    POST /api/deeds/NAME   carry out an action; parameters are a JSON object of strings
 
-Nothing is fetched from other hosts, and the browser is told not to allow it. Who may ask is the gate's to say.
+The page loads nothing from other hosts, and the headers forbid it. `httpaccess` decides which requests are authorized.
 """
 
 import logging
@@ -13,16 +13,16 @@ from pathlib import Path
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from overlane.adminapi import httpaccess
+from overlane.adminapi.httpserver import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, read_body
 from overlane.errors import Unavailable
-from overlane.monitor.chaos import Chaos, Refused
-from overlane.mqtt.secret import Secret
+from overlane.monitor.chaos import Chaos, InvalidAction
 from overlane.network.schema import Endpoint
-from overlane.node import gate
-from overlane.node.httpserver import HttpServer
+from overlane.secret import Secret
 
 PAGE = Path(__file__).parent / "page"
 TYPES = {
@@ -48,7 +48,7 @@ Lines = Callable[[], AsyncIterator[bytes]]
 
 
 class Server:
-    """`chaos` is None where nothing may be done."""
+    """`chaos` is None if actions are not allowed."""
 
     def __init__(self, endpoint: Endpoint, lines: Lines, chaos: Chaos | None, token: Secret | None) -> None:
         self._endpoint = endpoint
@@ -58,7 +58,7 @@ class Server:
         self._files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in TYPES}
         routes = [
             Route("/api/stream", self._stream, methods=["GET"]),
-            Route("/api/deeds/{name}", self._deed, methods=["POST"]),
+            Route("/api/deeds/{name}", self._action, methods=["POST"]),
             Route("/{name}", self._file, methods=["GET"]),
             Route("/", self._file, methods=["GET"]),
         ]
@@ -67,7 +67,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """URL of the page."""
         return f"http://{self._endpoint.dialled()}/"
 
     # Requests
@@ -76,48 +76,50 @@ class Server:
         name = request.path_params.get("name", "index.html")
         content = self._files.get(name)
         if content is None:
-            return _told(404, "there is no such file")
+            return _error(404, "no such file")
         return Response(content, 200, HEADERS, TYPES[Path(name).suffix])
 
     async def _stream(self, request: Request) -> Response:
-        if (refused := self._refused(request)) is not None:
-            return refused
+        if (rejected := self._rejection(request)) is not None:
+            return rejected
         return StreamingResponse(self._lines(), 200, HEADERS, "application/x-ndjson")
 
-    async def _deed(self, request: Request) -> Response:
-        if (refused := self._refused(request)) is not None:
-            return refused
+    async def _action(self, request: Request) -> Response:
+        if (rejected := self._rejection(request)) is not None:
+            return rejected
         if self._chaos is None:
-            return _told(403, "the monitor was started without --chaos: it only looks")
+            return _error(403, "the monitor was started without --chaos: actions are disabled")
         try:
-            # A form of another page cannot send this type without asking first.
+            # A form of another origin cannot send this type without a CORS preflight.
             if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-                raise Refused("the parameters must be a JSON object")
+                raise InvalidAction("the parameters must be a JSON object")
             wanted = msgspec.json.decode(await _body(request), type=dict[str, str])
             await self._chaos.do(request.path_params["name"], wanted)
-        except (Refused, msgspec.MsgspecError) as reason:
-            return _told(400, str(reason))
+        except (InvalidAction, msgspec.MsgspecError) as reason:
+            return _error(400, str(reason))
         except Unavailable as reason:
-            return _told(503, str(reason))
+            return _error(503, str(reason))
         except Exception:
-            # A defect of ours; it must not end more than this request.
-            log.exception("%s could not be done", request.path_params["name"])
-            return _told(500, "the monitor could not do it; its log tells more")
+            # A bug; it must affect only this request.
+            log.exception("action %s failed", request.path_params["name"])
+            return _error(500, "internal error; see the log of the monitor")
         return Response(status_code=204, headers=HEADERS)
 
-    def _refused(self, request: Request) -> Response | None:
-        found = gate.refusal(request, self._token)
-        return None if found is None else _told(found.status, found.why, found.headers)
+    def _rejection(self, request: Request) -> Response | None:
+        found = httpaccess.refusal(request, self._token)
+        return None if found is None else _error(found.status, found.why, found.headers)
 
 
 async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise Refused(f"more than {BODY_BYTES_MAX} bytes")
-    return bytes(body)
+    try:
+        return await read_body(request, BODY_BYTES_MAX)
+    except BodyTooLarge:
+        raise InvalidAction(f"the body has more than {BODY_BYTES_MAX} bytes") from None
+    except BodyTooSlow:
+        raise InvalidAction(f"the body did not arrive within {BODY_S:g} s") from None
+    except ClientDisconnect:
+        raise InvalidAction("the body is incomplete") from None
 
 
-def _told(status: int, error: str, headers: dict[str, str] | None = None) -> Response:
+def _error(status: int, error: str, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode({"error": error}), status, HEADERS | (headers or {}), "application/json")

@@ -1,4 +1,6 @@
-"""A connection: what the server knows of one client's network connection, and what it has to say to it.
+"""A connection: what the server knows of one MQTT client's network connection, and what it has to send to it.
+
+It is a consumer and a publisher to the rest of the broker (`pubsub.consumer`).
 
 Bytes to be sent are collected in `out` during a turn and taken by the driver at its end; `waits` says that they must
 not leave before this turn's records are durable. What leaves a connection leaves in order.
@@ -8,24 +10,24 @@ it a client that does not read is noticed. It also keeps `acks_held`, of acknowl
 them a client is noticed that publishes more than it may without having been answered.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import mqtt5
 
-from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt import codec5, codec311, writing
-from overlane.mqtt.agenda import Appointment
-from overlane.mqtt.framing import Framer
-from overlane.mqtt.limits import Limits
-from overlane.mqtt.message import Message
+from overlane.mqtt.codec import codec5, codec311, writing
+from overlane.mqtt.codec.framing import Framer
+from overlane.mqtt.reasons import disconnect_reason
+from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.message import Message
+from overlane.pubsub.timers import Timer
 
 if TYPE_CHECKING:
     from overlane.mqtt.fastlane import TopicEntry
-    from overlane.mqtt.session import Session
+    from overlane.pubsub.sessions.session import Session
 
 V5 = 5
 UNKNOWN = 0
@@ -46,17 +48,6 @@ class Phase(IntEnum):
     CLOSED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Where a connection comes from. `certified`: the user name in the client's certificate, if it showed one."""
-
-    address: str
-    is_loopback: bool = True
-    is_secure: bool = False
-    certified: str | None = None
-    listener: str = "mqtt"
-
-
 class Connection:
     __slots__ = (
         "_touched",
@@ -68,7 +59,6 @@ class Connection:
         "aliases_out_max",
         "allowance",
         "allowance_ns",
-        "appointment",
         "bytes_in",
         "bytes_out",
         "closing",
@@ -79,6 +69,7 @@ class Connection:
         "heard_ns",
         "is_behind",
         "is_touched",
+        "is_turned_away",
         "keep_alive_ns",
         "messages_in",
         "messages_out",
@@ -88,6 +79,7 @@ class Connection:
         "paced_bytes",
         "paced_ns",
         "packet_bytes_max",
+        "passes",
         "peer",
         "phase",
         "received_before",
@@ -96,9 +88,11 @@ class Connection:
         "stops_for",
         "stops_until_ns",
         "tells_problems",
+        "timer",
         "unsent_bytes",
         "version",
         "waits",
+        "waits_on",
     )
 
     def __init__(self, peer: Peer, limits: Limits, touched: "list[Connection]", now: Nanos) -> None:
@@ -109,11 +103,13 @@ class Connection:
         self.session: Session | None = None
         self.is_behind = False
         """Whether packets have come that were not looked at yet, so that others have their turn."""
+        self.is_turned_away = False
+        """Whether it is answered only to be told that too many connect at once."""
         self.opened_ns = now
         self.heard_ns = now
         self.keep_alive_ns: Nanos = NEVER
         """After so much silence the client counts as gone."""
-        self.appointment: Appointment | None = None
+        self.timer: Timer | None = None
         """When to look whether it has said CONNECT, and then whether it is silent."""
         self.received_before = 0
         """QoS 2 messages of earlier connections that were not released when this one began: they are not counted."""
@@ -136,10 +132,14 @@ class Connection:
         self.allowance_ns = now
         self.rests_until_ns: Nanos = 0
         """Until then nothing more is read from a client that publishes too fast."""
-        self.stops_for: tuple[str, QosClass] | None = None
-        """The topic on which it has published more than goes on to other brokers at once."""
+        self.stops_for: Hashable = None
+        """The way (`uplink.way_of`) on which its messages find no room: what it says is kept, and not looked at."""
         self.stops_until_ns: Nanos = 0
         """Until then nothing more is read from it, unless there is room again before."""
+        self.waits_on = False
+        """Whether it may be stopped for longer than that, while its way moves: nothing of it has a deadline."""
+        self.passes = False
+        """It has been stopped for long enough: what it says next is taken in, room or not."""
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.unsent_bytes = 0
@@ -159,6 +159,10 @@ class Connection:
         return self.phase is Phase.OPEN
 
     @property
+    def protocol(self) -> str:
+        return "MQTT 5.0" if self.version == V5 else "MQTT 3.1.1"
+
+    @property
     def has_more_to_say(self) -> bool:
         """Whether messages wait for room that is there now."""
         return self.session is not None and self.session.window.next_to_send() is not None
@@ -166,6 +170,10 @@ class Connection:
     @property
     def backlog_bytes(self) -> int:
         return self.unsent_bytes + self.out_bytes
+
+    def has_stopped(self) -> bool:
+        """Whether it has to wait for room on the way of what it publishes."""
+        return self.stops_for is not None
 
     def keeps_reading(self, now: Nanos) -> bool:
         """Whether the client has read a good deal lately. To be asked of one that has much left to read."""
@@ -197,21 +205,21 @@ class Connection:
             return True
         return self.send_packet(packet(None))
 
-    def send_message(
+    def take(
         self,
         message: Message,
         qos: int,
         retain: bool,
         identifiers: tuple[int, ...],
         now: Nanos,
-        packet_id: int = 0,
+        tag: int = 0,
         again: bool = False,
     ) -> bool:
-        """False if the client does not take packets of this size."""
+        """A message for this client, as PUBLISH. False if the client does not take packets of this size."""
         topic = message.topic_utf8
         properties = b""
         if self.version == V5:
-            properties = message.properties
+            properties = message.encoded
             if (remaining_s := message.remaining_s(now)) is not None:
                 properties += writing.expiry_property(remaining_s)
             for identifier in identifiers:
@@ -224,7 +232,7 @@ class Connection:
                     alias = self.aliases_out[message.topic] = len(self.aliases_out) + 1
                 if alias is not None:
                     properties += writing.topic_alias_property(alias)
-        data = writing.publish(self.version, topic, message.payload, qos, retain, again, packet_id, properties)
+        data = writing.publish(self.version, topic, message.payload, qos, retain, again, tag, properties)
         if len(data) > self.packet_bytes_max:
             if topic:
                 self.aliases_out.pop(message.topic, None)
@@ -232,6 +240,10 @@ class Connection:
         self.messages_out += 1
         self.send(data)
         return True
+
+    def release(self, tag: int) -> None:
+        """PUBREL."""
+        self.send(writing.ack(self.version, writing.PUBREL, tag, 0))
 
     def taken(self) -> tuple[list[bytes], bool]:
         """What to send now, and whether it waits for this turn's records; by the driver at the end of a turn."""
@@ -242,6 +254,9 @@ class Connection:
         return out, waits
 
     # The end
+
+    def end(self, ending: Ending, why: str) -> None:
+        self.close(disconnect_reason(ending), why)
 
     def close(self, reason: int, why: str) -> None:
         """Say goodbye, with the reason where the protocol has a way to say it; the driver closes after sending."""

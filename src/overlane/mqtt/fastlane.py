@@ -15,20 +15,22 @@ from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 
-from overlane.core.events import Published
+from overlane.core.events import PublishResult
 from overlane.core.qos import QosClass
 from overlane.core.topics import check_topic
-from overlane.core.units import MS, NEVER, Nanos
-from overlane.mqtt import way
+from overlane.core.units import NEVER, Nanos
+from overlane.mqtt.codec.fields import write_variable
+from overlane.mqtt.codec.framing import packet_end
+from overlane.mqtt.codec.writing import subscription_id_property
 from overlane.mqtt.connection import V5, Connection
-from overlane.mqtt.counters import Drop, TopicStats
-from overlane.mqtt.envelope import pack_lone, pack_run
-from overlane.mqtt.fields import write_variable
-from overlane.mqtt.framing import packet_end
-from overlane.mqtt.session import Session
-from overlane.mqtt.state import State
-from overlane.mqtt.subscriptions import Audience
-from overlane.mqtt.writing import subscription_id_property
+from overlane.mqtt.runs import RUN, RUN_OF_V5, pack_lone, pack_run, unpack_run
+from overlane.pubsub import backpressure
+from overlane.pubsub.counters import Drop, TopicStats
+from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.message import Message
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.table import Audience, Receiver
 
 TOPIC_BYTES_MAX = 255
 TOPICS_MAX = 10_000
@@ -42,14 +44,6 @@ PLAIN = 0x30
 PACKET_BYTES_MAX = 3 + 0x3FFF
 """The lane takes packets whose length is told in one or two bytes."""
 
-
-CROWDED_PART = 4
-"""Whoever publishes to a client that has more than this part of its queue to read rests a little after each read, and
-the longer the fuller the queue is. So one that reads slowly loses nothing to one that writes fast. One that hardly
-reads at all holds nobody up for long: it is not waited for, its queue is soon full, and the rest is dropped."""
-REST: Nanos = 2 * MS
-REST_DOUBLINGS = 7
-"""From a queue that begins to be crowded to a full one."""
 
 REPEATS = 4
 """After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
@@ -79,25 +73,27 @@ class TopicEntry:
 
 
 class FastLane:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
+        self._delivery = delivery
         self._entered = 0
         """Entries made since all were dropped: there are no more than that."""
 
-    def enter(self, connection: Connection, session: Session, topic: str) -> None:
+    def enter(self, connection: Connection, session: Session, topic: str, now: Nanos) -> None:
         """A plain message on this topic came from this client: those that follow may take the lane."""
         state = self._state
         if not state.settings.access.may_publish(session.user, session.client_id, topic):
             return
         topic_utf8, audience = topic.encode(), state.subscriptions.audience(topic)
-        directory = state.elsewhere.directory
-        if len(topic_utf8) > TOPIC_BYTES_MAX or audience.groups or directory.shared(topic):
+        if len(topic_utf8) > min(TOPIC_BYTES_MAX, state.limits.topic_bytes):
+            return
+        if audience.groups or state.cluster.directory.shared(topic):
             return
         if connection.framer.packet_bytes_max < PACKET_BYTES_MAX:
             return  # the lane does not look at the size
         qos = None
         if state.uplink.carries(topic):
-            qos = directory.tighten(topic, state.settings.qos.of(topic))
+            qos = state.cluster.class_of(topic, state.settings.qos.of(topic), now)
             if qos.history:
                 return
         if any(one.session.log is not None for one in audience.receivers):
@@ -108,14 +104,16 @@ class FastLane:
             connection.entries.clear()
         if self._entered >= ENTRIES_MAX:
             for one in state.connections:
-                one.entries.clear()
+                if isinstance(one, Connection):
+                    one.entries.clear()
             self._entered = 0
         self._entered += 1
         key = _prefix(topic_utf8, connection.version == V5)
         connection.entries[key] = TopicEntry(topic, audience, len(key), state.stats(topic), qos)
 
     def pass_on(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:  # noqa: C901 - one loop, for speed
-        """Pass on the plain messages from the position on; the place of the first that is not plain and whole."""
+        """Pass on the plain messages from the position on; the place of the first that is not plain and whole, or has
+        to wait: then the connection has to stop."""
         if self._is_stale(connection):
             return position
         find = connection.entries.get
@@ -156,6 +154,9 @@ class FastLane:
                 if lane is None or entry.lane is not lane.lane:
                     if run_count and lane is not None:
                         self._spread(connection, lane, data[run:position], run_count, now)
+                        run_count = 0
+                    if connection.stops_for is not None or self._must_stop(connection, entry, now):
+                        break
                     lane, run, run_count = entry, position, 0
                 last, count, topic_from, last_length, repeats = entry, 0, position, length, 0
                 wide = body - position - 2
@@ -188,12 +189,18 @@ class FastLane:
         """As `pass_on` for what is one short packet and no more: of a client that has little to say every read is."""
         first, _, topic_bytes = _short(data)
         entry = connection.entries.get(data[2 : 2 + behind_topic + topic_bytes])
-        if first != PLAIN or entry is None or entry.stats.is_forgotten:
+        if first != PLAIN or entry is None or entry.stats.is_forgotten or self._must_stop(connection, entry, now):
             return 0
         entry.stats.messages += 1
         entry.stats.bytes += len(data) - entry.head_bytes
         self._spread(connection, entry, data, 1, now)
         return len(data)
+
+    def _must_stop(self, connection: Connection, entry: TopicEntry, now: Nanos) -> bool:
+        """Stop the client before messages of the topic are accepted, if there is no room on the way."""
+        return entry.qos is not None and backpressure.stop_if_full(
+            self._state.uplink, connection, entry.topic, entry.qos, now
+        )
 
     def _is_stale(self, connection: Connection) -> bool:
         """Whether every topic must prove anew that its messages may take the lane."""
@@ -210,32 +217,30 @@ class FastLane:
         if entry.qos is not None:
             is_lone = count == 1 and run[1] < 0x80
             flags, body = pack_lone(run[entry.head_bytes :], is_v5) if is_lone else pack_run(run, count, is_v5)
-            if self._state.uplink.publish(entry.topic, body, flags, entry.qos, now) is not Published.ACCEPTED:
+            if self._state.uplink.publish(entry.topic, body, flags, entry.qos, now) is not PublishResult.ACCEPTED:
                 self._state.counters.dropped[Drop.OVERLAY_FULL] += count
-            way.look(self._state.uplink, sender, entry.topic, entry.qos, now)
+            if entry.qos.deadline_ns < NEVER:
+                backpressure.stop_for_deadline(self._state.uplink, sender, entry.topic, entry.qos, now)
         if entry.audience.receivers:
             crowding = self._hand_out(entry.audience, run, count, is_v5, now)
-            if crowding:
-                rest_ns = int(REST * 2 ** (REST_DOUBLINGS * crowding))
-                sender.rests_until_ns = max(sender.rests_until_ns, now + rest_ns)
+            if crowding > backpressure.CROWDED:
+                sender.rests_until_ns = max(sender.rests_until_ns, now + backpressure.rest_ns(crowding))
 
-    def arrive(self, topic: str, run: bytes, count: int, is_v5: bool, now: Nanos) -> None:
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> None:
         """A run that came from another broker; ValueError if it is none of this topic, or has not so many messages."""
-        prefix = _checked_prefix(topic, is_v5)
-        is_lone = run[0] == PLAIN and run[1] == len(run) - 2 < 0x80 and run.startswith(prefix, 2)
-        if (1 if is_lone else self._counted(run, prefix)) != count:
-            raise ValueError("not as many messages as it says")
-        self._hand_out(self._state.subscriptions.audience(topic), run, count, is_v5, now)
-
-    def arrive_lone(self, topic: str, payload: bytes, is_v5: bool, now: Nanos) -> bytes:
-        """As `arrive`, for one message; returns it as the packet that clients get."""
-        prefix = _checked_prefix(topic, is_v5)
-        length = len(prefix) + len(payload)
+        is_v5 = flags & RUN_OF_V5 != 0
+        prefix, audience = _checked_prefix(topic, is_v5), self._state.subscriptions.audience(topic)
+        if flags & RUN:
+            run, count, _ = unpack_run(flags, body)
+            is_lone = run[0] == PLAIN and run[1] == len(run) - 2 < 0x80 and run.startswith(prefix, 2)
+            if (1 if is_lone else self._counted(run, prefix)) != count:
+                raise ValueError("not as many messages as it says")
+            self._hand_out(audience, run, count, is_v5, now)
+            return
+        length = len(prefix) + len(body)
         if length > 0x7F:
             raise ValueError("longer than a message alone")
-        packet = b"".join((bytes((PLAIN, length)), prefix, payload))
-        self._hand_out(self._state.subscriptions.audience(topic), packet, 1, is_v5, now)
-        return packet
+        self._hand_out(audience, b"".join((bytes((PLAIN, length)), prefix, body)), 1, is_v5, now)
 
     @staticmethod
     def _counted(run: bytes, prefix: bytes) -> int:
@@ -255,39 +260,52 @@ class FastLane:
         return count
 
     def _hand_out(self, audience: Audience, run: bytes, count: int, is_v5: bool, now: Nanos) -> float:
-        """How crowded it is before the receiver that has most to read, of those that read: from 0, not at all, to 1."""
+        """How full the queue is of the receiver that has most to read, of those that read: from 0, not crowded, to 1.
+        One that hardly reads at all holds nobody up for long: its queue is soon full, and the rest is dropped."""
         counters, queue_bytes = self._state.counters, self._state.limits.queue_bytes
-        crowded_bytes = queue_bytes // CROWDED_PART
+        crowded_bytes = queue_bytes * backpressure.CROWDED
         translated = b""
         crowding = 0.0
         for receiver in audience.receivers:
-            connection = receiver.session.connection
-            if connection is None:
+            connection = receiver.session.consumer
+            if not isinstance(connection, Connection):
+                if connection is not None or receiver.session.log is not None:
+                    self._give_singly(receiver, run, is_v5, now)
                 continue
             backlog_bytes = connection.unsent_bytes + connection.out_bytes
             if backlog_bytes > crowded_bytes and connection.keeps_reading(now):
-                part = (backlog_bytes - crowded_bytes) / (queue_bytes - crowded_bytes)
-                crowding = max(crowding, min(1.0, part))
+                crowding = max(crowding, min(1.0, backlog_bytes / queue_bytes))
             if backlog_bytes > queue_bytes:
                 counters.dropped[Drop.SLOW_CLIENT] += count
                 continue
             sent = run
-            if receiver.identifiers and connection.version == V5:
-                properties = b"".join(map(subscription_id_property, receiver.identifiers))
-                sent = _rewritten(run, is_v5, properties)
-            elif (connection.version == V5) is not is_v5:
-                translated = translated or _rewritten(run, is_v5, b"" if not is_v5 else None)
-                sent = translated
-            if connection.packet_bytes_max < NEVER:
-                sent, left_out = _fitting(sent, connection.packet_bytes_max)
-                counters.dropped[Drop.TOO_LARGE] += left_out
-                count_sent = count - left_out
-            else:
-                count_sent = count
+            try:
+                if receiver.identifiers and connection.version == V5:
+                    properties = b"".join(map(subscription_id_property, receiver.identifiers))
+                    sent = _rewritten(run, is_v5, properties)
+                elif (connection.version == V5) is not is_v5:
+                    translated = translated or _rewritten(run, is_v5, b"" if not is_v5 else None)
+                    sent = translated
+                if connection.packet_bytes_max < NEVER:
+                    sent, left_out = _fitting(sent, connection.packet_bytes_max)
+                    counters.dropped[Drop.TOO_LARGE] += left_out
+                    count_sent = count - left_out
+                else:
+                    count_sent = count
+            except Exception as error:
+                self._state.failed("delivery", receiver.session.client_id, error, connection)
+                receiver.session.consumer = None
+                continue
             connection.messages_out += count_sent
             counters.messages_out += count_sent
             connection.send(sent)
         return crowding
+
+    def _give_singly(self, receiver: Receiver, run: bytes, is_v5: bool, now: Nanos) -> None:
+        """To a stream, or to a consumer that speaks another protocol."""
+        for topic, payload in messages_of(run, is_v5):
+            message = Message(topic, payload, published_ns=now)
+            self._delivery.give(receiver.session, message, 0, False, receiver.identifiers, now)
 
 
 def _prefix(topic_utf8: bytes, is_v5: bool) -> bytes:
@@ -316,13 +334,14 @@ def end_of_alike(data: bytes, position: int, payload: int, following: int) -> in
     return far
 
 
-def payloads(run: bytes, is_v5: bool) -> Iterator[bytes]:
-    """Of each message of a run that is sound."""
+def messages_of(run: bytes, is_v5: bool) -> Iterator[tuple[str, bytes]]:
+    """Topic and payload of each message of a run that is sound."""
     position, end = 0, len(run)
     while position < end:
         body = position + 2 if run[position + 1] < 0x80 else position + 3
         position = packet_end(run, position)
-        yield run[body + 2 + run[body + 1] + is_v5 : position]
+        middle = body + 2 + run[body + 1]
+        yield run[body + 2 : middle].decode(), run[middle + is_v5 : position]
 
 
 @lru_cache(maxsize=TOPICS_MAX)

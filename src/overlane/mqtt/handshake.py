@@ -14,19 +14,24 @@ import mqtt5
 
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt import codec5
-from overlane.mqtt.connection import V5, Connection, Peer, Phase
-from overlane.mqtt.counters import Refusal
-from overlane.mqtt.limits import NONE
-from overlane.mqtt.notices import Connected
-from overlane.mqtt.once import PROPERTY, run_of
-from overlane.mqtt.secret import Secret
-from overlane.mqtt.session import Session
-from overlane.mqtt.sessions import Sessions
-from overlane.mqtt.state import State
-from overlane.mqtt.wills import Will, Wills, will_of
+from overlane.errors import OverlaneError
+from overlane.mqtt.codec import codec5, writing
+from overlane.mqtt.connection import V5, Connection, Phase
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.counters import Refusal
+from overlane.pubsub.limits import NONE
+from overlane.pubsub.message import EXPIRY_S_MAX
+from overlane.pubsub.notices import Connected
+from overlane.pubsub.sessions.deduplication import PROPERTY, run_of
+from overlane.pubsub.sessions.registry import Sessions
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.sessions.wills import Will, Wills
+from overlane.pubsub.state import State
+from overlane.secret import Secret
 
 CLIENT_ID_CHARS_MAX = 256
+TOPIC_BYTES_PROPERTY = "overlane-topic-bytes-max"
+"""MQTT has no field for the longest topic that a server takes: it is a user property of CONNACK."""
 
 Answer = mqtt5.ConnAckReasonCode
 
@@ -49,7 +54,7 @@ class Verdict(Enum):
     BUSY = "too many ask at once; it may come again"
 
 
-class _Rejected(Exception):
+class _Rejected(OverlaneError):
     """The client is turned away."""
 
     def __init__(self, reason: Answer, why: Refusal, told: str) -> None:
@@ -81,6 +86,9 @@ class Handshake:
         if len(state.connections) > state.limits.connections:
             told = f"more than {state.limits.connections} connections"
             raise _Rejected(Answer.SERVER_BUSY, Refusal.CONNECTIONS, told)
+        if connection.is_turned_away:
+            told = f"more than {state.limits.connections_per_second} connections a second"
+            raise _Rejected(Answer.CONNECTION_RATE_EXCEEDED, Refusal.CONNECTION_RATE, told)
         if packet.authentication_method is not None:
             told = "enhanced authentication is not offered: use a user name and password, or a certificate"
             raise _Rejected(Answer.BAD_AUTHENTICATION_METHOD, Refusal.CREDENTIALS, told)
@@ -129,7 +137,8 @@ class Handshake:
         self._waiting.pop(connection, None)
 
     def _reject(self, connection: Connection, packet: mqtt5.ConnectPacket, rejected: "_Rejected") -> None:
-        self._state.refuse(rejected.why, rejected.told, connection, packet.client_id)
+        if not connection.is_turned_away:  # or it was counted when it came
+            self._state.refuse(rejected.why, rejected.told, connection, packet.client_id)
         connection.send_explained(
             lambda told: mqtt5.ConnAckPacket(reason_code=rejected.reason, reason_str=told), rejected.told
         )
@@ -151,6 +160,8 @@ class Handshake:
 
         run = run_of(packet.user_properties) if expiry_s and not state.is_store_failing else ""
 
+        properties = [(TOPIC_BYTES_PROPERTY, str(limits.topic_bytes))]
+
         def answer(is_present: bool) -> mqtt5.ConnAckPacket:
             return mqtt5.ConnAckPacket(
                 session_present=is_present,
@@ -161,22 +172,24 @@ class Handshake:
                 topic_alias_max=limits.topic_aliases,
                 max_packet_size=limits.packet_bytes,
                 retain_available=limits.retained_messages > 0,
-                user_properties=[(PROPERTY, run)] if run else None,
+                user_properties=[*properties, (PROPERTY, run)] if run else properties,
             )
 
+        if connection.version == V5 and len(codec5.write(answer(False))) > connection.packet_bytes_max:
+            properties = []  # MQTT-3.2.2-20
         if connection.version == V5 and len(codec5.write(answer(False))) > connection.packet_bytes_max:
             told = "the client does not take a packet as large as the answer"
             raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
         before = len(state.effects)
         session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
         state.effects += (
-            session.once.begin(run, limits.in_flight, session.window.last_sequence)
+            session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
             if not state.is_store_failing
-            else session.once.rest()
+            else session.deduplication.rest()
         )
         self._attach(connection, session, packet, now)
         self._wills.connected(session, will)
-        state.notices.add(Connected(client_id, user, connection.peer, connection.version, is_present))
+        state.notices.add(Connected(client_id, user, connection.peer, connection.protocol, is_present))
         connection.send_packet(answer(is_present))
         self._sessions.resume(session, connection, now)
         # While the store fails only those get here whose session it has already, or need not have.
@@ -201,7 +214,7 @@ class Handshake:
         connection.received_before = len(session.received)
         if keep_alive_s := self._server_keep_alive_s(connection, packet) or packet.keep_alive:
             connection.keep_alive_ns = keep_alive_s * SECOND * 3 // 2
-        session.connection = connection
+        session.consumer = connection
         session.window.receive_max = min(packet.receive_max, limits.in_flight)
         self._state.counters.connections_accepted += 1
 
@@ -216,6 +229,8 @@ class Handshake:
             check_topic(will.topic)
         except BadTopic as bad:
             return Answer.TOPIC_NAME_INVALID, f"will: {bad}"
+        if told := self._state.limits.too_long(will.topic):
+            return Answer.TOPIC_NAME_INVALID, f"will: {told}"
         if will.topic.count("/") >= self._state.limits.filter_levels:
             return Answer.TOPIC_NAME_INVALID, f"a will's topic of more than {self._state.limits.filter_levels} levels"
         if not self._state.settings.access.may_publish(user, client_id, will.topic):
@@ -223,6 +238,23 @@ class Handshake:
         if will.retain and not self._state.limits.retained_messages:
             return Answer.RETAIN_NOT_SUPPORTED, "retained messages are not offered"
         return None
+
+
+def will_of(packet: mqtt5.ConnectPacket, user: str | None) -> Will | None:
+    will = packet.will
+    if will is None:
+        return None
+    return Will(
+        user,
+        will.topic,
+        will.payload or b"",
+        int(will.qos),
+        will.retain,
+        writing.properties_of(will),
+        will.user_properties,
+        will.message_expiry_interval,
+        min(will.will_delay_interval, EXPIRY_S_MAX),
+    )
 
 
 def may_be_anonymous(state: State, peer: Peer) -> bool:

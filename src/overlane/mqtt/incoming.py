@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import mqtt5
 
-from overlane.mqtt import codec5, codec311, writing
-from overlane.mqtt.codec5 import Bounds
+from overlane.mqtt.codec import codec5, codec311, writing
+from overlane.mqtt.codec.codec5 import Bounds
+from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.connection import V5
-from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
 
 PUBLISH = 0x30
 

@@ -10,21 +10,22 @@ from typing import assert_never
 import mqtt5
 
 from overlane.core.units import Nanos
-from overlane.mqtt import codec5, codec311, writing
+from overlane.mqtt.codec import codec5, codec311, writing
+from overlane.mqtt.codec.framing import CONNECT, version_of_connect
+from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.connection import ERRORS, V5, Connection, Phase
-from overlane.mqtt.delivery import Delivery
 from overlane.mqtt.fastlane import PLAIN, FastLane
-from overlane.mqtt.framing import CONNECT, version_of_connect
 from overlane.mqtt.handshake import Authenticate, Handshake
 from overlane.mqtt.incoming import PUBLISH, read_publish
-from overlane.mqtt.limits import Limits
-from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
-from overlane.mqtt.publishing import IDENTIFIER_UNKNOWN, Publishing
-from overlane.mqtt.session import Session
-from overlane.mqtt.sessions import Sessions
-from overlane.mqtt.silence import Silence
-from overlane.mqtt.state import State
-from overlane.mqtt.subscribing import Subscribing
+from overlane.mqtt.keepalive import KeepAlive
+from overlane.mqtt.publishing import PublishPackets
+from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
+from overlane.mqtt.subscribing import SubscribePackets
+from overlane.pubsub.delivery.delivery import Delivery, UnexpectedConfirmation
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.sessions.registry import Sessions
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
 
 Acknowledgement = mqtt5.PubAckPacket | mqtt5.PubRecPacket | mqtt5.PubRelPacket | mqtt5.PubCompPacket
 
@@ -41,16 +42,16 @@ class Packets:
         state: State,
         handshake: Handshake,
         sessions: Sessions,
-        silence: Silence,
-        publishing: Publishing,
-        subscribing: Subscribing,
+        keep_alive: KeepAlive,
+        publishing: PublishPackets,
+        subscribing: SubscribePackets,
         delivery: Delivery,
         fastlane: FastLane,
     ) -> None:
         self._state = state
         self._handshake = handshake
         self._sessions = sessions
-        self._silence = silence
+        self._keep_alive = keep_alive
         self._publishing = publishing
         self._subscribing = subscribing
         self._delivery = delivery
@@ -60,7 +61,7 @@ class Packets:
         """What must be found out about clients before they are let in."""
 
     def take(self, connection: Connection, data: memoryview, now: Nanos) -> None:
-        """One whole packet; Malformed."""
+        """One whole packet; Malformed, or `backpressure.MustStop`: then it comes again when the client may go on."""
         session = connection.session
         if session is None or connection.phase is not Phase.OPEN:
             self._take_first(connection, data, now)
@@ -71,10 +72,10 @@ class Packets:
             published = read_publish(data, connection.version, self._bounds)
             self._publishing.publish(connection, session, published, now)
             if data[0] == PLAIN and published.topic and published.alias is None:
-                self._fastlane.enter(connection, session, published.topic)
+                self._fastlane.enter(connection, session, published.topic, now)
             return
         if data[0] == writing.PUBACK and len(data) == SHORT_ACK_BYTES and (packet_id := data[2] << 8 | data[3]):
-            self._delivery.acknowledged(session, connection, packet_id, now)
+            self._acknowledged(connection, session, packet_id, now)
             return
         packet = (codec5 if connection.version == V5 else codec311).read(data, self._bounds)
         match packet:
@@ -112,16 +113,30 @@ class Packets:
         question = self._handshake.connect(connection, packet, now)
         if question is not None:
             self.questions.append(question)
-        self._silence.watch(connection)
+        self._keep_alive.watch(connection)
+
+    def _acknowledged(self, connection: Connection, session: Session, packet_id: int, now: Nanos) -> None:
+        try:
+            self._delivery.acknowledged(session, connection, packet_id, now)
+        except UnexpectedConfirmation as unexpected:
+            raise Malformed(PROTOCOL_ERROR, f"PUBACK, but {unexpected}") from None
+
+    def _received(self, connection: Connection, session: Session, packet: mqtt5.PubRecPacket, now: Nanos) -> None:
+        packet_id, is_refused = packet.packet_id, int(packet.reason_code) >= ERRORS
+        try:
+            is_owed = self._delivery.received(session, connection, packet_id, is_refused, now)
+        except UnexpectedConfirmation as unexpected:
+            raise Malformed(PROTOCOL_ERROR, f"PUBREC, but {unexpected}") from None
+        if not is_owed:
+            connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, IDENTIFIER_UNKNOWN))
 
     def _answer(self, connection: Connection, session: Session, packet: Acknowledgement, now: Nanos) -> None:
         delivery, packet_id = self._delivery, packet.packet_id
         match packet:
             case mqtt5.PubAckPacket():
-                delivery.acknowledged(session, connection, packet_id, now)
+                self._acknowledged(connection, session, packet_id, now)
             case mqtt5.PubRecPacket():
-                if not delivery.received(session, connection, packet_id, int(packet.reason_code) >= ERRORS, now):
-                    connection.send(writing.ack(connection.version, writing.PUBREL, packet_id, IDENTIFIER_UNKNOWN))
+                self._received(connection, session, packet, now)
             case mqtt5.PubRelPacket():
                 self._publishing.release(connection, session, packet_id)
             case mqtt5.PubCompPacket():

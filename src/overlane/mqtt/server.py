@@ -9,57 +9,50 @@ Bytes, verdicts and the time go in; bytes and effects come out. The driver's tur
     call server.durable(turn, now) when the records of that turn are on disk: what it makes belongs to the next turn
     call server.tick(t) at t = server.next_deadline()
 
-Here bytes become packets, and the parts are put together: the handshake opens connections, sessions outlive them,
-silence ends them, publishing and subscribing are what clients do (packets tells which), delivery is what they get,
-wills are what is said when they are lost, the fast lane passes plain messages on, arriving is what other brokers send.
+Here bytes become packets, and the parts of MQTT are put together around the publish/subscribe service
+(`pubsub.service`): the handshake opens connections, the keep-alive ends silent ones, packets tells what clients want,
+the fast lane passes plain messages on.
 """
 
 from collections.abc import Callable, Iterable
 
 import mqtt5
 
-from overlane import __version__
-from overlane.core.events import Effect
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt import systopics
-from overlane.mqtt.arriving import Arriving
-from overlane.mqtt.connection import V5, Connection, Peer, Phase
-from overlane.mqtt.counters import Counters, Refusal
-from overlane.mqtt.delivery import Delivery
-from overlane.mqtt.fastlane import FastLane
-from overlane.mqtt.framing import CONNECT, packet_end
-from overlane.mqtt.gate import Gate
-from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
-from overlane.mqtt.limits import NONE
-from overlane.mqtt.malformed import (
+from overlane.errors import Failure
+from overlane.mqtt.codec.framing import CONNECT, packet_end, version_of_connect
+from overlane.mqtt.codec.malformed import (
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
     UNSUPPORTED_PROTOCOL_VERSION,
     Malformed,
 )
-from overlane.mqtt.message import Message
-from overlane.mqtt.notices import Notice
+from overlane.mqtt.connection import UNKNOWN, V5, Connection, Phase
+from overlane.mqtt.fastlane import FastLane
+from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
+from overlane.mqtt.keepalive import KeepAlive
 from overlane.mqtt.packets import Packets
-from overlane.mqtt.publishing import Publishing
-from overlane.mqtt.recovery import Record, Recovery
-from overlane.mqtt.retained import RetainedMessages
-from overlane.mqtt.sessions import Sessions
-from overlane.mqtt.shelf import Shelf
-from overlane.mqtt.silence import Silence
-from overlane.mqtt.state import Settings, State
-from overlane.mqtt.streams import Streams
-from overlane.mqtt.subscribing import Subscribing
-from overlane.mqtt.uplink import Uplink
-from overlane.mqtt.wills import Wills
-from overlane.mqtt.writers import Writers
-
-Reason = mqtt5.DisconnectReasonCode
+from overlane.mqtt.publishing import PublishPackets
+from overlane.mqtt.subscribing import SubscribePackets
+from overlane.pubsub import backpressure
+from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.counters import Counters, Refusal
+from overlane.pubsub.limits import NONE
+from overlane.pubsub.notices import Notice
+from overlane.pubsub.recovery import Record
+from overlane.pubsub.service import PubSub
+from overlane.pubsub.state import Settings
 
 CONNECTIONS_AHEAD = 64
 """So many more than are allowed may connect, to be told so; any more are closed without a word."""
 
 CONNECT_BYTE = bytes((CONNECT,))
+CONNECT_HEAD_BYTES = 14
+"""Type and length of a packet, name and level of the protocol: none takes more, and no packet beyond the limit less."""
+CONNACK_UNAVAILABLE = b"\x20\x02\x00\x03"
+"""How MQTT 3.1.1 says that the server is not available: what it says of whatever it has no return code for."""
 
 _REFUSALS = {PACKET_TOO_LARGE: Refusal.TOO_LARGE, PROTOCOL_ERROR: Refusal.PROTOCOL, QUOTA_EXCEEDED: Refusal.QUOTA}
 
@@ -74,47 +67,43 @@ class Server:
         records: Iterable[Record] = (),
         now: Nanos = 0,
     ) -> None:
-        effects: list[Effect] = []
-        self.state = state = State(
-            name, settings, uplink, fresh_id, effects, Shelf(effects), RetainedMessages(settings.limits)
-        )
-        self._delivery = Delivery(state)
-        subscribing = Subscribing(state, self._delivery)
-        publishing = Publishing(state, self._delivery)
-        self.streams = Streams(state, self._delivery, subscribing)
-        self.writers = Writers(state, publishing)
-        wills = Wills(state, publishing)
-        self._sessions = Sessions(state, self._delivery, subscribing, wills)
-        self._handshake = Handshake(state, self._sessions, wills)
-        self._silence = Silence(state, self._sessions)
-        self._fastlane = FastLane(state)
+        self.pubsub = pubsub = PubSub(name, settings, uplink, fresh_id, records, now)
+        self.state = state = pubsub.state
+        self.streams, self.writers, self.admission = pubsub.streams, pubsub.writers, pubsub.admission
+        self._touched: list[Connection] = []
+        self._handshake = Handshake(state, pubsub.sessions, pubsub.wills)
+        self._keep_alive = KeepAlive(state, pubsub.sessions)
+        self._fastlane = FastLane(state, pubsub.delivery)
         self._packets = Packets(
             state,
             self._handshake,
-            self._sessions,
-            self._silence,
-            publishing,
-            subscribing,
-            self._delivery,
+            pubsub.sessions,
+            self._keep_alive,
+            PublishPackets(state, pubsub.publishing),
+            SubscribePackets(state, pubsub.subscribing),
+            pubsub.delivery,
             self._fastlane,
         )
-        self.gate = Gate(state)
-        self.deliver = Arriving(state, self._delivery, self._fastlane, self.streams).deliver
-        self._started_ns = now
-        recovery = Recovery(state, subscribing, self._sessions, wills, self.streams, self.writers)
-        recovery.recover(records, now)
-        state.elsewhere.start(now)
-        self._tell(now)
+        # What is the same for every protocol; bound once, since some of it is called every turn.
+        self.deliver = pubsub.arrivals(self._fastlane).deliver
+        self.take_effects = pubsub.take_effects
+        self.tick, self.next_deadline = pubsub.tick, pubsub.next_deadline
+        self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing
+        self.disconnect, self.drain = pubsub.disconnect, pubsub.drain
 
     # Connections
 
-    def connected(self, peer: Peer, now: Nanos, since_ns: Nanos | None = None) -> Connection:
-        """`since_ns`: when it came, if something else had to be agreed on before."""
+    def connected(
+        self, peer: Peer, now: Nanos, since_ns: Nanos | None = None, is_turned_away: bool = False
+    ) -> Connection:
+        """`since_ns`: when it came, if something else had to be agreed on before. `is_turned_away`: it may say CONNECT,
+        to be told that too many connect at once."""
         state = self.state
-        connection = Connection(peer, state.limits, state.touched, now)
+        connection = Connection(peer, state.limits, self._touched, now)
+        connection.is_turned_away = is_turned_away
         state.connections.add(connection)
         due = (now if since_ns is None else since_ns) + state.limits.connect_within_ns
-        self._silence.expect_connect(connection, due)
+        self._keep_alive.expect_connect(connection, due)
         if len(state.connections) > state.limits.connections + CONNECTIONS_AHEAD:
             told = f"more than {state.limits.connections} connections"
             state.refuse(Refusal.CONNECTIONS, told, connection)
@@ -125,7 +114,8 @@ class Server:
         """Bytes from a client. Whatever is wrong with them ends that connection and changes nothing else.
 
         No more than `packets_max` packets are handled, beside those that pass on the fast lane. If there are more,
-        the connection is behind: they wait until this is called again, perhaps without new bytes.
+        the connection is behind: they wait until this is called again, perhaps without new bytes. So it is where the
+        client has to stop (`stops_for`): nothing is taken in until that has been ended.
         """
         connection.is_behind = False
         if connection.phase is Phase.CLOSED:
@@ -134,6 +124,18 @@ class Server:
         connection.bytes_in += len(data)
         self.state.counters.bytes_in += len(data)
         self._understand(connection, data, now, packets_max)
+        connection.passes = False
+
+    def receive_later(self, connection: Connection, data: bytes, now: Nanos) -> bool:
+        """Bytes from a client for which there is no time now: they wait until `receive` is called. False if they have
+        to be handled at once."""
+        if connection.phase is not Phase.OPEN:
+            return False
+        connection.heard_ns = now
+        connection.bytes_in += len(data)
+        self.state.counters.bytes_in += len(data)
+        self._keep(connection, data, 0)
+        return True
 
     def _understand(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> None:
         before = connection.messages_in
@@ -147,22 +149,17 @@ class Server:
 
     def _read(self, connection: Connection, data: bytes, now: Nanos, packets_max: int) -> None:
         framer, position = connection.framer, 0
+        if connection.phase is Phase.WAITING and not self._is_version_there(connection, data):
+            framer.feed(data)
+            return
+        if connection.has_stopped():
+            self._keep(connection, data, 0)
+            return
         if framer.is_waiting:
-            packets = framer.feed(data)
-            if connection.phase is Phase.CHECKING:
-                if framer.waiting_bytes > self.state.limits.packet_bytes:
-                    raise Malformed(PACKET_TOO_LARGE, "too much ahead of the answer to CONNECT")
+            rest = self._read_first(connection, data, now)
+            if rest is None:
                 return
-            first = next(packets, None)
-            if first is None:
-                return
-            whole = bytes(first)
-            is_open = connection.phase is Phase.OPEN
-            if not is_open or self._fastlane.pass_on(connection, whole, 0, now) < len(whole):
-                self._packets.take(connection, first, now)
-            data, position = framer.take()
-        elif connection.phase is Phase.WAITING and data[:1] not in (b"", CONNECT_BYTE):
-            raise Malformed(PROTOCOL_ERROR, "the first packet is not a CONNECT")  # without waiting for all of it
+            data, position = rest
         end = len(data)
         while position < end:
             if connection.phase is Phase.OPEN:
@@ -182,17 +179,68 @@ class Server:
                 next(framer.feed(data, position), None)  # keeps what is there of it
                 return
             packets_max -= 1
-            if packets_max <= 0:
-                framer.feed(data, position)
-                connection.is_behind = True
+            packet = memoryview(data)[position:following]
+            if packets_max <= 0 or not self._is_taken(connection, packet, now):
+                self._keep(connection, data, position)
                 return
-            self._packets.take(connection, memoryview(data)[position:following], now)
             position = following
+
+    @staticmethod
+    def _is_version_there(connection: Connection, data: bytes) -> bool:
+        """Malformed if it cannot be a CONNECT, or is too large for one, without waiting for all of it. One that is too
+        large is answered in its own version, which stands in its first bytes: False if these are not there yet."""
+        framer = connection.framer
+        head = (framer.beginning(CONNECT_HEAD_BYTES) + data[:CONNECT_HEAD_BYTES])[:CONNECT_HEAD_BYTES]
+        if head[:1] not in (b"", CONNECT_BYTE):
+            raise Malformed(PROTOCOL_ERROR, "the first packet is not a CONNECT")
+        size = packet_end(head, 0)
+        if size <= framer.packet_bytes_max:
+            return True
+        if len(head) < CONNECT_HEAD_BYTES:
+            return False
+        connection.version = version_of_connect(head)
+        told = f"a CONNECT of {size} bytes; at most {framer.packet_bytes_max} are allowed"
+        raise Malformed(PACKET_TOO_LARGE, told)
+
+    def _read_first(self, connection: Connection, data: bytes, now: Nanos) -> tuple[bytes, int] | None:
+        """Handle the first packet of what was fed before and now; what lies behind it, as data and a position."""
+        framer = connection.framer
+        packets = framer.feed(data)
+        if connection.phase is Phase.CHECKING:
+            if framer.waiting_bytes > self.state.limits.packet_bytes:
+                raise Malformed(PACKET_TOO_LARGE, "too much ahead of the answer to CONNECT")
+            return None
+        first = next(packets, None)
+        if first is None:
+            return None
+        whole = bytes(first)
+        is_passed = connection.phase is Phase.OPEN and self._fastlane.pass_on(connection, whole, 0, now) == len(whole)
+        if not is_passed and not self._is_taken(connection, first, now):
+            framer.put_back(whole)
+            connection.is_behind = True
+            return None
+        return framer.take()
+
+    def _is_taken(self, connection: Connection, packet: memoryview, now: Nanos) -> bool:
+        """Let a packet be handled; False if the client has to stop before."""
+        if connection.has_stopped():
+            return False
+        try:
+            self._packets.take(connection, packet, now)
+        except backpressure.MustStop:
+            return False
+        return True
+
+    @staticmethod
+    def _keep(connection: Connection, data: bytes, position: int) -> None:
+        """What lies behind the position is for later."""
+        connection.framer.feed(data, position)
+        connection.is_behind = True
 
     def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos, packets_max: int = NEVER) -> None:
         """The answer to Authenticate. What the client has sent meanwhile is handled as by `receive`."""
         self._handshake.authenticated(connection, verdict, now)
-        self._silence.watch(connection)
+        self._keep_alive.watch(connection)
         if connection.phase is Phase.OPEN and connection.framer.waiting_bytes:
             data, position = connection.framer.take()
             self._understand(connection, data[position:], now, packets_max)
@@ -200,15 +248,45 @@ class Server:
     def writable(self, connection: Connection, now: Nanos) -> None:
         """The client has read: there is room in the driver's buffer again."""
         if connection.session is not None:
-            self._delivery.pump(connection.session, connection, now)
+            self.pubsub.delivery.pump(connection.session, connection, now)
 
     def lost(self, connection: Connection, now: Nanos) -> None:
         """The connection is broken, or closed by us before."""
+        if connection.is_behind and connection.phase is Phase.OPEN:
+            self._hear_out(connection, now)
         connection.phase = Phase.CLOSED
         self.state.connections.discard(connection)
-        self.state.agenda.call_off(connection.appointment)
+        self.state.timers.cancel(connection.timer)
         self._handshake.gone(connection)
-        self._sessions.leave(connection, True, now)
+        self.pubsub.sessions.leave(connection, True, now)
+
+    def failed(self, connection: Connection, kind: str, error: Exception) -> None:
+        """What this client sent, or what was found out about it, met with a fault of ours: it is told so and ended."""
+        session = connection.session
+        source = session.client_id if session is not None else connection.peer.address
+        if connection.phase in (Phase.WAITING, Phase.CHECKING):
+            if connection.version == V5:
+                connection.send_packet(mqtt5.ConnAckPacket(reason_code=Answer.IMPLEMENTATION_SPECIFIC_ERROR))
+            elif connection.version != UNKNOWN:
+                connection.send(CONNACK_UNAVAILABLE)
+        self.state.failed(kind, source, error, connection)
+
+    def take_failures(self, now: Nanos) -> list[Failure]:
+        """Inputs that failed by our own fault since this was last called; who is ended for it has left."""
+        failed, self.state.failures = self.state.failures, []
+        for _, connection in failed:
+            if connection is not None:
+                self.pubsub.sessions.leave_after_failure(connection, now)
+        return [failure for failure, _ in failed]
+
+    @property
+    def has_failures(self) -> bool:
+        return bool(self.state.failures)
+
+    def _hear_out(self, connection: Connection, now: Nanos) -> None:
+        """What a client has said, and had to wait, is not lost with its connection."""
+        connection.stops_for, connection.passes, connection.is_behind = None, True, False
+        self._understand(connection, b"", now)
 
     def _violated(self, connection: Connection, malformed: Malformed, now: Nanos) -> None:
         self.state.refuse(_REFUSALS.get(malformed.reason, Refusal.MALFORMED), str(malformed), connection)
@@ -221,7 +299,10 @@ class Server:
             connection.send_explained(
                 lambda told: mqtt5.ConnAckPacket(reason_code=code, reason_str=told), str(malformed)[:200]
             )
-        self._sessions.close(connection, malformed.reason, str(malformed), now)
+        elif connection.phase in (Phase.WAITING, Phase.CHECKING) and malformed.reason == PACKET_TOO_LARGE:
+            connection.send(CONNACK_UNAVAILABLE)
+        connection.close(malformed.reason, str(malformed))
+        self.pubsub.sessions.leave(connection, True, now)
 
     def _charge(self, connection: Connection, messages: int, limit: int, now: Nanos) -> None:
         earned = (now - connection.allowance_ns) * limit / SECOND
@@ -231,38 +312,7 @@ class Server:
             connection.rests_until_ns = now + int(-connection.allowance * SECOND / limit)
             self.state.counters.throttled += 1
 
-    def _publish(self, said: Message, now: Nanos) -> None:
-        """A message of the server's own, for local subscribers."""
-        audience = self.state.subscriptions.audience(said.topic)
-        self._delivery.spread(said, audience, now)
-        self._delivery.share_here(said, audience, now)
-
-    # Time
-
-    def tick(self, now: Nanos) -> None:
-        self.state.agenda.run(now)
-
-    def next_deadline(self) -> Nanos:
-        return self.state.agenda.next_deadline()
-
-    def _tell(self, now: Nanos) -> None:
-        for said in systopics.messages(self.state, __version__, now - self._started_ns, now):
-            self.state.retained.keep(said, durable=False)
-            self._publish(said, now)
-        self.state.agenda.at(now + systopics.EVERY, self._tell)
-
     # For the driver and operators
-
-    def take_effects(self) -> list[Effect]:
-        """The records of the turn, which ends with this."""
-        state = self.state
-        state.turn += 1
-        self.gate.turn_ended()
-        if not state.effects:
-            return []
-        effects = list(state.effects)
-        state.effects.clear()
-        return effects
 
     @property
     def has_records(self) -> bool:
@@ -276,11 +326,8 @@ class Server:
 
     def durable(self, turn: int, now: Nanos) -> bool:
         """The records of all turns up to this one are on disk; whether there is something to be sent or written now."""
-        self.state.durable_turn = turn
-        self._delivery.durable(now)
-        if self.state.postponed and self.state.can_erase:
-            self.state.hear_postponed(now)
-        return bool(self.state.touched or self.state.effects)
+        self.pubsub.durable(turn, now)
+        return bool(self._touched or self.state.effects)
 
     @property
     def has_words(self) -> bool:
@@ -298,10 +345,10 @@ class Server:
     def take_touched(self) -> list[Connection]:
         if self.state.effects:
             raise RuntimeError("records were made after those of the turn were taken: answers would not wait for them")
-        if not self.state.touched:
+        if not self._touched:
             return []
-        touched = list(self.state.touched)
-        self.state.touched.clear()
+        touched = list(self._touched)
+        self._touched.clear()
         self.state.counters.bytes_out += sum([connection.out_bytes for connection in touched])
         return touched
 
@@ -311,37 +358,8 @@ class Server:
 
     def reconfigure(self, settings: Settings) -> None:
         """New limits, rights and classes, from now on; what is connected stays connected."""
-        self.state.settings = settings
-        self.state.retained.limits = settings.limits
+        self.pubsub.reconfigure(settings)
         self._packets.reconfigure(settings.limits)
-        self.state.subscriptions.forget()
-
-    def meet_others(self, now: Nanos) -> None:
-        """There are other brokers from now on, which have to know what was retained before."""
-        self.state.elsewhere.start(now)
-        for kept in self.state.retained.walk("#"):
-            if kept is not None:
-                self.state.elsewhere.retain(kept, now)
-
-    def store_is_failing(self, is_failing: bool, can_erase: bool = False) -> None:
-        """`can_erase`: it fails for want of room, and whatever makes room is welcome."""
-        self.state.is_store_failing = is_failing
-        self.state.can_erase = can_erase or not is_failing
-
-    def disconnect(self, client_id: str, now: Nanos) -> bool:
-        """An operator ends a client's connection; False if it has none."""
-        session = self.state.sessions.get(client_id)
-        if session is None or session.connection is None:
-            return False
-        self._sessions.close(session.connection, int(Reason.ADMINISTRATIVE_ACTION), "ended by an operator", now)
-        return True
-
-    def drain(self, now: Nanos) -> None:
-        """No more clients; those that are connected are told to go elsewhere."""
-        self.state.is_draining = True
-        for connection in self.state.connections:
-            connection.close(int(Reason.SERVER_SHUTTING_DOWN), "the broker shuts down")
-        self._sessions.leave_all(self.state.connections, now)
 
 
 def _connack_reason(reason: int) -> Answer:

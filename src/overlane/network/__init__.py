@@ -34,8 +34,8 @@ from overlane.network.schema import (
     Topic,
     Transport,
 )
-from overlane.network.units import parse_duration, parse_rate, parse_size
 from overlane.network.writing import format_network
+from overlane.quantities import parse_duration, parse_rate, parse_size
 
 __all__ = [
     "Broker",

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from overlane.network import kinds
+from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.overlay import read_uplinks
-from overlane.network.schema import BROKER_FAILURE, LISTENERS, Broker, Endpoint
+from overlane.network.schema import BROKER_FAILURE, Broker, Endpoint
 from overlane.network.table import Table, show
 
 
@@ -27,10 +28,7 @@ def read_brokers(root: Table) -> Iterator[Broker]:
             longitude=table.optional("longitude", kinds.number(-180.0, 180.0, "degrees from -180 to 180"), None),
             clock_offset_ns=table.optional("clock_offset", offset, 0),
             clock_drift_ppm=table.optional("clock_drift_ppm", drift, 0.0),
-            mqtt=table.optional("mqtt", endpoint, None),
-            mqtt_tls=table.optional("mqtt_tls", endpoint, None),
-            websocket=table.optional("websocket", endpoint, None),
-            websocket_tls=table.optional("websocket_tls", endpoint, None),
+            listeners=_read_listeners(table, endpoint),
             overlay=table.optional("overlay", endpoint, None),
             admin=table.optional("admin", endpoint, None),
             reach=table.many("reach", endpoint) if "reach" in table else None,
@@ -47,8 +45,12 @@ def read_brokers(root: Table) -> Iterator[Broker]:
         yield broker
 
 
+def _read_listeners(table: Table, endpoint: kinds.Kind[Endpoint]) -> dict[str, Endpoint]:
+    given = {kind.name: table.optional(kind.name, endpoint, None) for kind in LISTENER_KINDS}
+    return {name: at for name, at in given.items() if at is not None}
+
+
 def _refuse_clashes(table: Table, broker: Broker) -> None:
-    given = [(field, endpoint) for field in LISTENERS if isinstance(endpoint := getattr(broker, field), Endpoint)]
-    for (first, one), (second, other) in combinations(given, 2):
+    for (first, one), (second, other) in combinations(broker.addresses().items(), 2):
         if one.clashes(other):
             table.refuse(second, f"another address than {first}'s, which is {one}")

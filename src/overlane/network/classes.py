@@ -2,10 +2,11 @@
 
 from overlane.core.config import BrokerConfig
 from overlane.core.federation import Federation, Passage
-from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
+from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
 from overlane.core.units import NEVER
-from overlane.mqtt.elsewhere import EVERYTHING_RETAINED, RETAINED_CLASS
 from overlane.network.schema import Network, Topic
+from overlane.pubsub.cluster.cluster import RETAINED_CLASS
+from overlane.pubsub.cluster.names import EVERYTHING_RETAINED
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
@@ -16,6 +17,7 @@ def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
         paths=topic.paths,
         lifespan_ns=NEVER if topic.lifespan_ns is None else topic.lifespan_ns,
         history=HISTORY_ALL if topic.history == "all" else topic.history,
+        order=Order(topic.order),
     )
 
 
@@ -65,4 +67,6 @@ def broker_config(network: Network, name: str) -> BrokerConfig:
         link_failure={end: link.failure for link in links for end in link.ends if end != name},
         federation=federation(network, name),
         link_queue_bytes_max={end: link.queue_bytes for link in links for end in link.ends if end != name},
+        named=frozenset(one.name for one in network.brokers),
+        brokers_max=network.limits.brokers,
     )

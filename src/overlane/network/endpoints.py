@@ -1,8 +1,8 @@
 """Where each broker listens: what the file says, and for the rest a default by the broker's position in the file.
 
 On one machine the defaults alone let a whole file run: the first broker has MQTT on port 1883, the second on 1884, and
-so on. They are on the loopback address, so that nothing is open to others which the file does not open. TLS and
-WebSocket have no defaults: they are there where the file says so.
+so on. They are on the loopback address, so that nothing is open to others which the file does not open. Listeners
+without a port in `listeners.py`, such as those for TLS, are there where the file says so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,25 +11,30 @@ from difflib import get_close_matches
 import msgspec
 
 from overlane.errors import ConfigError, Fault
-from overlane.network.schema import LISTENERS, Broker, Endpoint, Network
+from overlane.network.listeners import LISTENER_KINDS
+from overlane.network.schema import Broker, Endpoint, Network
 from overlane.network.table import show_path
 
 HOST = "127.0.0.1"
-MQTT_PORT = 1883
 OVERLAY_PORT = 7001
 ADMIN_PORT = 8001
 PORT_MAX = 65_535
 
 
 class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
-    """The addresses one broker listens on. None is not at all."""
+    """The addresses one broker listens on: for clients by the name of the listener, in the order of the table."""
 
-    mqtt: Endpoint
-    mqtt_tls: Endpoint | None
-    websocket: Endpoint | None
-    websocket_tls: Endpoint | None
+    listeners: dict[str, Endpoint]
     overlay: Endpoint
     admin: Endpoint
+
+    @property
+    def mqtt(self) -> Endpoint:
+        """Every broker has it."""
+        return self.listeners["mqtt"]
+
+    def all(self) -> dict[str, Endpoint]:
+        return {**self.listeners, "overlay": self.overlay, "admin": self.admin}
 
 
 def endpoints(network: Network, name: str, file: str = "<network>") -> Endpoints:
@@ -53,11 +58,14 @@ def endpoints_on_one_machine(network: Network, file: str = "<network>") -> dict[
 
 
 def _endpoints(broker: Broker, position: int) -> Endpoints:
+    listeners = {}
+    for kind in LISTENER_KINDS:
+        if (given := broker.listeners.get(kind.name)) is not None:
+            listeners[kind.name] = given
+        elif kind.port is not None:
+            listeners[kind.name] = Endpoint(HOST, kind.port + position)
     return Endpoints(
-        mqtt=broker.mqtt or Endpoint(HOST, MQTT_PORT + position),
-        mqtt_tls=broker.mqtt_tls,
-        websocket=broker.websocket,
-        websocket_tls=broker.websocket_tls,
+        listeners=listeners,
         overlay=broker.overlay or Endpoint(HOST, OVERLAY_PORT + position),
         admin=broker.admin or Endpoint(HOST, ADMIN_PORT + position),
     )
@@ -81,7 +89,5 @@ def _refuse_clashes(brokers: Sequence[tuple[str, Endpoints]], file: str) -> None
 
 def _listeners(brokers: Sequence[tuple[str, Endpoints]]) -> Iterator[tuple[str, Endpoint]]:
     for name, found in brokers:
-        for field in LISTENERS:
-            endpoint: Endpoint | None = getattr(found, field)
-            if endpoint is not None:
-                yield show_path(("brokers", name, field)), endpoint
+        for field, endpoint in found.all().items():
+            yield show_path(("brokers", name, field)), endpoint

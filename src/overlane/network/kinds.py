@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from overlane.core.topics import check_filter, check_topic
-from overlane.mqtt.access import ANONYMOUS, check_pattern
 from overlane.network.schema import Endpoint, Ends, History
-from overlane.network.units import SECOND, parse_duration, parse_rate, parse_size
+from overlane.pubsub.access import ANONYMOUS, check_pattern
+from overlane.quantities import SECOND, parse_duration, parse_rate, parse_size
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)

@@ -1,4 +1,4 @@
-"""Reading and writing [limits]: what clients can make a broker spend. What each means stands in `overlane.mqtt.limits`.
+"""Reading and writing [limits]: what clients can make a broker spend. Each is explained in `overlane.pubsub.limits`.
 
 One row per field: what it is called in the file, what is allowed, and how a value is written.
 """
@@ -8,15 +8,19 @@ from dataclasses import dataclass
 
 import msgspec
 
-from overlane.mqtt.limits import EXPIRY_S_NEVER, NONE, Limits
+from overlane.core.limits import FILTER_BYTES_MAX, FILTERS_MAX
 from overlane.network import kinds
 from overlane.network.kinds import Kind
 from overlane.network.table import Table
-from overlane.network.units import MS, SECOND, format_duration, format_size
+from overlane.pubsub.cluster.names import TOPIC_BYTES_MAX
+from overlane.pubsub.limits import EXPIRY_S_NEVER, NONE, Limits
+from overlane.quantities import MS, SECOND, format_duration, format_size
 
 PACKET_BYTES_MIN = 128
 PACKET_BYTES_MAX = 256 * 2**20
 STORE_BYTES_MIN = 2**20
+TOPIC_BYTES_MIN = 64
+FILTER_BYTES_MIN = 2**20
 
 
 def _count(at_least: int, at_most: int) -> Kind[int]:
@@ -73,13 +77,17 @@ ROWS = (
     _Row("sessions", "sessions", _count(1, 10**9)),
     _Row("topic_aliases", "topic_aliases", _count(0, 65_535)),
     _Row("subscriptions_per_client", "subscriptions_per_client", _count(1, 10_000_000)),
+    _Row("filters", "filters", _count(1, FILTERS_MAX)),
+    _Row("filter_bytes", "filter_bytes", _size(FILTER_BYTES_MIN, FILTER_BYTES_MAX), _quoted_size),
     _Row("retained_messages", "retained_messages", _count(0, 10**9)),
     _Row("retained_bytes", "retained", _size(0), _quoted_size),
     _Row("filter_levels", "filter_levels", _count(1, 65_535)),
+    _Row("topic_bytes", "topic_bytes", _count(TOPIC_BYTES_MIN, TOPIC_BYTES_MAX)),
     _Row("streams", "streams", _count(0, 10_000)),
     _Row("stream_messages", "stream_messages", _count(1, 10**9)),
     _Row("stream_bytes", "stream", _size(PACKET_BYTES_MIN), _quoted_size),
     _Row("stream_expiry_s", "stream_expiry", _seconds(60, 10 * 365 * 86_400), _quoted_seconds),
+    _Row("brokers", "brokers", _count(16, 4_096)),
     _Row("store_bytes", "store", kinds.or_none(_size(STORE_BYTES_MIN), NONE), _quoted_size),
 )
 

@@ -16,14 +16,17 @@ from itertools import groupby
 import msgspec
 
 from overlane.core.topics import BadTopic, check_topic
+from overlane.errors import OverlaneError
 from overlane.network.kinds import name as name_kind
 
 PLAN_BYTES_MAX = 16 << 20
 SOURCE_MAX = 200
 
 
-class BadPlan(ValueError):
+class BadPlan(OverlaneError, ValueError):
     """Something in a plan cannot be: which field, what was found, what is allowed."""
+
+    error_code = "OVL-107"
 
     def __init__(self, field: str, found: str, allowed: str) -> None:
         super().__init__(f"{field}: found {found}, allowed is {allowed}" if found else f"{field}: {allowed}")

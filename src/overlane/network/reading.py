@@ -19,6 +19,7 @@ from overlane.network.lines import line_of
 from overlane.network.overlay import read_back, read_emulation, read_federation
 from overlane.network.schema import (
     LINK_FAILURE,
+    ORDERS,
     QUEUE_BYTES,
     RELIABILITIES,
     ROUTINGS,
@@ -37,7 +38,7 @@ from overlane.network.schema import (
 from overlane.network.security import read_access, read_security
 from overlane.network.table import NOTHING, Faults, Table, show
 from overlane.network.telemetry import read_telemetry
-from overlane.network.units import MS
+from overlane.quantities import MS
 
 FILE_BYTES_MAX = 64 * 2**20
 PATHS_MAX = 16
@@ -168,6 +169,7 @@ def _topics(root: Table, routing: Routing) -> Iterator[Topic]:
             paths=table.optional("paths", kinds.integer(1, PATHS_MAX, f"a whole number from 1 to {PATHS_MAX}"), 2),
             lifespan_ns=table.optional("lifespan", _positive, None),
             history=table.optional("history", kinds.history(), 0),
+            order=table.optional("order", kinds.choice(ORDERS), ORDERS[0]),
         )
         if topic.history == "all" and "lifespan" not in table:
             table.refuse("history", "a whole number where there is no lifespan, or it would grow without limit")

@@ -11,11 +11,12 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from overlane.core.units import NEVER
-from overlane.mqtt.access import Rule
-from overlane.mqtt.limits import Limits
-from overlane.network.units import MS, SECOND
+from overlane.pubsub.access import Rule
+from overlane.pubsub.limits import Limits
+from overlane.quantities import MS, SECOND
 
 Reliability: TypeAlias = Literal["reliable", "best-effort"]
+Order: TypeAlias = Literal["strict", "deadline"]
 Routing: TypeAlias = Literal["single", "multipath", "flood", "adaptive", "thrifty"]
 Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
 Transport: TypeAlias = Literal["datagram", "stream"]
@@ -23,6 +24,7 @@ ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
 
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
+ORDERS: tuple[Order, ...] = get_args(Order)
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
 SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
@@ -33,9 +35,6 @@ BROKER_FAILURE = 0.001
 LINK_FAILURE = 0.002
 
 QUEUE_BYTES = 256 * 1024
-
-LISTENERS = ("mqtt", "mqtt_tls", "websocket", "websocket_tls", "overlay", "admin")
-"""The fields of a broker that are endpoints."""
 
 Ends: TypeAlias = tuple[str, str]
 
@@ -100,10 +99,8 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     longitude: float | None = None
     clock_offset_ns: int = 0
     clock_drift_ppm: float = 0.0
-    mqtt: Endpoint | None = None
-    mqtt_tls: Endpoint | None = None
-    websocket: Endpoint | None = None
-    websocket_tls: Endpoint | None = None
+    listeners: dict[str, Endpoint] = {}
+    """Where clients connect, by the name of the listener (`overlane.network.listeners`)."""
     overlay: Endpoint | None = None
     admin: Endpoint | None = None
     reach: tuple[Endpoint, ...] | None = None
@@ -112,6 +109,11 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     """None: it is connected in one way, which adds nothing."""
     datagrams: bool = True
     """Whether it offers its neighbours datagrams beside connections, for what has a deadline."""
+
+    def addresses(self) -> dict[str, Endpoint]:
+        """All that the file gives it to listen on, by field."""
+        of_overlay = {"overlay": self.overlay, "admin": self.admin}
+        return self.listeners | {field: at for field, at in of_overlay.items() if at is not None}
 
 
 class Emulated(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +165,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     paths: int = 2
     lifespan_ns: int | None = None
     history: History = 0
+    order: Order = "strict"
 
 
 class Publisher(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,11 @@ them, since a file that is only simulated needs none.
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from overlane.mqtt.access import Rule
 from overlane.network import kinds
+from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.schema import CLIENT_CERTIFICATES, Broker, Security
 from overlane.network.table import NOTHING, Table
+from overlane.pubsub.access import Rule
 
 
 def read_security(table: Table, brokers: Sequence[Broker], directory: Path | None) -> Security:
@@ -66,11 +67,11 @@ def _require_together(table: Table) -> None:
 
 def _check_broker(table: Table, broker: Broker) -> None:
     """What an address of the broker's needs that the table does not have."""
-    for field in ("mqtt_tls", "websocket_tls"):
-        if getattr(broker, field) is not None and "certificate" not in table:
-            found = f"{getattr(broker, field)} without a certificate"
+    for kind in LISTENER_KINDS:
+        if kind.is_tls and kind.name in broker.listeners and "certificate" not in table:
+            found = f"{broker.listeners[kind.name]} without a certificate"
             table.faults.add(
-                ("brokers", broker.name, field), found, "an address where [security] has certificate and key"
+                ("brokers", broker.name, kind.name), found, "an address where [security] has certificate and key"
             )
     if broker.admin is not None and not broker.admin.is_loopback() and "admin_token" not in table:
         table.faults.add(

@@ -3,7 +3,7 @@
 from overlane.network import kinds
 from overlane.network.schema import Telemetry
 from overlane.network.table import Table
-from overlane.network.units import MS, SECOND
+from overlane.quantities import MS, SECOND
 
 FILE_BYTES_MIN = 64 * 1024
 FILE_BYTES_MAX = 2**30

@@ -10,7 +10,6 @@ from typing import assert_never
 
 import msgspec
 
-from overlane.mqtt.access import Rule
 from overlane.network.limits import format_limits
 from overlane.network.schema import (
     Back,
@@ -40,7 +39,8 @@ from overlane.network.schema import (
     Unplug,
     Uplink,
 )
-from overlane.network.units import format_duration, format_rate, format_size
+from overlane.pubsub.access import Rule
+from overlane.quantities import format_duration, format_rate, format_size
 
 # How the fields of the schema are called in the file, and how their values are written, where either differs.
 _DURATIONS = {
@@ -88,7 +88,9 @@ def _table(header: str, fields: Fields, defaults: Mapping[str, object] = Mapping
     lines = [header]
     for info in msgspec.structs.fields(fields):
         value = getattr(fields, info.name)
-        if value != defaults.get(info.name, info.default):
+        if info.name == "listeners":
+            lines += [_field(name, at) for name, at in value.items()]
+        elif value != defaults.get(info.name, info.default):
             lines.append(_field(info.name, value))
     return "\n".join(lines)
 

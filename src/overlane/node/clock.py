@@ -6,12 +6,14 @@ after a restart.
 
 from time import monotonic_ns, time_ns
 
-from overlane.core.units import Nanos
+from overlane.core.gossip.incarnation import CLOCK_MAX
+from overlane.core.units import SECOND, Nanos
 
 
 class Clock:
     def __init__(self) -> None:
-        self._ahead_ns = time_ns() - monotonic_ns()
+        # A clock beyond that is wrong, and would be later than what the state machines take for never.
+        self._ahead_ns = min(time_ns(), CLOCK_MAX * SECOND) - monotonic_ns()
 
     def now(self) -> Nanos:
         return monotonic_ns() + self._ahead_ns

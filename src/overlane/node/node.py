@@ -17,39 +17,39 @@ from pathlib import Path
 
 from msgspec import structs
 
-from overlane.core.births import Identity
-from overlane.core.broker import Broker
+from overlane.core.broker import OverlayBroker
+from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.errors import ConfigError, Unavailable
-from overlane.mqtt.access import Access
-from overlane.mqtt.limits import NONE
-from overlane.mqtt.server import Server
-from overlane.mqtt.state import Settings
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
-from overlane.network.schema import Endpoint, Network, Security
+from overlane.network.listeners import LISTENER_KINDS
+from overlane.network.schema import Network, Security
+from overlane.node.admin.service import AdminService
+from overlane.node.clients.listeners import Listener
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
-from overlane.node.listeners import Listener
-from overlane.node.logins import Logins
-from overlane.node.neighbourhood import Neighbourhood
-from overlane.node.nostore import NoStore
-from overlane.node.overlay import Overlay
-from overlane.node.oversight import Oversight
-from overlane.node.reloading import needs_restart, read_again
-from overlane.node.secretfile import read_token
-from overlane.node.store import Store, StoreError
+from overlane.node.failures import unhandled
+from overlane.node.links.neighbours import ConfiguredNeighbours
+from overlane.node.links.overlay import Overlay
+from overlane.node.reloading import needs_restart, needs_tls, read_again
+from overlane.node.security.logins import Logins
+from overlane.node.security.tls import client_context, server_context
+from overlane.node.store.durable import Store, StoreError
+from overlane.node.store.none import NoStore
+from overlane.node.store.timed import TimedStore
+from overlane.node.suspect_file import SuspectFile
 from overlane.node.telemetry import recording_of
-from overlane.node.timedstore import TimedStore
-from overlane.node.tls import client_context, server_context
-from overlane.node.uplink import CoreUplink
+from overlane.pubsub.access import Access
+from overlane.pubsub.limits import NONE
+from overlane.pubsub.state import Settings
+from overlane.secretfile import read_token, warning_of
+from overlane.turn.assembly import assemble
 
 DRAIN_S = 5.0
 """How long a broker that ends waits for its clients to have read the goodbye."""
 
 FILES_KEPT = 256
 """Open files that are not connections of clients: the store, neighbours, operators, and clients who are told to go."""
-
-CORE_TABLES = frozenset({"parcel", "inflow", "subscription", "interest", "history"})
 
 log = logging.getLogger("overlane.node")
 
@@ -71,8 +71,11 @@ class Options:
 
 
 class Node:
-    def __init__(self, options: Options, network: Network) -> None:
-        """ConfigError when the file asks for what cannot be."""
+    def __init__(self, options: Options, network: Network, incarnation_min: int = 0) -> None:
+        """ConfigError when the file asks for what cannot be. It lives under no lesser incarnation than that."""
+        self._incarnation_min = incarnation_min
+        self.begins_anew_with: int | None = None
+        """The incarnation with which another node is to take this one's place, once it has ended."""
         self.options = options
         self.network = network
         self.endpoints: Endpoints = endpoints(network, options.name, str(options.file))
@@ -91,32 +94,43 @@ class Node:
         self._files_max = _raise_file_limit()
         loop = asyncio.get_running_loop()
         self._heed_signals(loop)
+        _warn_of_open_secrets(self.network.security)
         self.clock = Clock()
         self.store = self._open_store(loop)
-        now, records = self.clock.now(), list(self.store.records())
         settings = self._settings(self.network)
         link_tls = self._link_tls()
-        core = Broker(
+        turn = assemble(
             broker_config(self.network, self.options.name),
+            settings,
             self.store.incarnation,
-            [record for record in records if record[0] in CORE_TABLES],
-            now,
-            self._link_identity(),
+            self.store.records(),
+            self.clock.now(),
+            _fresh_id,
+            is_alone=not self.network.links,
+            identity=self._link_identity(),
+            instance=self.store.instance,
         )
-        uplink = CoreUplink(core, is_alone=not self.network.links)
-        server = Server(self.options.name, settings, uplink, _fresh_id, records, now)
-        core.heed_readers(server.gate.take)
-        self.driver = Driver(loop, self.clock, server, core, uplink, self.store, self._logins())
-        self.overlay = self.driver.overlay = self._overlay(core, uplink, link_tls)
-        self._neighbourhood = Neighbourhood(
+        server, core = turn.server, turn.core
+
+        def make_links(driver: Driver) -> Overlay:
+            self.overlay = self._overlay(core, driver, link_tls)
+            return self.overlay
+
+        self.driver = Driver(loop, self.clock, turn, self.store, self._logins(), make_links, self._begin_anew)
+        if self.options.data is not None:
+            suspects = SuspectFile(self.options.data)
+            server.state.suspects = suspects.refused()
+            self.driver.failures.remember = suspects.note
+        loop.set_exception_handler(lambda _, context: unhandled(self.driver.failures, context))
+        self._neighbourhood = ConfiguredNeighbours(
             self.options.name, self.options.file, self.overlay, core, is_emulated=self.options.is_emulated
         )
         self.recording = recording_of(
             self.options.file, self.options.data, self.options.telemetry, self.network, server, core, self.overlay
         )
         if self.recording is not None:
-            self.driver.observers.append(self.recording)
-        self.oversight = Oversight(
+            self.driver.observing.observers.append(self.recording)
+        self.oversight = AdminService(
             self.options.name,
             self.network,
             self.endpoints,
@@ -134,7 +148,9 @@ class Node:
         self._neighbourhood.begin(self.network)
         if self.recording is not None:
             self.recording.start()
-        self.oversight.survey.is_serving = True
+        survey = self.oversight.survey
+        survey.closed_listeners = lambda: [one.name for one in self._listeners if not one.is_open]
+        survey.is_serving = True
         self._serving.set()
         for damaged in self.store.quarantined:
             log.error("a damaged record was put aside: %s %s", damaged.table, damaged.reason)
@@ -157,6 +173,16 @@ class Node:
         loop.add_signal_handler(signal.SIGHUP, self.reload)
 
     def end_soon(self) -> None:
+        self.begins_anew_with = None
+        self._ending.set()
+
+    def _begin_anew(self, incarnation: int, told_by: str) -> None:
+        """Other brokers would not heed this life: end it, and let one follow that they do."""
+        if self._ending.is_set():
+            return
+        told = "%s knows a later life of this broker than %d: it begins anew as %d. Was its store lost?"
+        log.error(told, told_by, self.store.incarnation, incarnation)
+        self.begins_anew_with = incarnation
         self._ending.set()
 
     def leave(self) -> None:
@@ -172,7 +198,7 @@ class Node:
         self.driver.end_turn_soon()
         loop = asyncio.get_running_loop()
         until = loop.time() + DRAIN_S
-        while loop.time() < until and not (self.driver.is_quiet and not self.driver.server.state.connections):
+        while loop.time() < until and not (self.driver.turn.is_quiet and not self.driver.server.state.connections):
             await asyncio.sleep(0.01)
         await self.overlay.end()
         self.driver.stop()
@@ -190,6 +216,7 @@ class Node:
         task = asyncio.get_running_loop().create_task(self._reload())
         self._reloads.add(task)
         task.add_done_callback(self._reloads.discard)
+        task.add_done_callback(lambda done: self.driver.failures.look_at(done, "the network file was half taken over"))
 
     async def _reload(self) -> None:
         await self._serving.wait()
@@ -207,6 +234,7 @@ class Node:
             if before is not None and before is not logins:
                 before.close()
             self.network = fresh.network
+            _warn_of_open_secrets(fresh.network.security)
             self.oversight.reconfigure(fresh.network, fresh.token)
             self.driver.server.reconfigure(self._settings(fresh.network))
             if self.recording is not None:
@@ -240,7 +268,7 @@ class Node:
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:
         if self.options.data is None:
-            return TimedStore(NoStore(loop.call_soon_threadsafe))
+            return TimedStore(NoStore(loop.call_soon_threadsafe, self._incarnation_min))
         limit = self.network.limits.store_bytes
         opened = Store.open(
             self.options.data,
@@ -248,6 +276,7 @@ class Node:
             self._store_changed,
             bytes_max=None if limit == NONE else limit,
             synced=self.options.is_synced,
+            incarnation_min=self._incarnation_min,
         )
         return TimedStore(opened)
 
@@ -259,29 +288,28 @@ class Node:
         server_tls = server_context(structs.replace(security, client_certificate="required"))
         return server_tls, client_context(**_identity(security))
 
-    def _link_identity(self) -> Identity | None:
+    def _link_identity(self) -> BrokerIdentity | None:
         security = self.network.security
         if not security.overlay_tls:
             return None
         # Only where it is needed, since it takes as long to load as much of the rest.
-        from overlane.node.birthproof import CertifiedIdentity
+        from overlane.node.security.incarnation_proof import CertifiedIdentity
 
         return CertifiedIdentity(self.options.name, self.store.incarnation, security)
 
     def _overlay(
-        self, core: Broker, uplink: CoreUplink, link_tls: tuple[ssl.SSLContext, ssl.SSLContext] | None
+        self, core: OverlayBroker, driver: Driver, link_tls: tuple[ssl.SSLContext, ssl.SSLContext] | None
     ) -> Overlay:
         security = self.network.security
         server_tls, client_tls = link_tls or (None, None)
         return Overlay(
             core,
             self.clock.now,
-            uplink.effects,
-            self.driver.end_core_turn_soon,
-            self.driver.heard,
-            lambda: self._meet_others(uplink),
+            driver,
+            failures=driver.failures,
             secret=read_token(security.overlay_secret) if security.overlay_secret is not None else None,
             is_open=security.overlay_open,
+            instance=self.store.instance,
             server_tls=server_tls,
             client_tls=client_tls,
             datagram_port=self.endpoints.overlay.port if self._has_datagrams() else None,
@@ -289,13 +317,6 @@ class Node:
 
     def _has_datagrams(self) -> bool:
         return any(one.name == self.options.name and one.datagrams for one in self.network.brokers)
-
-    def _meet_others(self, uplink: CoreUplink) -> None:
-        """There is a neighbour, though perhaps there was none when the broker started."""
-        if uplink.is_alone:
-            uplink.is_alone = False
-            self.driver.server.meet_others(self.clock.now())
-            self.driver.end_core_turn_soon()
 
     def _store_changed(self, error: StoreError | None) -> None:
         self.driver.store_changed(error)
@@ -306,22 +327,28 @@ class Node:
 
     async def _listen(self) -> None:
         at = self.endpoints
-        tls = server_context(self.network.security) if at.mqtt_tls or at.websocket_tls else None
-        wanted: list[tuple[str, Endpoint | None, bool, bool]] = [
-            ("mqtt", at.mqtt, False, False),
-            ("mqtt_tls", at.mqtt_tls, True, False),
-            ("websocket", at.websocket, False, True),
-            ("websocket_tls", at.websocket_tls, True, True),
-        ]
-        for name, endpoint, is_tls, is_websocket in wanted:
-            if endpoint is not None:
-                listener = Listener(self.driver, name, endpoint, is_websocket=is_websocket)
-                await listener.open(tls if is_tls else None)
+        tls = server_context(self.network.security) if needs_tls(at) else None
+        for kind in LISTENER_KINDS:
+            if (endpoint := at.listeners.get(kind.name)) is not None:
+                listener = Listener(self.driver, kind, endpoint)
+                await listener.open(tls if kind.is_tls else None)
                 self._listeners.append(listener)
 
 
 def _identity(security: Security) -> dict[str, str | None]:
     return {"ca": security.client_ca, "certificate": security.certificate, "key": security.key}
+
+
+def _warn_of_open_secrets(security: Security) -> None:
+    secrets_of = {
+        "the private key": security.key,
+        "the file of users": security.users,
+        "the admin token": security.admin_token,
+        "the overlay secret": security.overlay_secret,
+    }
+    for what, path in secrets_of.items():
+        if path is not None and (warning := warning_of(path, what)) is not None:
+            log.warning("%s", warning)
 
 
 def _fresh_id() -> str:

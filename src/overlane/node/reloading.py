@@ -9,12 +9,13 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from overlane.mqtt.secret import Secret
 from overlane.network.endpoints import Endpoints, endpoints
+from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
-from overlane.node.oversight import token_of
-from overlane.node.tls import server_context
+from overlane.node.admin.service import token_of
+from overlane.node.security.tls import server_context
+from overlane.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,12 @@ class Fresh:
 def read_again(file: Path, at: Endpoints) -> Fresh:
     """ConfigError or Unavailable if anything is wrong. `at`: where the broker listens, and goes on listening."""
     network = read_network(file)
-    is_secure = at.mqtt_tls is not None or at.websocket_tls is not None
-    return Fresh(network, token_of(network), server_context(network.security) if is_secure else None)
+    return Fresh(network, token_of(network), server_context(network.security) if needs_tls(at) else None)
+
+
+def needs_tls(at: Endpoints) -> bool:
+    """Whether clients connect to one of the listeners by TLS."""
+    return any(kind.is_tls and kind.name in at.listeners for kind in LISTENER_KINDS)
 
 
 def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str]:

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from overlane.core.broker import Broker
-from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged
+from overlane.core.broker import OverlayBroker
+from overlane.core.events import Deliver, ReportedEffect
 from overlane.errors import ConfigError, Fault, Unavailable
 from overlane.mqtt.server import Server
 from overlane.network.schema import Network
-from overlane.node.overlay import Overlay
+from overlane.node.links.overlay import Overlay
 
 if TYPE_CHECKING:
     from overlane.telemetry.recording import Recording
@@ -21,11 +21,17 @@ class Observer(Protocol):
     """Who is shown what the driver does. It must take no time."""
 
     def delivered(self, effect: Deliver) -> None: ...
-    def happened(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None: ...
+    def happened(self, effect: ReportedEffect) -> None: ...
 
 
 def recording_of(
-    file: Path, data: Path | None, wanted: str | None, network: Network, server: Server, core: Broker, overlay: Overlay
+    file: Path,
+    data: Path | None,
+    wanted: str | None,
+    network: Network,
+    server: Server,
+    core: OverlayBroker,
+    overlay: Overlay,
 ) -> "Recording | None":
     """The recording of a broker, not started; None if there is to be none. ConfigError or Unavailable.
 

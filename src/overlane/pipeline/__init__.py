@@ -1,10 +1,10 @@
-"""The data pipeline on Spark: from the brokers' telemetry to load profiles, reliability, compliance and plans.
+"""The data pipeline on Spark: computes load profiles, reliability, compliance and plans from telemetry.
 
-Every transformation is a pure function from DataFrames to a DataFrame of a declared schema, one module for each idea;
-`definitions` makes a Spark Declarative Pipelines project of them, `running` runs it. Nothing here is imported by a
-broker, and Spark is needed only by who runs the pipeline.
+Every transformation is a pure function from DataFrames to a DataFrame with a declared schema, one module per topic.
+`definitions` registers them as a Spark Declarative Pipelines project, `runner` runs it. Brokers do not import this
+package; Spark is needed only to run the pipeline.
 
-`register(spark)` makes topics readable and writable as the format `overlane` (`datasource`).
+`register(spark)` adds the data source `overlane`, which reads and writes topics (`datasource`).
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Let this session know the format `overlane`."""
+    """Register the data source `overlane` in this session."""
     from overlane.pipeline.datasource import OverlaneDataSource
 
     spark.dataSource.register(OverlaneDataSource)

@@ -1,7 +1,7 @@
-"""Bottlenecks: which link or broker spent the time of deliveries that came late.
+"""Bottlenecks: the links and brokers where late deliveries spent their time.
 
-A late delivery's age is shared out along its path. A link took its mean latency of that hour, as its sender measured
-it. What is left was spent in the brokers that sent it on, each as much as waited in its queue for the next link.
+The age of a late delivery is distributed along its path. A link gets its mean latency of that hour, as measured by its
+sender. The rest is divided among the forwarding brokers in proportion to their queues for the next link.
 """
 
 from pyspark.sql import DataFrame
@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from overlane.pipeline.columns import declare
 from overlane.pipeline.compliance import ROUTE_SIGN
 from overlane.pipeline.schemas import TABLES
-from overlane.pipeline.seconds import start_of
+from overlane.pipeline.secondmasks import window_start
 from overlane.pipeline.units import HOUR_S, SECOND_NS
 
 
@@ -30,7 +30,7 @@ def bottlenecks(deliveries: DataFrame, minutes: DataFrame) -> DataFrame:
             sf.expr("transform(sequence(1, size(brokers) - 1), n -> struct(brokers[n - 1] as a, brokers[n] as b))")
         ).alias("hop"),
     )
-    measured = minutes.groupBy(start_of(HOUR_S, "minute_s").alias("hour_s"), "broker", "peer").agg(
+    measured = minutes.groupBy(window_start(HOUR_S, "minute_s").alias("hour_s"), "broker", "peer").agg(
         sf.avg("latency_ns").alias("link_ns"), sf.avg("queue_bytes").alias("queue_bytes")
     )
     placed = (

@@ -1,11 +1,11 @@
 """The case base: a policy for every failure state, solved in parallel.
 
-Items and their covariance become a problem of allocation, with the brokers that were seen. One task plans the normal
-state; the states of failure need nothing but that plan, so each goes to a task of its own, while there are tasks. What
-the solver gives depends on the problem alone, so the same telemetry has the same case base on any cluster.
+Items, their covariance and the observed brokers form an allocation problem. One task plans the normal state. Failure
+states depend only on that plan, so they are solved in parallel tasks. The solver is deterministic: the same telemetry
+gives the same case base on any cluster.
 
-Telemetry does not tell what a broker could carry. Unless a capacity is given, each is taken to carry twice its share of
-the load of a peak, three standard deviations above the mean, and twice the largest item in any case.
+Telemetry does not contain the capacity of brokers. Unless it is given, each broker is assumed to carry twice its share
+of the peak load (mean plus three standard deviations), and at least twice the largest item.
 """
 
 import json
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import columns, declare
-from overlane.pipeline.grouping import all_at_once
+from overlane.pipeline.grouping import map_all
 from overlane.pipeline.schemas import TABLES
 from overlane.planning.allocation import Broker, Item, Problem
 from overlane.planning.casebase import Case, NormalPlan, failure_cases, normal_plan, solve_case
@@ -41,7 +41,7 @@ def planning_problem(items: DataFrame, covariance: DataFrame, lives: DataFrame, 
     """The problem as `overlane plan allocate` and `casebase` read it, in one row; none where nothing was published."""
     brokers = lives.agg(sf.array_sort(sf.collect_set("broker")).alias("brokers"))
     rows = items.join(covariance.select("number", "covariances"), "number").crossJoin(sf.broadcast(brokers))
-    return all_at_once(rows, _ITEMS, _problem(capacity), TABLES["planning_problem"])
+    return map_all(rows, _ITEMS, _problem(capacity), TABLES["planning_problem"])
 
 
 def _problem(capacity: float | None) -> Callable[[Any], Any]:

@@ -1,7 +1,7 @@
-"""Channels: what the present way of sending costs, and what the best mapping onto few multicast channels would.
+"""Channels: the cost of unicast, and of the best mapping to a few multicast channels.
 
 Every broker with subscribers is a node, every topic an advertisement. The solver of `overlane.planning` runs in one
-task; the heaviest topics are given to it, since the others add little to the cost and much to the search.
+task and gets only the topics with the most traffic: the others add little to the cost and much to the search.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import columns, declare
-from overlane.pipeline.grouping import all_at_once
+from overlane.pipeline.grouping import map_all
 from overlane.pipeline.schemas import TABLES
 from overlane.planning.channels import Advertisement, plan_channels
 
@@ -34,7 +34,7 @@ def channel_plan(interest: DataFrame, channels: int) -> DataFrame:
         .where(f"rank <= {ADVERTISEMENTS_MAX}")
         .select("*", sf.lit(channels).alias("channels"))
     )
-    return all_at_once(given, _WANTED, _planned, TABLES["channel_plan"])
+    return map_all(given, _WANTED, _planned, TABLES["channel_plan"])
 
 
 def _planned(wanted: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Declared columns: schemas as text, known without asking Spark.
+"""Declared schemas, available without a request to Spark.
 
-A query function of a declarative pipeline may not analyse anything: the tables that it reads do not exist yet. What
-passes through Python functions needs its columns known in advance, though. So every table's schema is declared, here
-from text such as "topic string, rates array<double>", and a frame can be declared to have it.
+The query functions of a declarative pipeline must not analyse DataFrames: the tables they read do not exist yet. But
+Python functions on DataFrames need the columns in advance. So the schema of every table is declared as text such as
+"topic string, rates array<double>", and a DataFrame can be declared to have it.
 """
 
 from pyspark.sql import DataFrame

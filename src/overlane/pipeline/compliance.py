@@ -1,8 +1,8 @@
-"""Compliance: how much came in time, how old it was, who is worst, and what is unlike its own past.
+"""Compliance: share of messages in time, latency percentiles, worst offenders and anomalies.
 
-Ages are counted in bins, each two percent wider than the one before: counts add up over hours, topics and routes, and
-any percentile is known to one percent. Deliveries are a sample in which each row stands for `weight` of them; every
-number here counts what they stand for.
+Ages are counted in histogram bins, each two percent wider than the previous one: counts add up over hours, topics and
+routes, and percentiles are accurate to one percent. Deliveries are a sample; each row stands for `weight` deliveries,
+and all counts here are weighted.
 """
 
 import math

@@ -1,14 +1,13 @@
-"""Covariance: of the rates of all topics with each other, exact, in blocks, without any sample leaving the executors.
+"""Covariance of the rates of all topics: exact, computed in blocks on the executors.
 
-Topics are numbered and cut into blocks. A task is a pair of blocks over a part of the time. It gets the rows of
-`load_series` sorted by time, puts those of a chunk side by side as a matrix, and adds the product of the matrix of one
-block with that of the other, which BLAS does. A task holds one product of two blocks and a few seconds of rates,
-however long the series are. What the parts of time have found is added up for each pair in the end.
+Topics are numbered and divided into blocks. A task is a pair of blocks over a part of the time. It receives the rows of
+`load_series` sorted by time, arranges those of a chunk as a matrix, and adds the product of the matrices of both blocks
+with BLAS. Its memory is one product of two blocks and a few seconds of rates, however long the series are. The results
+of all parts of the time are summed per pair at the end.
 
-To bring the rows of a chunk together costs more than to multiply them. Where one block has all topics, what reads the
-rows multiplies them at once, whole chunks as they come out of the files, where they are side by side already; each row
-says how many there are of its chunk. Then products go to the tasks, and no rows but those of chunks that were cut in
-two.
+Shuffling the rows of a chunk costs more than multiplying them. If one block holds all topics, the task that reads the
+rows multiplies whole chunks directly; each row says how many rows its chunk has. Then only products are shuffled, and
+the rows of chunks that were split between tasks.
 """
 
 from typing import Any
@@ -18,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from overlane.pipeline.blockproducts import MEANS_FIRST, added_up, lists, products, whole_chunks
 from overlane.pipeline.columns import columns, declare
-from overlane.pipeline.grouping import in_groups
-from overlane.pipeline.products import MEANS_FIRST, added_up, lists, products, whole_chunks
+from overlane.pipeline.grouping import map_groups
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import CHUNK_S
 
@@ -56,7 +55,7 @@ def topic_covariance(
     parts = declare(_shared_out(rates, means, blocks, block, tasks), _ROWS).mapInArrow(products(block), _PARTS)
     seconds = chunks.agg(sf.sum(sf.size("seconds")).alias("seconds"))
     whole = parts.crossJoin(sf.broadcast(seconds))
-    found = in_groups(whole, _WHOLE, ["one", "other"], added_up(block), _FOUND)
+    found = map_groups(whole, _WHOLE, ["one", "other"], added_up(block), _FOUND)
     return declare(found.join(sf.broadcast(topics.select("number", "topic")), "number"), TABLES["topic_covariance"])
 
 
@@ -117,7 +116,7 @@ def item_covariance(covariance: DataFrame, topics: DataFrame) -> DataFrame:
         .select("item_number", "item", "columns", "covariances", "items")
     )
     given = columns("item_number int, item string, columns array<int>, covariances array<double>, items int")
-    return in_groups(rows, given, ["item_number"], _item_row, TABLES["item_covariance"])
+    return map_groups(rows, given, ["item_number"], _item_row, TABLES["item_covariance"])
 
 
 def _item_row(rows: Any) -> Any:

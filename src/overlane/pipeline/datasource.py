@@ -1,4 +1,4 @@
-"""The format `overlane` of Spark: topics as streams, and as tables of what is kept of them at the moment."""
+"""The Spark data source `overlane`: topics as streams, and as batch tables of the messages kept now."""
 
 from pyspark.sql.datasource import (
     DataSource,

@@ -1,8 +1,8 @@
-"""The pipeline as Spark Declarative Pipelines knows it: which tables there are and which function makes each.
+"""The tables of the pipeline, registered with Spark Declarative Pipelines.
 
-Six streaming tables take in the files of the lake, each file once. All else is materialized views. The order in which
-they are made follows from who reads whom; nothing here says it. Spark looks once a second whether a table is done that
-others wait for, so what is small is computed again rather than waited for.
+Six streaming tables ingest the files of the lake, each file once. All other tables are materialized views. Spark
+derives the order from the dependencies. It checks only once per second whether a dependency is complete, so small
+tables are computed again rather than waited for.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,25 @@ from overlane.pipeline import (
     bottlenecks,
     casebase,
     channels,
+    cofailures,
     compliance,
     covariance,
+    ingest,
     interest,
     intervals,
-    landing,
     load,
+    loadseries,
     quarantine,
     reliability,
-    series,
-    together,
 )
-from overlane.pipeline.schemas import LANDED, TABLES
+from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.settings import Settings
 from overlane.telemetry.schema import SCHEMAS
 
 RAW = {table: f"raw_{table}" for table in SCHEMAS}
 """The streaming table of each table of the lake."""
 
-LANDING_CONF = {
+INGEST_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4",  # whole files
     "spark.sql.files.ignoreMissingFiles": "true",  # a broker may remove its oldest meanwhile
 }
@@ -50,44 +50,44 @@ def define(spark: SparkSession, settings: Settings, now_ns: int) -> list[str]:
 
 
 def _define_raw(spark: SparkSession, table: str, settings: Settings, now_ns: int) -> None:
-    def landed() -> DataFrame:
-        return landing.landed(landing.files(spark, settings.lake, table), table, now_ns)
+    def rows() -> DataFrame:
+        return ingest.ingest_files(ingest.lake_files(spark, settings.lake, table), table, now_ns)
 
     declared = dp.table(  # type: ignore[call-overload]
-        name=RAW[table], schema=LANDED[table], spark_conf=LANDING_CONF, format="parquet"
+        name=RAW[table], schema=INGESTED[table], spark_conf=INGEST_CONF, format="parquet"
     )
-    declared(landed)
+    declared(rows)
 
 
 def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], DataFrame]]:
     of = spark.read.table
 
-    def landed() -> dict[str, DataFrame]:
+    def raw() -> dict[str, DataFrame]:
         return {table: of(name) for table, name in RAW.items()}
 
     def good(table: str) -> DataFrame:
         return quarantine.good(of(RAW[table]), table, of("repeats"))
 
     def chunks() -> DataFrame:
-        return series.load_chunks(of("alive"), of("peaks"))
+        return loadseries.load_chunks(of("alive"), of("peaks"))
 
     def items() -> DataFrame:
-        return series.item_load(of("topic_load"), of("item_covariance"))
+        return loadseries.item_load(of("topic_load"), of("item_covariance"))
 
     def problem() -> DataFrame:
         return casebase.planning_problem(items(), of("item_covariance"), of("alive"), settings.capacity)
 
     return {
-        "lake_files": lambda: quarantine.lake_files(landed()),
-        "repeats": lambda: quarantine.repeats(landed(), of("lake_files")),
-        "quarantine": lambda: quarantine.quarantine(landed(), of("repeats")),
+        "lake_files": lambda: quarantine.lake_files(raw()),
+        "repeats": lambda: quarantine.repeats(raw(), of("lake_files")),
+        "quarantine": lambda: quarantine.quarantine(raw(), of("repeats")),
         "alive": lambda: load.alive(good("queues"), good("topic_rates")),
         "load_windows": lambda: load.load_windows(good("topic_rates")),
         "load_hours": lambda: load.load_hours(of("load_windows"), of("alive")),
         "peaks": lambda: load.peaks(of("load_windows"), of("alive"), settings.domain),
         "load_chunks": chunks,
-        "load_series": lambda: series.load_series(good("topic_rates"), of("peaks"), chunks()),
-        "topic_load": lambda: series.topic_load(
+        "load_series": lambda: loadseries.load_series(good("topic_rates"), of("peaks"), chunks()),
+        "topic_load": lambda: loadseries.topic_load(
             of("load_series"), of("load_chunks"), of("load_windows"), settings.item_levels
         ),
         "topic_covariance": lambda: covariance.topic_covariance(
@@ -102,8 +102,8 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         "link_minutes": lambda: intervals.link_minutes(good("links")),
         "intervals": lambda: intervals.intervals(of("alive"), of("link_minutes"), good("events")),
         "reliability": lambda: reliability.reliability(of("intervals"), of("link_minutes")),
-        "failure_pairs": lambda: together.failure_pairs(of("intervals")),
-        "failure_groups": lambda: together.failure_groups(of("failure_pairs"), of("intervals")),
+        "failure_pairs": lambda: cofailures.failure_pairs(of("intervals")),
+        "failure_groups": lambda: cofailures.failure_groups(of("failure_pairs"), of("intervals")),
         "latency_bins": lambda: compliance.latency_bins(good("deliveries")),
         "compliance": lambda: compliance.compliance(of("latency_bins")),
         "offenders": lambda: compliance.offenders(of("latency_bins")),

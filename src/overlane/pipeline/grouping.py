@@ -1,7 +1,7 @@
-"""Groups in Python: rows of the same key given to a function together, in a way that declarative pipelines allow.
+"""Grouped Python functions that declarative pipelines allow.
 
-Spark's own grouped functions ask for the columns of a table that a pipeline has not made yet. So rows are sorted by
-their key, and the stream of them is cut where the key changes. A function sees one group at a time, whole.
+Spark's own grouped functions request the columns of tables that the pipeline has not computed yet. So rows are sorted
+by their key, and the stream of rows is split where the key changes. A function gets one whole group at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,22 +16,24 @@ from pyspark.sql.types import StructType
 
 from overlane.pipeline.columns import declare
 
-OfGroup = Callable[[Any], Any]
-"""From a pyarrow.Table to another one."""
+GroupFunction = Callable[[Any], Any]
+"""From pyarrow.Table to pyarrow.Table."""
 
 
-def in_groups(frame: DataFrame, given: StructType, keys: list[str], function: OfGroup, found: StructType) -> DataFrame:
-    """What the function makes of each group of rows that have the same keys, none of them null."""
+def map_groups(
+    frame: DataFrame, given: StructType, keys: list[str], function: GroupFunction, found: StructType
+) -> DataFrame:
+    """Apply the function to each group of rows with the same keys. Keys must not be null."""
     together = declare(frame, given).repartition(*keys).sortWithinPartitions(*keys)
     return declare(together, given).mapInArrow(_each(keys, function), found)
 
 
-def all_at_once(frame: DataFrame, given: StructType, function: OfGroup, found: StructType) -> DataFrame:
-    """What the function makes of all rows; it is not asked where there are none."""
+def map_all(frame: DataFrame, given: StructType, function: GroupFunction, found: StructType) -> DataFrame:
+    """Apply the function to all rows together; not called if there are none."""
     return declare(declare(frame, given).repartition(1), given).mapInArrow(_each([], function), found)
 
 
-def _each(keys: list[str], function: OfGroup) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _each(keys: list[str], function: GroupFunction) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def stream(batches: Iterator[Any]) -> Iterator[Any]:
         held: list[Any] = []
         for batch in batches:
@@ -47,7 +49,7 @@ def _each(keys: list[str], function: OfGroup) -> Callable[[Iterator[Any]], Itera
 
 
 def _cut(batch: Any, keys: list[str]) -> Iterator[Any]:
-    """The stretches of a batch with the same keys."""
+    """Runs of rows with the same keys."""
     if batch.num_rows == 0:
         return
     changes = np.zeros(batch.num_rows - 1, dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""Interest: which brokers have subscribers of which topics, how much reaches them, and how much they have in common.
+"""Interest: which brokers have subscribers of which topics, their traffic, and their overlap.
 
-Brokers tell how many subscribe to each filter, from then on. A filter with wildcards stands for every topic that it
-matches among those on which something came; the members of a shared subscription count as one subscriber.
+Brokers record the number of subscribers of each filter when it changes. A filter with wildcards stands for every
+matching topic with messages. The members of a shared subscription count as one subscriber.
 """
 
 from pyspark.sql import Column, DataFrame

@@ -1,14 +1,13 @@
 """Intervals: from when to when a broker or a link was up or down.
 
-Of every minute it is known in which seconds something was seen, and in which of those a link was down. A minute in
-which nothing happened is one stretch; the others are looked at second by second. Stretches of the same state that
-follow each other become one interval.
+For every minute a mask says in which seconds something was observed, and another in which of these a link was down. A
+minute without a change is one interval; other minutes are examined second by second. Consecutive intervals of the same
+state are merged.
 
-- A broker that writes nothing is down, from its last second to its next one: `stopped` if it said that it would stop.
-- A link is down while one of its ends says so, and is not known while neither says anything. When the reason is that
-  the broker at an end is down, the interval is of state `broker`: that is no failure of the link.
-- At the end of the lake files may be missing that brokers have not written yet: silence there counts only when it is
-  long.
+- A broker that writes nothing is down from its last second to its next one; `stopped` if it announced its shutdown.
+- A link is down while one of its ends reports it, and unknown while neither reports anything. If the cause is that the
+  broker at an end is down, the state is `broker`: not a failure of the link.
+- At the end of the lake, files may be missing that brokers have not written yet: a gap counts only if it is long.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -16,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
 from overlane.pipeline.schemas import TABLES
-from overlane.pipeline.seconds import bit, first_of, last_of, second_s, seconds_of, start_of
+from overlane.pipeline.secondmasks import first_second, last_second, second_bit, second_s, seconds_in, window_start
 from overlane.pipeline.units import MINUTE_S, SECOND_NS
 
 GAP_S = 3
@@ -30,9 +29,9 @@ DOWN = ("failed", "down")
 def link_minutes(links: DataFrame) -> DataFrame:
     """Each end of each link, minute by minute."""
     seen = links.select("*", second_s().alias("second_s"), sf.col("state").isin(*DOWN).alias("is_down"))
-    found = seen.groupBy("broker", "peer", start_of(MINUTE_S).alias("minute_s")).agg(
-        sf.bit_or(bit()).alias("seen"),
-        sf.coalesce(sf.bit_or(sf.when(sf.col("is_down"), bit())), sf.lit(0).cast("long")).alias("down"),
+    found = seen.groupBy("broker", "peer", window_start(MINUTE_S).alias("minute_s")).agg(
+        sf.bit_or(second_bit()).alias("seen"),
+        sf.coalesce(sf.bit_or(sf.when(sf.col("is_down"), second_bit())), sf.lit(0).cast("long")).alias("down"),
         sf.greatest(sf.lit(1), sf.round(sf.max("interval_ns") / SECOND_NS)).cast("long").alias("every_s"),
         sf.count("latency_ns").alias("samples"),
         sf.avg("latency_ns").alias("latency_ns"),
@@ -129,7 +128,7 @@ def _latest_mark(asked: DataFrame, marks: DataFrame) -> DataFrame:
 
 def _stretches(minutes: DataFrame) -> DataFrame:
     """Minutes of masks as stretches of one state: kind, broker, peer, state, start_s, end_s."""
-    spans = minutes.select("*", first_of("seen").alias("first"), last_of("seen").alias("last"))
+    spans = minutes.select("*", first_second("seen").alias("first"), last_second("seen").alias("last"))
     is_calm = sf.expr(f"down = 0 and bit_count(seen) >= last - first + 1 - {GAP_S}")
     calm = spans.where(is_calm).selectExpr(
         "kind",
@@ -141,7 +140,7 @@ def _stretches(minutes: DataFrame) -> DataFrame:
     )
     restless = (
         spans.where(~is_calm)
-        .select("*", sf.explode(seconds_of("seen")).alias("second"))
+        .select("*", sf.explode(seconds_in("seen")).alias("second"))
         .selectExpr(
             "kind",
             "broker",

@@ -1,11 +1,11 @@
-"""Load: how much comes on which topic, and when most comes.
+"""Load: messages per topic over time, and the peaks.
 
-Windows of a quarter hour are the finest that is kept of all topics; hours and peaks are made of them. A second counts
-as observed while any broker was alive; seconds without a row of a topic are zeros.
+Windows of 15 minutes are the finest resolution kept for all topics; hours and peaks are computed from them. A second
+counts as observed if any broker was alive; seconds without a row of a topic are zeros.
 
-Peaks are found, not given. Windows are ordered by what came in them in all, and cut in two where the busy ones differ
-most from the rest (Otsu's threshold: the variance between the two sides is largest), with at most a quarter of all
-windows on the busy side. Where those are hardly busier than the average there is no peak, and every window counts.
+Peaks are detected. Windows are sorted by their total load and divided where busy windows differ most from the rest
+(Otsu's threshold: maximum variance between the two classes), with at most a quarter of all windows on the busy side. If
+those are hardly busier than the average, there is no peak and every window counts.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
 from overlane.pipeline.schemas import TABLES
-from overlane.pipeline.seconds import bit, second_s, start_of
+from overlane.pipeline.secondmasks import second_bit, second_s, window_start
 from overlane.pipeline.units import HOUR_S, MINUTE_S, WINDOW_S
 
 PEAK_SHARE_MAX = 0.25
@@ -27,14 +27,16 @@ def alive(queues: DataFrame, topic_rates: DataFrame) -> DataFrame:
     """The seconds in which each broker has written something."""
     told = queues.select("broker", "at_ns").unionByName(topic_rates.select("broker", "at_ns"))
     seconds = told.select("broker", second_s().alias("second_s"))
-    found = seconds.groupBy("broker", start_of(MINUTE_S).alias("minute_s")).agg(sf.bit_or(bit()).alias("seen"))
+    found = seconds.groupBy("broker", window_start(MINUTE_S).alias("minute_s")).agg(
+        sf.bit_or(second_bit()).alias("seen")
+    )
     return declare(found, TABLES["alive"])
 
 
 def load_windows(topic_rates: DataFrame) -> DataFrame:
     """What came on each topic at each broker in every window."""
     counted = topic_rates.select("broker", "topic", second_s().alias("second_s"), *COUNTS)
-    found = counted.groupBy(start_of(WINDOW_S).alias("window_s"), "broker", "topic").agg(
+    found = counted.groupBy(window_start(WINDOW_S).alias("window_s"), "broker", "topic").agg(
         *[sf.sum(name).alias(name) for name in COUNTS],
         sf.count(sf.lit(1)).alias("seconds"),
         sf.max("messages_in").alias("messages_in_max"),
@@ -45,12 +47,14 @@ def load_windows(topic_rates: DataFrame) -> DataFrame:
 def observed(lives: DataFrame, span_s: int, name: str) -> DataFrame:
     """How many seconds of each span some broker was alive in."""
     minutes = lives.groupBy("minute_s").agg(sf.bit_or("seen").alias("seen"))
-    return minutes.groupBy(start_of(span_s, "minute_s").alias(name)).agg(sf.sum(sf.bit_count("seen")).alias("seconds"))
+    return minutes.groupBy(window_start(span_s, "minute_s").alias(name)).agg(
+        sf.sum(sf.bit_count("seen")).alias("seconds")
+    )
 
 
 def load_hours(windows: DataFrame, lives: DataFrame) -> DataFrame:
     """What was published on each topic in every hour, silent seconds counted as zeros."""
-    counted = windows.groupBy(start_of(HOUR_S, "window_s").alias("hour_s"), "topic").agg(
+    counted = windows.groupBy(window_start(HOUR_S, "window_s").alias("hour_s"), "topic").agg(
         sf.sum("messages_in").alias("messages"), sf.sum("bytes_in").alias("bytes")
     )
     found = counted.join(sf.broadcast(observed(lives, HOUR_S, "hour_s")), "hour_s").select(

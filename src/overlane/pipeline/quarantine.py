@@ -1,8 +1,8 @@
-"""Quarantine: rows that count for nothing, each with its reason, and what is left without them.
+"""Quarantine: rows that are excluded, each with the reason, and the rows that remain.
 
-Repetitions come from a write that was tried again: the same rows in two files. A broker writes its files one after the
-other, so two of its files that overlap in time are suspicious; only their rows within the overlap are compared. In a
-lake without repetitions that is none at all.
+Repeated rows come from a write that was retried: the same rows in two files. A broker writes its files one after the
+other, so only files of a broker that overlap in time can repeat rows; only rows within the overlap are compared. A lake
+without repetitions compares nothing.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
-from overlane.pipeline.schemas import KEYS, LANDED, TABLES
+from overlane.pipeline.schemas import INGESTED, KEYS, TABLES
 from overlane.telemetry.schema import SCHEMAS
 
 REPEATED = "repeated"
@@ -92,7 +92,7 @@ def quarantine(landed: Mapping[str, DataFrame], repeated: DataFrame) -> DataFram
 
 
 def _quarantined(table: str, rows: DataFrame, reason: Column) -> DataFrame:
-    content = sf.to_json(sf.struct(*[name for name in LANDED[table].fieldNames() if name not in ("file", "fault")]))
+    content = sf.to_json(sf.struct(*[name for name in INGESTED[table].fieldNames() if name not in ("file", "fault")]))
     told = rows.select("file", "row", "broker", "at_ns", reason.alias("reason"), content.alias("content"))
     return declare(told.select("*", sf.lit(table).alias("table")), TABLES["quarantine"])
 

@@ -1,11 +1,11 @@
-"""Reliability: how probable it is that a broker or a link is down, with how sure that is.
+"""Reliability: the probability that a broker or a link is down, with a confidence interval.
 
-The share of time that something was down says little while it is young. If failures and repairs come at random, the
-share seen over a time T varies as if one had looked T / (2 tau) times independently, tau being the mean time to repair
-[the variance of a two-state Markov process over time]. With so many looks, of which so many found it down, Jeffreys'
-prior gives a beta distribution: its mean is the probability that plans use, and its quantiles are the interval that
-holds the truth in 95 of 100 cases. A link that has never failed is thus not one that never fails. Tau is taken from
-all brokers, or all links, together; where none has failed yet it is a minute.
+The share of time in which something was down says little after a short observation. If failures and repairs are random,
+the share observed over a time T varies as if it had been sampled T / (2 tau) times independently, tau being the mean
+time to repair [the variance of a two-state Markov process over time]. With that many samples, and the number of them
+that found it down, Jeffreys' prior gives a beta distribution: its mean is the probability used by plans, its quantiles
+are the 95 % interval. So a link that has never failed does not get probability 0. Tau is estimated over all brokers, or
+all links; without any failure it is one minute.
 """
 
 from collections.abc import Iterator

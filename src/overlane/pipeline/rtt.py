@@ -1,8 +1,8 @@
-"""Measured round trips as telemetry: histories of other networks in the brokers' own tables.
+"""Measured round-trip times of other networks as link telemetry.
 
-A history is an array `rtt` of time slices, from, to: seconds, and zero where there was no answer. Every pair that ever
-answered becomes a link, with half the round trip as its latency; a slice without an answer is one in which it was
-down. Slices without any answer at all tell nothing and are left out.
+A history is an array `rtt` of time slice, from, to: seconds, zero without an answer. Every pair that ever answered
+becomes a link, with half the round-trip time as its latency; it is down in slices without an answer. Slices without any
+answer are skipped.
 """
 
 from datetime import UTC, datetime

@@ -1,7 +1,7 @@
-"""A sample: telemetry of a made-up domain, as its brokers would have written it, and beside it what is true.
+"""Sample: telemetry of an artificial domain, as its brokers would have written it, and its ground truth.
 
-It is drawn an hour at a time and written a file for each broker and table, all by arrays: a week of twenty brokers and
-a thousand topics takes minutes. The same seed makes the same sample.
+It is generated hour by hour with arrays, one file per broker and table: a week of twenty brokers and a thousand topics
+takes minutes. The same seed gives the same sample.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from overlane.pipeline.truth import SLOWER, WAIT_NS, Domain, Floats, Ints, daily, down_spans, draw, within
+from overlane.pipeline.groundtruth import SLOWER, WAIT_NS, Domain, Floats, Ints, daily, down_spans, draw, within
+from overlane.pipeline.sampleinterest import SUBSCRIBERS, filters, interest, overlaps
 from overlane.pipeline.units import HOUR_S, SECOND_NS
-from overlane.pipeline.wants import SUBSCRIBERS, filters, interest, overlaps
 from overlane.telemetry.schema import SCHEMAS
 
 START_S = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp())

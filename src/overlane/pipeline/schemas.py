@@ -1,7 +1,6 @@
-"""The tables of the pipeline and their columns. Times end in `_s` or `_ns`, since 1970; hours are told by their start.
+"""The tables of the pipeline and their columns. Times end in `_s` or `_ns`, since 1970; an hour is named by its start.
 
-Landed tables have the columns of the brokers' files, and three of their own: which file and row it was, and what is
-wrong with it, if anything is.
+Ingested tables have the columns of the brokers' files and three more: the file, the row in it, and its fault, if any.
 """
 
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -10,18 +9,18 @@ from pyspark.sql.types import StructType
 from overlane.pipeline.columns import columns
 from overlane.telemetry.schema import SCHEMAS
 
-LANDING = columns("file string, row bigint, fault string")
+INGEST_COLUMNS = columns("file string, row bigint, fault string")
 
 
 def _landed(table: str) -> StructType:
     given = from_arrow_schema(SCHEMAS[table])
     every = StructType()
-    for field in [*given.fields, *LANDING.fields]:
+    for field in [*given.fields, *INGEST_COLUMNS.fields]:
         every = every.add(field.name, field.dataType, nullable=True)
     return every
 
 
-LANDED: dict[str, StructType] = {table: _landed(table) for table in SCHEMAS}
+INGESTED: dict[str, StructType] = {table: _landed(table) for table in SCHEMAS}
 
 KEYS: dict[str, tuple[str, ...]] = {
     "topic_rates": ("topic",),

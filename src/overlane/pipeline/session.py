@@ -1,9 +1,7 @@
-"""The session: a Spark that suits a laptop, a cluster, or one that runs somewhere already.
+"""The Spark session: local, on a standalone cluster, or on an existing Spark Connect server.
 
-Declarative pipelines are driven through Spark Connect. Where no server is named one is started inside the driver, of
-this machine alone: it listens on the loopback interface, on a port that the system chooses, and asks for a token that
-nobody else has. The same holds whether the driver computes itself or on a standalone cluster. What Spark has to say
-goes to a file.
+Declarative pipelines run through Spark Connect. Without a server address, a server is started inside the driver: it
+listens on loopback on a port chosen by the system, and requires a random token. The output of Spark goes to a file.
 """
 
 import os
@@ -22,23 +20,23 @@ JAVA_PACKAGE = "openjdk-17-jre-headless"
 LOCAL = "local[*]"
 LOOPBACK = "127.0.0.1"
 OWN_DRIVER_RETRIES = 4
-"""Within about four seconds; as many as Spark has by default take ten minutes."""
+"""About four seconds; Spark's default takes ten minutes."""
 
-LAPTOP: dict[str, str] = {
+SESSION_CONF: dict[str, str] = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.broadcastTimeout": "86400",  # what is small waits for its turn beside what is large: no failure
+    "spark.sql.broadcastTimeout": "86400",  # a small table may wait long for its turn beside a large one
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.pipelines.execution.maxConcurrentFlows": "4",
     "spark.sql.pipelines.maxFlowRetryAttempts": "0",
 }
-"""Of the session: they hold on a server of somebody else too."""
+"""Settings of the session; they apply on a remote server too."""
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-_DRIVER: dict[str, str] = {
+_DRIVER_CONF: dict[str, str] = {
     "spark.app.name": "overlane-pipeline",
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.address": LOOPBACK,
@@ -59,20 +57,20 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> Iterator[Any]:
-    """A session of Spark Connect, ended in the end. Unavailable where Spark or Java is missing or does not answer."""
+    """A Spark Connect session, closed at the end. Unavailable if Spark or Java is missing or does not answer."""
     try:
         import pyspark.sql.connect.session as connect
         from pyspark.sql.connect.client.retries import DefaultPolicy
     except ImportError as missing:
-        raise Unavailable("Spark", f"{missing}; it comes with pip install 'overlane[pipeline]'") from None
+        raise Unavailable("Spark", f"{missing}; install it with pip install 'overlane[pipeline]'") from None
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    wanted = {**LAPTOP, **(conf or {})}
+    wanted = {**SESSION_CONF, **(conf or {})}
     if remote is not None:
         with _connected(connect, remote, wanted) as spark:
             yield spark
         return
     with _server(master or LOCAL, wanted, log) as port, _connected(connect, f"sc://localhost:{port}", wanted) as spark:
-        # A driver of one's own that does not answer has ended: no other one will come, as behind a service's address.
+        # Our own driver will not come back if it has ended: few retries.
         spark.client.set_retry_policies([DefaultPolicy(max_retries=OWN_DRIVER_RETRIES)])
         yield spark
 
@@ -85,9 +83,9 @@ def _connected(connect: Any, address: str, wanted: Mapping[str, str]) -> Iterato
         spark = connect.SparkSession.builder.remote(address).create()
         for name, value in wanted.items():
             if name.startswith("spark.sql."):
-                with suppress(PySparkException):  # what a server does not let others set is its own business
+                with suppress(PySparkException):  # a server may forbid it
                     spark.conf.set(name, value)
-    except Exception as refused:  # grpc's and Spark's own have nothing in common
+    except Exception as refused:  # grpc and Spark exceptions share no base class
         raise Unavailable(f"Spark at {address}", str(refused).splitlines()[0]) from None
     try:
         yield spark
@@ -97,34 +95,34 @@ def _connected(connect: Any, address: str, wanted: Mapping[str, str]) -> Iterato
 
 @contextmanager
 def _server(master: str, wanted: Mapping[str, str], log: Path | None) -> Iterator[int]:
-    """A driver with a Connect server in it, and its port."""
+    """Start a driver with a Connect server; yields its port."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise Unavailable("Spark", f"needs Java 17 or newer: install the package {JAVA_PACKAGE}")
+        raise Unavailable("Spark", f"requires Java 17 or newer; install the package {JAVA_PACKAGE}")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
     os.environ["SPARK_LOCAL_REMOTE"] = "1"
     with tempfile.TemporaryDirectory(prefix="overlane-spark-") as scratch:
         every = {
-            **_DRIVER,
+            **_DRIVER_CONF,
             "spark.local.dir": scratch,
             **wanted,
-            **_places(scratch, wanted.get(_JAVA_OPTIONS, "")),
+            **_scratch_conf(scratch, wanted.get(_JAVA_OPTIONS, "")),
             "spark.master": master,
         }
         if master.startswith("local") or LOOPBACK in master:
             every |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         given = SparkConf(loadDefaults=False).setAll(list(every.items()))
-        with (log or Path(scratch) / "spark.log").open("ab") as said:
+        with (log or Path(scratch) / "spark.log").open("ab") as output:
             try:
-                gateway = launch_gateway(given, {"stdout": said, "stderr": said})  # type: ignore[no-untyped-call]
+                gateway = launch_gateway(given, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
                 context = SparkContext(conf=given, gateway=gateway)
             except Exception as refused:
-                raise Unavailable(f"Spark on {master}", f"{str(refused).splitlines()[0]}; see {said.name}") from None
+                raise Unavailable(f"Spark on {master}", f"{str(refused).splitlines()[0]}; see {output.name}") from None
             try:
                 SparkSession(context)
                 service = "org.apache.spark.sql.connect.service.SparkConnectService$"
@@ -132,23 +130,23 @@ def _server(master: str, wanted: Mapping[str, str], log: Path | None) -> Iterato
             except Exception:
                 if gateway.proc.poll() is None:
                     raise
-                raise Unavailable(f"Spark on {master}", "its driver ended in the middle of the work") from None
+                raise Unavailable(f"Spark on {master}", "its driver ended unexpectedly") from None
             finally:
-                _end(context, gateway, SparkContext, SparkSession)
+                _stop(context, gateway, SparkContext, SparkSession)
 
 
-def _places(scratch: str, java_options: str) -> dict[str, str]:
-    quiet = Path(__file__).with_name("log4j2.properties")
+def _scratch_conf(scratch: str, java_options: str) -> dict[str, str]:
+    log_config = Path(__file__).with_name("log4j2.properties")
     return {
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{quiet} {java_options}".strip(),
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{log_config} {java_options}".strip(),
     }
 
 
-def _end(context: Any, gateway: Any, kind: Any, session: Any) -> None:
-    """Without this a second driver in the same process would look for the first one."""
+def _stop(context: Any, gateway: Any, kind: Any, session: Any) -> None:
+    """Stop the driver, so that a second one can start in the same process."""
     session._instantiatedSession = None
-    with suppress(Exception):  # it is going anyway, and may be gone
+    with suppress(Exception):  # it may have ended already
         context.stop()
     with suppress(Exception):
         gateway.shutdown()

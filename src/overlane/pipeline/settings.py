@@ -1,4 +1,4 @@
-"""What a run of the pipeline is asked for: where telemetry is, and the few things that it cannot tell."""
+"""Settings of a pipeline run: the location of the telemetry, and parameters that telemetry does not contain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ class Settings:
     lake: str
     domain: str = "default"
     item_levels: int = 1
-    """Topics that share so many levels make an item."""
+    """Number of leading topic levels that form an item."""
     capacity: float | None = None
-    """Messages a second that a broker can carry."""
+    """Capacity of a broker in messages per second."""
     channels: int = 8
     covariance_block: int = 4_096
     covariance_tasks: int = 4
     case_tasks: int = 64
-    """Tasks that solve failure states; where there are more states, tasks take turns with them."""
+    """Number of tasks that solve failure states."""
 
 
 def _number(kind: type[int] | type[float], at_least: int) -> Callable[[str], int | float]:
@@ -33,16 +33,16 @@ def _number(kind: type[int] | type[float], at_least: int) -> Callable[[str], int
 
 
 _KINDS: dict[str, tuple[str, Callable[[str], str | int | float], str]] = {
-    "lake": ("lake", str, "where brokers write telemetry, such as file:///srv/lake"),
+    "lake": ("lake", str, "the location of the telemetry, such as file:///srv/lake"),
     "domain": ("domain", str, "a name"),
     "itemLevels": ("item_levels", _number(int, 1), "a whole number from 1"),
-    "capacity": ("capacity", _number(float, 0), "messages a second"),
+    "capacity": ("capacity", _number(float, 0), "messages per second"),
     "channels": ("channels", _number(int, 0), "a whole number from 0"),
 }
 
 
 def read_settings(given: Callable[[str], str | None]) -> Settings:
-    """Settings from configuration, by the names of `_KINDS`; ConfigError with everything that is wrong."""
+    """Settings from the configuration, by the names in `_KINDS`; ConfigError with all invalid ones."""
     faults: list[Fault] = []
     found: dict[str, str | int | float] = {}
     for name, (field, kind, allowed) in _KINDS.items():

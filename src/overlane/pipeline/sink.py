@@ -1,9 +1,9 @@
-"""Topics as a sink of Spark: `df.writeStream.format("overlane")`, and `df.write`.
+"""The sink of the data source `overlane`: `df.writeStream.format("overlane")`, and `df.write`.
 
-A row is a message: its columns `topic` and `payload`, and if they are there `qos` and `retain`. Each partition of a
-micro-batch is the batch of a writer at a broker (`overlane.mqtt.writers`), called after the query and the partition and
-numbered as Spark numbers micro-batches. So a task that is tried again, and a query that goes on from its checkpoint,
-publish what is missing and nothing twice. Partitions go to the brokers in turn, always the same to the same.
+A row is a message: columns `topic` and `payload`, optionally `qos` and `retain`. Each partition of a micro-batch is a
+batch of a writer at a broker (`overlane.pubsub.streams.writers`), named after the query and the partition and numbered
+as the micro-batch. So a retried task, or a query that resumes from its checkpoint, publishes only what is missing.
+Partitions are assigned to brokers round robin, always the same way.
 """
 
 import uuid
@@ -16,9 +16,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, BooleanType, IntegralType, StringType, StructType
 
+from overlane.adminapi.views import WriterMessageView
 from overlane.errors import ConfigError, Fault, Unavailable
-from overlane.node.views import NoteView
-from overlane.pipeline.streambroker import StreamBroker
+from overlane.pipeline.streamclient import StreamClient
 from overlane.pipeline.streamoptions import WHERE, StreamOptions
 
 PART_MESSAGES = 1_000
@@ -26,7 +26,7 @@ PART_BYTES = 1 << 20
 
 QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
-"""What Spark tells tasks of a streaming query: it is the same when the query goes on from its checkpoint."""
+"""Local properties of the tasks of a streaming query; unchanged when the query resumes from its checkpoint."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = task.getLocalProperty(QUERY) if task is not None else None
         batch = task.getLocalProperty(BATCH) if task is not None else None
         if task is None or query is None or batch is None:
-            raise Unavailable("Spark", "does not tell which micro-batch this is")
+            raise Unavailable("Spark", "does not provide the number of the micro-batch")
         return publish(iterator, self._options, self._options.name or query, task.partitionId(), int(batch))
 
 
@@ -62,13 +62,13 @@ class Writer(DataSourceArrowWriter):
 def publish(
     rows: Iterator["pa.RecordBatch"], options: StreamOptions, name: str, partition: int, batch: int
 ) -> Published:
-    broker = StreamBroker(options.brokers[partition % len(options.brokers)], options.access)
+    broker = StreamClient(options.brokers[partition % len(options.brokers)], options.credentials)
     writer, count = f"{name}.{partition}", 0
-    part: list[NoteView] = []
+    part: list[WriterMessageView] = []
     size_bytes = 0
-    for note in _notes(rows, options):
-        part.append(note)
-        size_bytes += len(note.payload)
+    for message in _messages(rows, options):
+        part.append(message)
+        size_bytes += len(message.payload)
         if len(part) >= PART_MESSAGES or size_bytes >= PART_BYTES:
             broker.write(writer, batch, count, tuple(part))
             count += len(part)
@@ -80,7 +80,7 @@ def publish(
 
 
 def check_columns(schema: StructType) -> None:
-    """ConfigError if rows of it are no messages."""
+    """ConfigError if the columns are not those of messages."""
     allowed: dict[str, tuple[Any, ...]] = {
         "topic": (StringType,),
         "payload": (BinaryType, StringType),
@@ -93,12 +93,14 @@ def check_columns(schema: StructType) -> None:
         for name, kind in found.items()
         if not isinstance(kind, allowed.get(name, ()))
     ]
-    faults += [Fault(WHERE, 0, name, "no column", "one of it") for name in ("topic", "payload") if name not in found]
+    faults += [
+        Fault(WHERE, 0, name, "no such column", "a column") for name in ("topic", "payload") if name not in found
+    ]
     if faults:
         raise ConfigError(faults)
 
 
-def _notes(rows: Iterator["pa.RecordBatch"], options: StreamOptions) -> Iterator[NoteView]:
+def _messages(rows: Iterator["pa.RecordBatch"], options: StreamOptions) -> Iterator[WriterMessageView]:
     for batch in rows:
         for row in batch.to_pylist():
             topic, payload = row["topic"], row["payload"]
@@ -106,7 +108,7 @@ def _notes(rows: Iterator["pa.RecordBatch"], options: StreamOptions) -> Iterator
                 raise ValueError("a row without a topic")
             content = b"" if payload is None else payload.encode() if isinstance(payload, str) else bytes(payload)
             qos, retain = row.get("qos"), row.get("retain")
-            yield NoteView(
+            yield WriterMessageView(
                 topic=topic,
                 payload=content,
                 qos=options.qos if qos is None else qos,

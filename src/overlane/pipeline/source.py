@@ -1,15 +1,15 @@
-"""Topics as a source of Spark: `spark.readStream.format("overlane")`, and `spark.read` for what is kept at the moment.
+"""The source of the data source `overlane`: streaming reads, and batch reads of the messages kept now.
 
-The offset of a query tells for each broker, by its name, which log it reads and how far it has come:
+The offset of a query has, per broker, the creation time of its stream and the next offset in it:
 
     {"denver": {"since": 1760000000000000000, "next": 4711}, "seattle": {"since": ..., "next": 815}}
 
-A broker that the offset does not know yet, or whose stream was made anew, enters it at its start without any messages,
-so that every micro-batch is a range of offsets, which reads alike however often it is read. What a query has committed
-its brokers are told to forget.
+A broker that is not in the offset yet, or whose stream was created again, is added at the start of its stream without
+any messages. So every micro-batch is a fixed range of offsets and can be read again. Committed messages are deleted by
+the brokers.
 
-Spark asks for offsets in one process of the driver, and reads each partition in one of an executor; both speak with the
-brokers themselves.
+Spark calls for offsets in a process of the driver, and reads partitions in processes of the executors; all of them call
+the brokers directly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,9 +38,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from overlane.errors import Unavailable
-from overlane.node.views import LoggedPage, StreamView
-from overlane.pipeline.streambroker import GONE, Access, Refused, StreamBroker
+from overlane.adminapi.views import StreamMessagePage, StreamView
+from overlane.errors import OverlaneError, Unavailable
+from overlane.pipeline.streamclient import GONE, Credentials, RequestRejected, StreamClient
 from overlane.pipeline.streamoptions import StreamOptions
 
 _PROPERTY = StructType([StructField("name", StringType()), StructField("value", StringType())])
@@ -63,8 +63,10 @@ NOT_FOUND = 404
 Offset = dict[str, dict[str, int]]
 
 
-class DataLoss(Exception):
+class DataLoss(OverlaneError):
     """Messages that a query has not read are not kept any more."""
+
+    error_code = "OVL-402"
 
 
 @dataclass
@@ -103,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end: Offset = {}
         for place, view in enumerate(sorted(views, key=lambda view: view.broker)):
             name = view.broker
-            if name not in start or not self._goes_on(view, start[name]):
+            if name not in start or not self._can_resume(view, start[name]):
                 end[name] = self._beginning(view)
                 continue
             came_to = start[name]["next"]
@@ -133,34 +135,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for address, view in self._views():
             done = end.get(view.broker)
             if done is not None and done["since"] == view.since_ns:
-                _broker(address, self._options.access).commit(self._options.stream, done["since"], done["next"])
+                _client(address, self._options.credentials).commit(self._options.stream, done["since"], done["next"])
 
     # Parts
 
     def _views(self) -> list[tuple[str, StreamView]]:
-        """The streams at all brokers, made where there are none."""
-        return made(self._options)
+        """The streams at all brokers, created where they do not exist."""
+        return ensure_streams(self._options)
 
     def _beginning(self, view: StreamView) -> dict[str, int]:
         return {"since": view.since_ns, "next": view.first if self._options.is_from_earliest else view.next}
 
-    def _goes_on(self, view: StreamView, before: dict[str, int]) -> bool:
-        """Whether the log has what comes after the offset; if not, and that matters, DataLoss."""
+    def _can_resume(self, view: StreamView, before: dict[str, int]) -> bool:
+        """Whether the log still has the messages after the offset; DataLoss if not and the options demand it."""
         if before["since"] == view.since_ns and view.first <= before["next"] <= view.next:
             return True
         if before["since"] == view.since_ns and not self._options.fails_on_loss and before["next"] < view.first:
-            return True  # what is kept of it is read
+            return True  # read what is left
         if self._options.fails_on_loss:
-            told = "was removed and made anew" if before["since"] != view.since_ns else f"begins at {view.first} now"
+            told = (
+                "was deleted and created again" if before["since"] != view.since_ns else f"now begins at {view.first}"
+            )
             raise DataLoss(
-                f"stream {view.name} at {view.broker} {told}, the query has come to {before['next']}; "
-                "failOnDataLoss=false goes on with what there is"
+                f"stream {view.name} at {view.broker} {told}, the query is at {before['next']}; "
+                "failOnDataLoss=false continues with the messages that are left"
             )
         return False
 
 
 class Reader(DataSourceReader):
-    """What is kept at the moment, without committing it."""
+    """Reads the messages in the log now, without committing them."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self._options = options
@@ -168,26 +172,26 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         found: list[InputPartition] = []
-        for address, view in made(self._options):
+        for address, view in ensure_streams(self._options):
             pieces = _cut(view.first, view.next, self._options.partitions)
             found += [Range(address, view.broker, view.since_ns, first, last) for first, last in pieces]
         return found
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         if not isinstance(partition, Range):
-            return iter(())  # there was nothing to read
+            return iter(())  # no partition
         return read_range(partition, self._options, self._schema)
 
 
-def made(options: StreamOptions) -> list[tuple[str, StreamView]]:
-    """The stream at each address, made where there is none and it is said what it is of."""
+def ensure_streams(options: StreamOptions) -> list[tuple[str, StreamView]]:
+    """The stream at each broker; created where it does not exist, if a topic filter is given."""
     found: dict[str, tuple[str, StreamView]] = {}
     for address in options.brokers:
-        broker = _broker(address, options.access)
+        broker = _client(address, options.credentials)
         if options.topic:
-            view = broker.make(options.stream, options.topic, options.scope, options.is_from_earliest)
+            view = broker.create(options.stream, options.topic, options.scope, options.is_from_earliest)
         else:
-            view = broker.look(options.stream)
+            view = broker.get(options.stream)
         if view.broker in found:
             raise Unavailable(address, f"is {view.broker}, as is {found[view.broker][0]}")
         found[view.broker] = address, view
@@ -195,17 +199,17 @@ def made(options: StreamOptions) -> list[tuple[str, StreamView]]:
 
 
 def read_range(wanted: Range, options: StreamOptions, schema: StructType) -> Iterator["pa.RecordBatch"]:
-    broker, arrow = _broker(wanted.address, options.access), to_arrow_schema(schema, timezone="UTC")
+    broker, arrow = _client(wanted.address, options.credentials), to_arrow_schema(schema, timezone="UTC")
     offset = wanted.start
     while offset < wanted.end:
         try:
             page = broker.read(options.stream, wanted.since_ns, offset, wanted.end, PAGE_MESSAGES)
-        except Refused as refused:
+        except RequestRejected as refused:
             if refused.status != GONE or options.fails_on_loss:
                 raise
-            first = broker.look(options.stream).first
+            first = broker.get(options.stream).first
             if first <= offset:
-                return  # another stream by now
+                return  # the stream was created again
             offset = first
             continue
         if page.next <= offset:
@@ -216,7 +220,7 @@ def read_range(wanted: Range, options: StreamOptions, schema: StructType) -> Ite
     broker.close()
 
 
-def _batch(page: LoggedPage, broker: str, arrow: Any) -> "pa.RecordBatch":
+def _batch(page: StreamMessagePage, broker: str, arrow: Any) -> "pa.RecordBatch":
     messages = page.messages
     columns = {
         "topic": [one.topic for one in messages],
@@ -235,11 +239,11 @@ def _batch(page: LoggedPage, broker: str, arrow: Any) -> "pa.RecordBatch":
 
 
 def _cut(start: int, end: int, pieces: int) -> list[tuple[int, int]]:
-    """The range in so many pieces of much the same length, none of them empty."""
+    """Split a range into up to `pieces` non-empty parts of about the same length."""
     length = end - start
     edges = [start + length * piece // pieces for piece in range(pieces + 1)]
     return [(first, last) for first, last in pairwise(edges) if first < last]
 
 
-def _broker(address: str, access: Access) -> StreamBroker:
-    return StreamBroker(address, access)
+def _client(address: str, credentials: Credentials) -> StreamClient:
+    return StreamClient(address, credentials)

@@ -1,52 +1,52 @@
-"""What `spark.readStream.format("overlane")` and its like are asked for: options, read once and told of if wrong."""
+"""Options of the data source `overlane`, validated."""
 
 from collections.abc import Mapping
 
 import msgspec
 
 from overlane.errors import ConfigError, Fault
-from overlane.pipeline.streambroker import PATIENCE_S, Access
+from overlane.pipeline.streamclient import RETRY_S, Credentials
 
 WHERE = "options of overlane"
 
 READING = ("stream", "topic", "scope", "start", "maxmessages", "partitions", "failondataloss")
 WRITING = ("name", "qos", "retain")
-REACHING = ("brokers", "user", "password", "token", "ca", "patience")
-SPARKS_OWN = ("path", "checkpointlocation", "queryname")
-KNOWN = frozenset((*READING, *WRITING, *REACHING, *SPARKS_OWN))
+CONNECTION = ("brokers", "user", "password", "token", "ca", "patience")
+SPARK_OPTIONS = ("path", "checkpointlocation", "queryname")
+KNOWN = frozenset((*READING, *WRITING, *CONNECTION, *SPARK_OPTIONS))
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[str, ...]
-    """The addresses of their admin listeners."""
-    access: Access
+    """Addresses of their admin API."""
+    credentials: Credentials
     stream: str = ""
     topic: str = ""
     scope: str = "everywhere"
     is_from_earliest: bool = True
     messages_max: int | None = None
-    """In one micro-batch, of all brokers together."""
+    """Per micro-batch, over all brokers."""
     partitions: int = 1
-    """For each broker."""
+    """Per broker."""
     fails_on_loss: bool = True
     name: str = ""
-    """Of who writes."""
+    """Name of the writer."""
     qos: int = 1
     retain: bool = False
 
 
 def read_options(given: Mapping[str, str]) -> StreamOptions:
-    """ConfigError with everything that is wrong."""
+    """ConfigError with all invalid options."""
     faults: list[Fault] = []
     wanted = {name.lower(): value for name, value in given.items()}
 
-    def refuse(field: str, allowed: str) -> None:
+    def invalid(field: str, allowed: str) -> None:
         faults.append(Fault(WHERE, 0, field, repr(wanted[field]) if field in wanted else "nothing", allowed))
 
     def one_of(field: str, allowed: tuple[str, ...], default: str) -> str:
         value = wanted.get(field, default).lower()
         if value not in allowed:
-            refuse(field, " or ".join(allowed))
+            invalid(field, " or ".join(allowed))
         return value
 
     def number(field: str, at_least: int, at_most: int) -> int | None:
@@ -54,31 +54,31 @@ def read_options(given: Mapping[str, str]) -> StreamOptions:
         if text is None:
             return None
         if not (text.isascii() and text.isdigit() and at_least <= int(text) <= at_most):
-            refuse(field, f"a whole number from {at_least} to {at_most}")
+            invalid(field, f"a whole number from {at_least} to {at_most}")
             return None
         return int(text)
 
     for field in sorted(wanted.keys() - KNOWN):
-        # Without its value: it might be a misspelt password.
+        # Without its value, which might be a password under a misspelled name.
         faults.append(Fault(WHERE, 0, field, "an unknown option", ", ".join(sorted(KNOWN))))
     brokers = tuple(
         dict.fromkeys(one.strip().rstrip("/") for one in wanted.get("brokers", "").split(",") if one.strip())
     )
     if not brokers:
-        refuse("brokers", 'addresses of admin listeners, such as "10.0.0.1:8001,10.0.0.2:8001"')
+        invalid("brokers", 'addresses of admin listeners, such as "10.0.0.1:8001,10.0.0.2:8001"')
     scope = one_of("scope", ("here", "everywhere"), "here" if len(brokers) > 1 else "everywhere")
     if scope == "everywhere" and len(brokers) > 1:
-        refuse("scope", "here where there are several brokers: each message would come several times")
+        invalid("scope", "here, with several brokers: otherwise each message arrives several times")
     start = one_of("start", ("earliest", "latest"), "earliest")
-    patience_s = number("patience", 0, 86_400)
+    retry_s = number("patience", 0, 86_400)
     options = StreamOptions(
         brokers=brokers,
-        access=Access(
+        credentials=Credentials(
             user=wanted.get("user"),
             password=wanted.get("password"),
             token=wanted.get("token"),
             ca=wanted.get("ca"),
-            patience_s=PATIENCE_S if patience_s is None else float(patience_s),
+            retry_s=RETRY_S if retry_s is None else float(retry_s),
         ),
         stream=wanted.get("stream", ""),
         topic=wanted.get("topic", ""),

@@ -1,21 +1,27 @@
-"""What every solver says when it cannot answer: the problem is wrong, or it has no solution."""
+"""Errors of the solvers: the problem is invalid, or has no solution."""
 
 from dataclasses import dataclass, field
 
+from overlane.errors import OverlaneError
 
-class BadProblem(ValueError):
-    """The problem contradicts itself or reality: which field, what was found, what is allowed."""
+
+class BadProblem(OverlaneError, ValueError):
+    """The problem is invalid: the field, its value, and what is expected."""
+
+    error_code = "OVL-105"
 
     def __init__(self, field_name: str, found: str, allowed: str) -> None:
-        super().__init__(f"{field_name}: found {found}, allowed is {allowed}")
+        super().__init__(f"{field_name}: got {found}; expected {allowed}")
         self.field_name = field_name
         self.found = found
         self.allowed = allowed
 
 
 @dataclass
-class NoSolution(Exception):
-    """Nothing satisfies every constraint: what is missing, and the nearest answer that could be had."""
+class NoSolution(OverlaneError):
+    """No solution satisfies all constraints: what is missing, and the nearest solution."""
+
+    error_code = "OVL-106"
 
     missing: str
     nearest: dict[str, object] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The broker core under virtual time and a seeded network.
+"""Brokers under virtual time and a seeded network: the core alone, and whole brokers (`whole`).
 
     engine      virtual time: what happens next
     luck        seeded randomness, one stream per purpose
@@ -15,6 +15,7 @@
     world       all of it, built from a network file
     story       the same for scenarios written in Python
     soak        random overlays and faults, and what must hold whatever happens
+    whole       whole brokers with MQTT clients and disks, and a soak of them
 
 Dependencies point upwards in this list. The same network and seed give the same digest on any machine: time is in whole
 nanoseconds, randomness comes from seeded streams through exact arithmetic, and no set's order reaches anything.

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from overlane.core.events import DeadlineUnmeetable, LinkChanged, RouteChanged, RouteEstablished
+from overlane.core.events import (
+    DeadlineUnmeetable,
+    LinkChanged,
+    PathSuspected,
+    PathTrusted,
+    RouteChanged,
+    RouteEstablished,
+)
 from overlane.core.qos import QosClass
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network.schema import (
@@ -63,6 +70,13 @@ class LinkMove:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class PathVerdict:
+    at: Nanos
+    source: str
+    effect: PathSuspected | PathTrusted
+
+
 class Chronicle:
     """`classes` names the topic filters of each QoS class: brokers know classes, people know topics."""
 
@@ -74,6 +88,7 @@ class Chronicle:
         self.route_moves: list[RouteMove] = []
         self.unmeetable: list[Unmeetable] = []
         self.link_moves: list[LinkMove] = []
+        self.path_verdicts: list[PathVerdict] = []
 
     def note(self, what: str) -> None:
         """Something is done to the network now."""
@@ -95,6 +110,9 @@ class Chronicle:
 
     def link_changed(self, broker: str, effect: LinkChanged) -> None:
         self.link_moves.append(LinkMove(self._engine.now, broker, effect.peer, effect.state))
+
+    def path_judged(self, broker: str, effect: PathSuspected | PathTrusted) -> None:
+        self.path_verdicts.append(PathVerdict(self._engine.now, broker, effect))
 
     def _topics(self, qos: QosClass) -> tuple[str, ...]:
         return self._classes.get(qos, ("(default)",))

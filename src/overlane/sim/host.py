@@ -12,22 +12,27 @@ from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar, assert_never
 
 from overlane.core.events import (
+    BrokersRefused,
     Close,
     DeadlineUnmeetable,
     Deliver,
     Effect,
     Erase,
     Event,
-    Foresee,
     Lane,
+    LaterIncarnationKnown,
     Leave,
     LinkChanged,
     LinkDown,
     LinkUp,
-    Published,
+    NameConflict,
+    PathSuspected,
+    PathTrusted,
+    PublishResult,
     RouteChanged,
     RouteEstablished,
     Save,
+    SetFailureRisk,
     Subscribe,
     Tick,
     Unsubscribe,
@@ -52,7 +57,7 @@ class Core(Protocol):
     def queue_bytes_max(self, peer: str) -> int: ...
     def start(self, now: Nanos) -> list[Effect]: ...
     def handle(self, event: Event, now: Nanos) -> list[Effect]: ...
-    def publish(self, topic: str, body: bytes, now: Nanos) -> Published: ...
+    def publish(self, topic: str, body: bytes, now: Nanos) -> PublishResult: ...
     def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane) -> list[Effect]: ...
     def flush(self, now: Nanos) -> list[Effect]: ...
     @property
@@ -78,6 +83,7 @@ class Witness(Protocol):
     def route_established(self, broker: str, effect: RouteEstablished) -> None: ...
     def deadline_unmeetable(self, broker: str, effect: DeadlineUnmeetable) -> None: ...
     def link_changed(self, broker: str, effect: LinkChanged) -> None: ...
+    def path_judged(self, broker: str, effect: PathSuspected | PathTrusted) -> None: ...
     def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None: ...
 
 
@@ -175,9 +181,9 @@ class Host(Generic[CoreT]):
         self._turn(Leave())
 
     def foresee(self, failure: float | None, links: Mapping[str, float]) -> None:
-        self._turn(Foresee(failure, links))
+        self._turn(SetFailureRisk(failure, links))
 
-    def publish(self, topic: str, body: bytes) -> Published:
+    def publish(self, topic: str, body: bytes) -> PublishResult:
         """Publish a message; it goes nowhere before the end of the turn."""
         return self.core.publish(topic, body, self._clock.read(self._engine.now))
 
@@ -253,6 +259,10 @@ class Host(Generic[CoreT]):
                 self._witness.deadline_unmeetable(self._name, effect)
             case LinkChanged():
                 self._witness.link_changed(self._name, effect)
+            case BrokersRefused() | LaterIncarnationKnown() | NameConflict():
+                pass
+            case PathSuspected() | PathTrusted():
+                self._witness.path_judged(self._name, effect)
             case _:
                 assert_never(effect)
 

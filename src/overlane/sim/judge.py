@@ -8,9 +8,10 @@ a message published up to `GRACE_NS` after a subscription began, or before it en
 if it does not. What a late subscriber gets of a topic's history was published before it came: it is counted apart, and
 never late.
 
-Order is judged per subscriber and publisher (a publisher has one topic): a message that comes after a younger one must
-have missed its deadline by then, and on a topic without deadline it must not come so at all. Brokers estimate a
-message's age, so they are given a little doubt: 10 ms and a twentieth of the deadline.
+Order is judged per subscriber and publisher (a publisher has one topic). On a reliable topic whose order is strict no
+message may come for the first time after a younger one. On others one that does must have missed its deadline by then,
+and without a deadline it must not come so at all. Brokers estimate a message's age, so they are given a little doubt
+there: 10 ms and a twentieth of the deadline.
 """
 
 import hashlib
@@ -45,6 +46,8 @@ class Row:
     in_time: int = 0
     duplicates: int = 0
     replayed: int = 0
+    overtaken: int = 0
+    """Deliveries after that of a younger message of the same publisher."""
     latencies_ns: "array[int]" = field(default_factory=lambda: array("q"))
 
 
@@ -80,11 +83,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """A message that came after a younger one, although its deadline had not passed."""
+    """A message that came after a younger one and must not."""
 
     message: Message
     younger: int
     arrived_at: Nanos
+    is_strict: bool = False
+    """Whether nothing excuses it; otherwise its deadline had not passed."""
 
     def __str__(self) -> str:
         return f"{self.message}: arrived at {self.arrived_at / SECOND:.3f} s, after message {self.younger}"
@@ -121,6 +126,7 @@ class _Flow:
         "audience_version",
         "audiences",
         "inboxes",
+        "is_strict",
         "may_reach",
         "missing",
         "row",
@@ -128,8 +134,9 @@ class _Flow:
         "topic",
     )
 
-    def __init__(self, topic: str, row: Row, may_reach: Callable[[str], bool]) -> None:
+    def __init__(self, topic: str, row: Row, may_reach: Callable[[str], bool], is_strict: bool) -> None:
         self.topic = topic
+        self.is_strict = is_strict
         self.may_reach = may_reach
         self.row = row
         self.times: array[int] = array("q")
@@ -165,10 +172,15 @@ class Judge:
     # Who is there
 
     def add_publisher(
-        self, topic: str, row: str, deadline_ns: Nanos, may_reach: Callable[[str], bool] = lambda _: True
+        self,
+        topic: str,
+        row: str,
+        deadline_ns: Nanos,
+        may_reach: Callable[[str], bool] = lambda _: True,
+        is_strict: bool = False,
     ) -> int:
         """`may_reach` tells of a broker whether the borders between let the messages pass."""
-        self._flows.append(_Flow(topic, self.rows.setdefault(row, Row(deadline_ns)), may_reach))
+        self._flows.append(_Flow(topic, self.rows.setdefault(row, Row(deadline_ns)), may_reach, is_strict))
         return len(self._flows) - 1
 
     def add_subscriber(self, name: str, broker: str, topic_filter: str) -> None:
@@ -244,8 +256,12 @@ class Judge:
             row.replayed += 1
         if number > inbox.newest:
             inbox.newest = number
-        elif latency_ns <= row.deadline_ns - _doubt_ns(row.deadline_ns) and len(self.disorders) < KEPT_MAX:
-            self.disorders.append(Disorder(self._message(publisher, number, subscriber), inbox.newest, now))
+            return
+        row.overtaken += 1
+        is_forbidden = flow.is_strict or latency_ns <= row.deadline_ns - _doubt_ns(row.deadline_ns)
+        if is_forbidden and len(self.disorders) < KEPT_MAX:
+            message = self._message(publisher, number, subscriber)
+            self.disorders.append(Disorder(message, inbox.newest, now, flow.is_strict))
 
     # The verdict
 

@@ -5,9 +5,9 @@ its class. A topic that no filter of the file matches has the default class and 
 for it, or `(default)`.
 """
 
-from overlane.core.broker import Broker
+from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig
-from overlane.core.qos import HISTORY_ALL, QosClass, QosTable, Routing
+from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
 from overlane.core.topics import FilterTrie, matches, specificity
 from overlane.core.units import NEVER, Nanos
 from overlane.network import Network, Topic
@@ -45,7 +45,7 @@ class Plan:
     def qos_of(self, topic: str) -> QosClass:
         return self._table.of(topic)
 
-    def maker(self, name: str, failure: float) -> Make[Broker]:
+    def maker(self, name: str, failure: float) -> Make[OverlayBroker]:
         """What makes the broker of this name, each time it starts."""
         links = {end: link for link in self.network.links if name in link.ends for end in link.ends if end != name}
         config = BrokerConfig(
@@ -57,10 +57,12 @@ class Plan:
             link_failure={peer: link.failure for peer, link in links.items()},
             federation=federation(self.network, name),
             link_queue_bytes_max={peer: link.from_end(name).queue_bytes for peer, link in links.items()},
+            named=frozenset(broker.name for broker in self.network.brokers),
+            brokers_max=self.network.limits.brokers,
         )
 
-        def make(incarnation: int, records: list[Record], now: Nanos) -> Broker:
-            return Broker(config, incarnation, records, now)
+        def make(incarnation: int, records: list[Record], now: Nanos) -> OverlayBroker:
+            return OverlayBroker(config, incarnation, records, now)
 
         return make
 
@@ -73,4 +75,5 @@ def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
         paths=topic.paths,
         lifespan_ns=NEVER if topic.lifespan_ns is None else topic.lifespan_ns,
         history=HISTORY_ALL if topic.history == "all" else topic.history,
+        order=Order(topic.order),
     )

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from overlane.core.broker import Broker
-from overlane.core.paths import paths_in
+from overlane.core.broker import OverlayBroker
 from overlane.core.qos import QosClass
+from overlane.core.routing.paths import paths_in
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker as BrokerSpec
 from overlane.network import Link, Network, Publisher, Simulation, Subscriber, Topic
@@ -181,11 +181,11 @@ class Story:
 
     # Questions
 
-    def broker(self, name: str) -> Broker:
+    def broker(self, name: str) -> OverlayBroker:
         """The broker itself, while it runs."""
         return self.host(name).core
 
-    def host(self, name: str) -> Host[Broker]:
+    def host(self, name: str) -> Host[OverlayBroker]:
         return self.world.hosts[name]
 
     def row(self, topic_name: str) -> Row:

@@ -11,8 +11,9 @@ then, and slots that pass meanwhile are left out, as they are while the broker i
 import struct
 from typing import Protocol, assert_never
 
-from overlane.core.events import Published
+from overlane.core.events import PublishResult
 from overlane.core.units import MS, SECOND, Nanos
+from overlane.errors import OverlaneError
 from overlane.sim.engine import Engine
 
 STAMP = struct.Struct(">IQ")
@@ -20,8 +21,10 @@ STAMP = struct.Struct(">IQ")
 RETRY_NS: Nanos = 10 * MS
 
 
-class Refused(Exception):
+class Refused(OverlaneError):
     """A publisher's messages are of a kind that its broker never takes."""
+
+    error_code = "OVL-120"
 
 
 class Outlet(Protocol):
@@ -29,7 +32,7 @@ class Outlet(Protocol):
 
     @property
     def is_open(self) -> bool: ...
-    def publish(self, topic: str, body: bytes) -> Published: ...
+    def publish(self, topic: str, body: bytes) -> PublishResult: ...
     def end_turn(self) -> None: ...
 
 
@@ -91,13 +94,13 @@ class Publisher:
     def _offer(self) -> bool:
         body = STAMP.pack(self.index, self.accepted) + self._padding
         match self._outlet.publish(self.topic, body):
-            case Published.ACCEPTED:
+            case PublishResult.ACCEPTED:
                 self._registrar.published(self.index)
                 self.accepted += 1
                 return True
-            case Published.BUSY:
+            case PublishResult.BUSY:
                 return False
-            case Published.TOO_LARGE:
+            case PublishResult.TOO_LARGE:
                 raise Refused(f"a message of {len(body)} bytes on {self.topic} is too large for a broker")
             case answer:
                 assert_never(answer)

@@ -12,23 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
-from overlane.core.broker import Broker
-from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged, RouteEstablished
-from overlane.core.units import MS, SECOND, Nanos
-from overlane.network import (
-    Crash,
-    Cut,
-    Event,
-    Heal,
-    Join,
-    Leave,
-    Lossy,
-    Network,
-    Partition,
-    Publisher,
-    Restart,
-    Slow,
+from overlane.core.broker import OverlayBroker
+from overlane.core.events import (
+    DeadlineUnmeetable,
+    Deliver,
+    LinkChanged,
+    PathSuspected,
+    PathTrusted,
+    RouteChanged,
+    RouteEstablished,
 )
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.network import Crash, Cut, Event, Heal, Join, Leave, Lossy, Network, Partition, Publisher, Restart, Slow
 from overlane.network.classes import may_cross
 from overlane.network.schema import Plug, Unplug, Uplink
 from overlane.sim import luck, traffic
@@ -63,6 +58,7 @@ class Watch:
         self.route_established: Callable[[str, RouteEstablished], None] = chronicle.route_established
         self.deadline_unmeetable: Callable[[str, DeadlineUnmeetable], None] = chronicle.deadline_unmeetable
         self.link_changed: Callable[[str, LinkChanged], None] = chronicle.link_changed
+        self.path_judged: Callable[[str, PathSuspected | PathTrusted], None] = chronicle.path_judged
 
     def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None:
         for peer in peers:
@@ -92,7 +88,7 @@ class World:
         self.judge = Judge(self.engine, {name: qos.deadline_ns for name, qos in self.plan.classes.items()})
         self.chronicle = Chronicle(self.engine, self.plan.filters_of_classes())
         self.watch = Watch(self.engine, self.judge, self.chronicle)
-        self.hosts: dict[str, Host[Broker]] = {}
+        self.hosts: dict[str, Host[OverlayBroker]] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.publishers: list[traffic.Publisher] = []
         self.audience = Audience(self.engine, self.hosts, self.judge)
@@ -182,6 +178,7 @@ class World:
             self.plan.row_of(topic),
             self.plan.qos_of(topic).deadline_ns,
             partial(may_cross, self.plan.network, topic, broker),
+            self.plan.qos_of(topic).is_strict,
         )
         publisher = traffic.Publisher(index, topic, size_bytes, self.hosts[broker], self.engine, self.judge)
         self.publishers.append(publisher)
@@ -263,7 +260,7 @@ class World:
             host.leave()
             self.engine.at(self.engine.now + LINGER_NS, self._gone, host)
 
-    def _gone(self, host: Host[Broker]) -> None:
+    def _gone(self, host: Host[OverlayBroker]) -> None:
         host.crash()
         host.forget()
 

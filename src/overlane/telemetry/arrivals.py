@@ -1,7 +1,7 @@
-"""Messages of other brokers as they are handed to clients here: tallied for the rates, and shown to the sample."""
+"""Messages from other brokers, as they are delivered to clients: counted for the rates, and offered to the sample."""
 
 from overlane.core.events import Deliver
-from overlane.mqtt.brought import counted
+from overlane.mqtt.arrivalcounts import counted
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.topicrates import TopicRates
 

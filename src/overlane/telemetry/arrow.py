@@ -1,8 +1,7 @@
-"""Arrow by itself.
+"""Arrow without pandas.
 
-Before Arrow makes columns of lists it asks pandas whether they are its own, and loads it for that, once and where it is
-installed. That takes a broker a quarter of a second, soon after it has started to serve, and 50 MB for good: to be told
-no. So it is told beforehand that there is no pandas.
+Before Arrow converts lists it checks whether they are pandas objects, and imports pandas for that if it is installed.
+This would take a broker a quarter of a second shortly after its start, and 50 MB of memory. So the import is blocked.
 """
 
 import sys

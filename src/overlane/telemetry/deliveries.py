@@ -1,9 +1,9 @@
-"""A sample of deliveries: how old messages from other brokers were when they were handed to clients here.
+"""A sample of deliveries: the age of messages from other brokers when they are delivered to clients.
 
-Of the messages that come one in n is looked at, on average, with gaps drawn by chance: a fixed gap could fall into step
-with topics that take turns. n follows the traffic, so that about so many rows are made a second as were asked for; each
-row says how many messages it stands for. Messages that came together make one row at most, and the more there were the
-more it stands for. Those that are passed over cost a subtraction.
+On average one of n messages is sampled, with random gaps: a fixed gap could synchronise with alternating topics. n
+follows the traffic, so that about the requested number of rows is produced per second; each row says how many messages
+it stands for. Messages that arrive together produce at most one row, which stands for all of them. A message that is
+not sampled costs one subtraction.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from random import Random
 from overlane.core.events import Deliver
 from overlane.core.qos import QosTable
 from overlane.core.units import NEVER, Nanos
+from overlane.telemetry.messagepaths import MessagePaths
 from overlane.telemetry.rows import Delivery
-from overlane.telemetry.ways import Ways
 
 BURST = 2
 """So many times the rows that were asked for may come in one second before the sample gets thinner at once."""
@@ -28,7 +28,7 @@ class DeliverySample:
     def __init__(
         self,
         qos: Callable[[], QosTable],
-        ways: Ways,
+        ways: MessagePaths,
         add: Callable[[Delivery], None],
         wall: Callable[[], Nanos],
         rows_per_second: int,

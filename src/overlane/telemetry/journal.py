@@ -1,14 +1,14 @@
-"""A journal: the rows of one table that are in no file of the lake yet, on disk all the same.
+"""A journal: rows of one table on disk that are not in a file of the lake yet.
 
-Parquet is read from its end, so a file is nothing before it is finished. Until then its rows are kept as a stream of
-Arrow batches, which can be read up to wherever it was cut off: after the broker was killed the next one finds what was
-written up to the last second, and makes the file of it.
+A Parquet file is readable only once it is finished. Until then its rows are kept as a stream of Arrow batches, which
+can be read up to where it was cut off: after a crash the next process finds what was written up to the last second, and
+finishes the file.
 
-A journal is named after the file that it becomes, so whoever makes that file a second time makes the same one:
+A journal has the name of the file it becomes, so finishing it twice gives the same file:
 
     <table>.<date>.<broker>-<incarnation>-<number>.rows
 
-While it is open it is locked. A journal that is not locked is nobody's, and can be finished by anybody.
+An open journal is locked. A journal that is not locked is abandoned, and anyone may finish it.
 """
 
 import errno

@@ -1,11 +1,11 @@
-"""The lake: the finished files of one broker, in a place that other brokers may share.
+"""The lake: the finished files of one broker, in a place that brokers may share.
 
     <lake>/<table>/date=YYYY-MM-DD/<broker>-<incarnation>-<number>.parquet
 
-A file is written under a hidden name in its own directory and then renamed: readers see a whole file or none. It is
-never changed again. When the files of this broker take more than their limit, its oldest ones go.
+A file is written under a hidden name in its directory and then renamed: readers see a complete file or none. It is
+never modified. When the files of this broker exceed their limit, the oldest are deleted.
 
-The lake is a directory, or an address that Arrow knows such as s3://bucket/lake. Files of other brokers are left alone.
+The lake is a directory, or a URL that Arrow supports, such as s3://bucket/lake. Files of other brokers are not touched.
 """
 
 import os

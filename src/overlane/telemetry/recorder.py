@@ -1,11 +1,11 @@
-"""The recorder: bounded buffers between the broker's loop and the thread that writes.
+"""The recorder: bounded buffers between the event loop of the broker and the writer thread.
 
-Rows are added in the loop, as plain tuples, and handed over when they are worth the interruption: every time the writer
-runs, the loop must let go of the interpreter a dozen times. Only events are handed over within a second: they may be
-the last that is heard of a broker.
+Rows are added in the event loop as plain tuples, and handed over in batches: every run of the writer makes the loop
+release the interpreter a dozen times. Only events are handed over within a second: they may be the last information
+about a broker.
 
-A full buffer drops what comes and counts it, so that a slow disk costs telemetry and nothing else. Buffers are bounded
-per table: a million active topics must not crowd out the one event that tells why they fell silent.
+A full buffer drops new rows and counts them, so a slow disk costs only telemetry. Buffers are bounded per table, so
+that a million active topics cannot displace the one event that explains a failure.
 """
 
 import threading

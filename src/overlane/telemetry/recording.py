@@ -1,7 +1,7 @@
-"""A recording: everything that one broker tells of itself, from its start to its end.
+"""A recording: all telemetry of one broker, from its start to its end.
 
-The driver shows it what it does (`delivered`, `happened`); once a second the sampler looks at the rest; the writer's
-thread does all that takes time.
+The driver reports its actions (`delivered`, `happened`), the sampler reads the counters once per second, and the writer
+thread does everything that takes time.
 """
 
 import asyncio
@@ -11,26 +11,38 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, time_ns
 
-from overlane.core.broker import Broker
-from overlane.core.events import DeadlineUnmeetable, Deliver, LinkChanged, RouteChanged
+from overlane.core.broker import OverlayBroker
+from overlane.core.events import (
+    BrokersRefused,
+    DeadlineUnmeetable,
+    Deliver,
+    LinkChanged,
+    NameConflict,
+    PathSuspected,
+    PathTrusted,
+    ReportedEffect,
+    RouteChanged,
+)
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Unavailable
 from overlane.mqtt.server import Server
 from overlane.network.schema import Telemetry
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
-from overlane.telemetry.filing import Filing
+from overlane.telemetry.filerotation import FileRotation
 from overlane.telemetry.lake import Lake
+from overlane.telemetry.messagepaths import MessagePaths, shortest_paths
 from overlane.telemetry.recorder import WORTH_SECONDS, Recorder
 from overlane.telemetry.rows import Event, EventKind
 from overlane.telemetry.sampler import Neighbours, Sampler
 from overlane.telemetry.topicrates import TopicRates
-from overlane.telemetry.ways import Ways, shortest_paths
 from overlane.telemetry.writer import Writer
 
 SPOOL = ".open"
 """Where journals lie in a lake that is a directory: hidden from whoever reads the lake."""
 CLOSE_S = 5.0
+CAUSES_MAX = 16
+"""Of failures that are logged one by one."""
 
 log = logging.getLogger("overlane.telemetry")
 
@@ -47,7 +59,7 @@ class Recording:
         spool: Path,
         settings: Telemetry,
         server: Server,
-        core: Broker,
+        core: OverlayBroker,
         overlay: Neighbours,
         wall: Callable[[], Nanos] = time_ns,
     ) -> None:
@@ -58,13 +70,13 @@ class Recording:
             spool.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"telemetry in {spool}", error.strerror or str(error)) from None
-        filing = Filing(Lake(where, core.name), spool, core.name, core.incarnation, settings, monotonic())
+        filing = FileRotation(Lake(where, core.name), spool, core.name, core.incarnation, settings, monotonic())
         self.writer = Writer(self.recorder, filing)
         state = server.state
         self._rates = TopicRates(state)
         self._sample = DeliverySample(
             lambda: state.settings.qos,
-            Ways(core),
+            MessagePaths(core),
             self.recorder.add,
             wall,
             settings.deliveries_per_second,
@@ -72,6 +84,9 @@ class Recording:
         self._arrivals = Arrivals(self._rates, self._sample)
         self._sampler = Sampler(server, core, overlay, self._rates, self.recorder.add, wall)
         self._task: asyncio.Task[None] | None = None
+        self._causes: dict[str, int] = {}
+        """Why samples have failed since the last one that did not, and how often."""
+        self.samples_failed = 0
 
     # Life
 
@@ -88,7 +103,7 @@ class Recording:
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
-        await self._look()
+        await self._try_to_look()
         self.recorder.add(Event(self._wall(), EventKind.BROKER_STOPPED))
         is_written = await asyncio.get_running_loop().run_in_executor(None, self.writer.close, CLOSE_S)
         if not is_written:
@@ -103,12 +118,26 @@ class Recording:
     async def _keep_sampling(self) -> None:
         while True:
             await self._sampler.wait_for_second()
-            try:
-                await self._look()
-            except Exception:
-                # A defect of ours: a second is missing, and the broker goes on.
-                log.exception("a sample of telemetry failed")
+            await self._try_to_look()
             self.recorder.next_second()
+
+    async def _try_to_look(self) -> None:
+        """A defect of ours costs a second of telemetry, and the broker goes on. Each cause is logged once until samples
+        are taken again."""
+        try:
+            await self._look()
+        except Exception as error:
+            self.samples_failed += 1
+            cause = _cause_of(error)
+            if cause in self._causes:
+                self._causes[cause] += 1
+            elif len(self._causes) < CAUSES_MAX:
+                self._causes[cause] = 1
+                log.exception("a sample of telemetry failed; further ones for the same reason are only counted")
+        else:
+            if self._causes:
+                log.warning("samples of telemetry are taken again; failed: %d", sum(self._causes.values()))
+                self._causes.clear()
 
     async def _look(self) -> None:
         self._sample.next_second()
@@ -120,6 +149,7 @@ class Recording:
         losses: dict[tuple[str, str], int] = {}
         for reason, lost in (("buffer full", self.recorder.lost), ("disk", self.writer.lost)):
             losses |= {(EventKind.TELEMETRY_LOST, f"{table}: {reason}"): count for table, count in lost.items()}
+        losses[EventKind.TELEMETRY_LOST, "samples: internal error"] = self.samples_failed
         losses[EventKind.TELEMETRY_REMOVED, "disk limit"] = self.writer.filing.files_removed
         losses[EventKind.TELEMETRY_LOST, "topic_rates: too many topics"] = self._rates.untold
         return losses
@@ -131,7 +161,7 @@ class Recording:
         if effect.origin != self._core.name:
             self._arrivals.delivered(effect)
 
-    def happened(self, effect: LinkChanged | RouteChanged | DeadlineUnmeetable) -> None:
+    def happened(self, effect: ReportedEffect) -> None:
         at_ns = self._wall()
         match effect:
             case LinkChanged(peer, state):
@@ -149,6 +179,23 @@ class Recording:
                         latency_ns=latency_ns,
                     )
                 )
+            case PathSuspected(destination, path, hops) | PathTrusted(destination, path, hops):
+                state = "suspect" if isinstance(effect, PathSuspected) else "trusted"
+                self.recorder.add(
+                    Event(
+                        at_ns,
+                        EventKind.PATH,
+                        peer=", ".join(hops),
+                        state=state,
+                        destinations=(destination,),
+                        paths=(path,),
+                    )
+                )
+
+            case NameConflict(broker, detail):
+                self.recorder.add(Event(at_ns, EventKind.NAME_CONFLICT, peer=broker, reason=detail))
+            case BrokersRefused(neighbour, adverts, _):
+                self.recorder.add(Event(at_ns, EventKind.BROKERS_REFUSED, peer=neighbour, times=adverts))
 
     def _route(self, effect: RouteChanged, at_ns: Nanos) -> Event:
         qos = effect.qos
@@ -165,6 +212,15 @@ class Recording:
             paths=shortest_paths(effect.links, self._core.name, effect.destinations),
             links=effect.links,
         )
+
+
+def _cause_of(error: Exception) -> str:
+    """What failed, and where."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    line = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "?"
+    return f"{type(error).__name__} at {line}"
 
 
 def _worth_seconds(settings: Telemetry) -> float:

@@ -1,11 +1,11 @@
-"""The rows of telemetry: one class per table, one field per column. The schema of the files is made from these.
+"""The rows of telemetry: one class per table, one field per column. The schema of the files is derived from them.
 
-Every row has the time first, nanoseconds since 1970 by the machine's clock; the broker and its incarnation are added to
-all rows of a file when it is written. Counts are of the interval that ends at that time, as long as `interval_ns` says;
-depths and measurements are of that moment. None is what is not known, or does not apply.
+The first field is the time in nanoseconds since 1970, by the system clock; the broker and its incarnation are added to
+all rows of a file when it is written. Counts cover the interval of length `interval_ns` that ends at that time; depths
+and measurements refer to that moment. None means unknown or not applicable.
 
-A column may be added at any time; whoever reads older files gets None for it. One that changes its meaning or goes
-makes a new VERSION in `schema`.
+Columns may be added at any time; in older files they read as None. A column that is removed or changes its meaning
+requires a new VERSION in `schema`.
 """
 
 from enum import StrEnum
@@ -79,6 +79,12 @@ class EventKind(StrEnum):
     ROUTE = "route"
     """From here to `destinations`, over `links` from now on, for `reason`."""
     DEADLINE_UNMEETABLE = "deadline-unmeetable"
+    PATH = "path"
+    """What goes to `destinations` over `paths` does not arrive, and `peer` is `suspect`; or `trusted` again."""
+    NAME_CONFLICT = "name-conflict"
+    """Another broker runs under the name of `peer`; `reason` tells who says so."""
+    BROKERS_REFUSED = "brokers-refused"
+    """`peer` told of more brokers than there is room for: so many adverts were not kept."""
     CLIENT_DROPPED = "client-dropped"
     """So many messages that did not reach a client, for `reason`."""
     CLIENT_REFUSED = "client-refused"

@@ -1,8 +1,8 @@
-"""The sampler: once a second the broker's counters and depths become rows.
+"""The sampler: once per second the counters and queue depths of the broker become rows.
 
-It looks at the whole seconds of the clock, so that the seconds of different brokers are the same ones. What grows with
-the number of topics or clients is looked at a piece at a time, and the loop does its work in between; a look at all
-clients is taken so seldom that it costs no more than a hundredth of the time.
+It samples at whole seconds of the clock, so that the seconds of different brokers coincide. What grows with the number
+of topics or clients is read in pieces, between which the event loop runs; all clients are read so rarely that it costs
+at most a hundredth of the time.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from itertools import islice
 from time import monotonic_ns, time_ns
 from typing import Protocol, TypeVar
 
-from overlane.core.broker import Broker
-from overlane.core.linkview import LinkView
+from overlane.core.broker import OverlayBroker
+from overlane.core.links.link_view import LinkView
 from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.server import Server
-from overlane.mqtt.session import Session
-from overlane.telemetry.filing import DAY
+from overlane.pubsub.sessions.session import Session
+from overlane.telemetry.filerotation import DAY
 from overlane.telemetry.rows import Event, EventKind, Interest, LinkSample, QueueDepth, QueueKind, Row
 from overlane.telemetry.topicrates import TopicRates
 
@@ -52,7 +52,7 @@ class Sampler:
     def __init__(
         self,
         server: Server,
-        core: Broker,
+        core: OverlayBroker,
         overlay: Neighbours,
         rates: TopicRates,
         add: Callable[[Row], None],
@@ -153,7 +153,7 @@ class Sampler:
         for sessions in _pieces(list(state.sessions.values())):
             for session in sessions:
                 window = session.window
-                unsent_bytes += 0 if session.connection is None else session.connection.unsent_bytes
+                unsent_bytes += 0 if session.consumer is None else session.consumer.backlog_bytes
                 if count := len(window):
                     messages += count
                     size_bytes += window.bytes

@@ -1,8 +1,8 @@
-"""The tables of the lake, as Arrow and Parquet know them: one schema per class of row, made from its fields.
+"""The tables of the lake as Arrow and Parquet schemas, derived from the row classes.
 
-Brokers write by these schemas, and whoever reads the lake declares its tables by them. Only types that Parquet and
-Spark have alike are used: times are 64-bit integers of nanoseconds, since Spark's own timestamps are coarser, and
-nothing is unsigned. A file says in its metadata which table it is of and by which version of the schema it was written.
+Brokers write by these schemas, and readers of the lake declare their tables by them. Only types that Parquet and Spark
+share are used: times are 64-bit nanoseconds, since Spark's timestamps are coarser, and nothing is unsigned. The
+metadata of a file contains its table and the version of the schema.
 """
 
 import types

@@ -1,16 +1,16 @@
-"""Rates of topics: what came on each topic since the last look.
+"""Rates of topics: the traffic on each topic since the last sample.
 
-What clients publish is counted by the MQTT server, per topic and since the topic was first seen; here the difference is
-taken. What other brokers bring is tallied as it is delivered. What goes out follows from both and from the audience:
-nothing is counted per message and receiver.
+Messages published by clients are counted by the MQTT server, per topic; the difference is taken here. Messages from
+other brokers are counted on delivery. Outgoing traffic is computed from both and the number of subscribers: nothing is
+counted per message and receiver.
 """
 
 from collections.abc import Iterable, Iterator
 
 from overlane.core.units import Nanos
-from overlane.mqtt.counters import TopicStats
-from overlane.mqtt.state import State
-from overlane.mqtt.subscriptions import Audience
+from overlane.pubsub.counters import TopicStats
+from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.table import Audience
 from overlane.telemetry.rows import TopicRate
 
 TOPICS_MAX = 10_000
@@ -79,6 +79,6 @@ class TopicRates:
         audience = self._state.subscriptions.audience(topic)
         reach = self._reach.get(audience)
         if reach is None:
-            connected = sum(one.session.connection is not None for one in audience.receivers)
+            connected = sum(one.session.consumer is not None for one in audience.receivers)
             reach = self._reach[audience] = connected + len(audience.groups)
         return reach

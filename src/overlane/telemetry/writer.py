@@ -1,7 +1,7 @@
-"""The writer: a thread of its own that files what the recorder hands over.
+"""The writer: the thread that writes what the recorder hands over.
 
-Nothing that goes wrong here reaches the broker. A disk that takes nothing costs the rows of that time, which are
-counted; a lake that cannot be reached is tried again after pauses that grow, while journals wait on the local disk.
+Failures here do not reach the broker. A full disk costs the rows of that time, which are counted; an unreachable lake
+is retried with growing pauses, while journals wait on the local disk.
 """
 
 import logging
@@ -12,7 +12,7 @@ from time import monotonic
 
 import pyarrow as pa
 
-from overlane.telemetry.filing import Filing
+from overlane.telemetry.filerotation import FileRotation
 from overlane.telemetry.recorder import Batch, Recorder
 
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 60.0
@@ -22,7 +22,7 @@ log = logging.getLogger("overlane.telemetry")
 
 
 class Writer:
-    def __init__(self, recorder: Recorder, filing: Filing) -> None:
+    def __init__(self, recorder: Recorder, filing: FileRotation) -> None:
         self._recorder = recorder
         self._filing = filing
         self._thread = threading.Thread(target=self._run, name="overlane-telemetry", daemon=True)
@@ -34,7 +34,7 @@ class Writer:
         """Rows that the disk did not take, or that were not what they should be, by table."""
 
     @property
-    def filing(self) -> Filing:
+    def filing(self) -> FileRotation:
         return self._filing
 
     def start(self) -> None:

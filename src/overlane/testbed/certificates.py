@@ -1,6 +1,6 @@
-"""A throw-away certificate authority, for tests and demonstrations.
+"""A disposable certificate authority, for tests and demonstrations.
 
-Its keys lie unprotected beside the certificates, so it is nothing to trust for real.
+Its private keys are stored unprotected beside the certificates: do not use it in production.
 """
 
 import datetime
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from overlane.node.secretfile import rewrite_secret_file
+from overlane.secretfile import rewrite_secret_file
 
 DAY = datetime.timedelta(days=1)
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")

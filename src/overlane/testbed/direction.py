@@ -1,14 +1,13 @@
-"""One direction of a path between two sites: when, and whether at all, a packet gets through.
+"""One direction of a path between two sites: whether and when a packet arrives.
 
-A packet first waits for its turn: packets leave one after the other at the rate, and one that would make more wait than
-the queue holds is dropped (tail drop). Then it may be lost, by chance. What is left arrives after the latency, moved by
-the jitter.
+A packet first waits for transmission: packets leave one after the other at the rate, and a packet that would exceed the
+queue is dropped (tail drop). Then it may be lost at random. Otherwise it arrives after the latency plus jitter.
 
-Jitter wanders: it is drawn anew at knots that lie four times the jitter apart, and moves in a straight line between
-them, so the latency never falls faster than time goes on. Packets therefore keep their order, as they do in the queues
-that cause jitter in the world, and the mean stays the latency, however many packets there are.
+Jitter varies slowly: it is drawn at points that are four times the jitter apart, and interpolated linearly between
+them, so the latency never decreases faster than time passes. Packets therefore keep their order, as in the queues that
+cause jitter in real networks, and the mean latency is as configured, whatever the packet rate.
 
-No I/O, and no randomness but what is passed in. Time is integer nanoseconds.
+No I/O; randomness is passed in. Time is integer nanoseconds.
 """
 
 from random import Random

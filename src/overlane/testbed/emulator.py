@@ -1,12 +1,12 @@
-"""The emulator: a process of its own that moves packets between the TUN devices of all sites, each when it is due.
+"""The emulator: a process that moves packets between the TUN devices of all sites, each when it is due.
 
-A tight loop without an event framework: wait for devices or the next due packet, to the microsecond (`select` can,
-`epoll` alone cannot), read what has come, write what is due. After each packet that was read it looks whether one is
-due, so a burst from one site delays nobody. It runs before everything else where it may, so that what it adds to a
-packet's latency does not depend on what else the machine does.
+A tight loop without an event framework: wait for a device or the next due packet with microsecond precision (`select`,
+since `epoll` is coarser), read available packets, write due ones. After each packet read it checks for due packets, so
+a burst from one site delays no other. It runs with real-time priority where permitted, so that the latency it adds does
+not depend on the load of the machine.
 
-It ends when the connection to its owner does, however the owner ended: then it ends whatever still runs in the
-namespaces, and removes them.
+It exits when the connection to its owner closes, however the owner ended: then it kills all processes in the
+namespaces, and removes the namespaces.
 """
 
 import gc
@@ -24,10 +24,10 @@ import msgspec
 from overlane.core.units import SECOND, US
 from overlane.errors import Unavailable
 from overlane.testbed import namespaces
-from overlane.testbed.control import Answer, Begin, Change, HowMuch, Plugged, Question
+from overlane.testbed.emulatorprotocol import Answer, Begin, Change, HowMuch, Plugged, Question
+from overlane.testbed.realtimepriority import raise_priority, reset_priority
 from overlane.testbed.switch import Switch
 from overlane.testbed.tun import open_tun, set_carrier
-from overlane.testbed.urgency import calm_down, hurry
 
 PACKET_BYTES_MAX = 65_536
 TURN_PACKETS = 16
@@ -50,7 +50,7 @@ def main() -> None:
     try:
         try:
             emulator = Emulator(begin)
-            is_urgent = begin.is_urgent and hurry()
+            is_urgent = begin.is_urgent and raise_priority()
         except Unavailable as refused:
             questions.answer(Answer(fault=str(refused)))
             return
@@ -61,7 +61,7 @@ def main() -> None:
         emulator.run(questions)
     finally:
         with suppress(OSError):
-            calm_down()
+            reset_priority()
         namespaces.remove(begin.namespaces)
 
 

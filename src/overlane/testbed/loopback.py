@@ -1,7 +1,7 @@
-"""The ground of a trial without root: all brokers on the loopback, each with ports of its own, links emulated.
+"""The environment of a trial without root: all brokers on loopback with their own ports, links emulated.
 
-A link is emulated where it is sent on, by the broker itself: bytes are held back for as long as the link would take,
-and a loss delays them as a retransmission would. The kernels' TCP sees none of it.
+Each broker emulates the links it sends on: it delays bytes as long as the link would take, and a loss adds the delay of
+a retransmission. The kernel's TCP does not see it.
 """
 
 import random
@@ -16,19 +16,19 @@ from overlane.core.units import Nanos
 from overlane.errors import ConfigError, Fault, Unavailable
 from overlane.network import Network
 from overlane.network.schema import Broker, Endpoint, Plug, Security, Unplug
-from overlane.network.units import format_duration, format_rate
-from overlane.testbed.asking import ask
+from overlane.quantities import format_duration, format_rate
+from overlane.testbed.environment import admin_request
 
 HOST = "127.0.0.1"
 
 
-class Loopback:
+class LoopbackEnvironment:
     broker_options: tuple[str, ...] = ("--emulate", "--chaos")
 
     def __init__(self, network: Network) -> None:
         if any(isinstance(event, Plug | Unplug) for event in network.events):
             found = "an uplink that is unplugged"
-            raise ConfigError([Fault("<network>", 0, "events", found, "what can be played without root")])
+            raise ConfigError([Fault("<network>", 0, "events", found, "events that work without root")])
         self.network = structs.replace(
             network,
             brokers=tuple(_relocated(broker) for broker in network.brokers),
@@ -39,18 +39,18 @@ class Loopback:
         self._links = {frozenset(link.ends): link for link in network.links}
 
     def open(self) -> None:
-        """There is nothing to do."""
+        """Nothing to do."""
 
     def close(self) -> None:
-        """There is nothing to undo."""
+        """Nothing to do."""
 
     def command(self, broker: str, argv: Sequence[str]) -> list[str]:  # noqa: ARG002
         return list(argv)
 
-    def ask(self, broker: str, method: str, path: str) -> bytes:
+    def admin_request(self, broker: str, method: str, path: str) -> bytes:
         admin = self._brokers[broker].admin
         assert admin is not None
-        return ask(broker, admin, method, path)
+        return admin_request(broker, admin, method, path)
 
     # Links
 
@@ -69,40 +69,38 @@ class Loopback:
         self._both(one, other, "DELETE", "")
 
     def unplug(self, broker: str, uplink: str) -> None:
-        raise AssertionError(f"{broker}: {uplink} cannot be unplugged here, and was refused before")
+        raise AssertionError(f"{broker}: {uplink} cannot be unplugged here; the constructor rejects such events")
 
     def plug(self, broker: str, uplink: str) -> None:
-        """It was never unplugged: here, brokers are connected in one way."""
+        """Nothing to do: it was never unplugged."""
 
     def _emulate(self, one: str, other: str, **conditions: str) -> None:
         self._both(one, other, "PUT", "?" + urlencode(conditions))
 
     def _both(self, one: str, other: str, method: str, query: str) -> None:
-        """Each direction of a link is its sender's; one that does not run does not send."""
+        """Each direction of a link is emulated by its sender; a broker that is not running sends nothing."""
         for at, peer in ((one, other), (other, one)):
             with suppress(Unavailable):
-                self.ask(at, method, f"/emulation/{peer}{query}")
+                self.admin_request(at, method, f"/emulation/{peer}{query}")
 
 
 def _relocated(broker: Broker) -> Broker:
     mqtt, overlay, admin = (Endpoint(HOST, port) for port in free_ports(3))
-    return structs.replace(
-        broker, mqtt=mqtt, overlay=overlay, admin=admin, mqtt_tls=None, websocket=None, websocket_tls=None, reach=None
-    )
+    return structs.replace(broker, listeners={"mqtt": mqtt}, overlay=overlay, admin=admin, reach=None)
 
 
 PORTS = range(20_000, 32_000)
-"""Below those that the system gives to connections: one of these could take the port of a broker that is being started
-again, and who dials the port of a broker that is away could even reach himself."""
+"""Below the ephemeral ports: an outgoing connection could take the port of a broker that restarts, or even connect to
+itself when it dials a broker that is down."""
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has, and that were not given away before."""
-    luck = random.SystemRandom()
+    """Free ports that were not returned before."""
+    generator = random.SystemRandom()
     ports: list[int] = []
     while len(ports) < count:
-        port = luck.choice(PORTS)
+        port = generator.choice(PORTS)
         if port not in _given and _is_free(port):
             _given.add(port)
             ports.append(port)

@@ -1,7 +1,7 @@
-"""Network namespaces of a wide area: made, filled and removed, none left behind.
+"""Network namespaces of a wide area: created, configured and removed without leftovers.
 
-Their names tell whose they are: `overlane-PID.NUMBER-SITE`, after the process that made them. Whoever makes new ones
-first removes those whose process is no more, so that nothing piles up, however it ended.
+Their names contain the process that created them: `overlane-PID.NUMBER-SITE`. Whoever creates new ones first removes
+those whose process no longer exists.
 """
 
 import os

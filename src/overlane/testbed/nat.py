@@ -1,10 +1,10 @@
-"""A site behind network address translation: conversations begin from inside.
+"""A site behind network address translation: connections are opened from inside.
 
-What leaves opens the way for its answers; what comes in without such an opening is refused. Addresses are not
-rewritten, for nobody outside would see the difference: each site has one address anyway.
+An outgoing packet opens a mapping for its responses; incoming packets without a mapping are rejected. Addresses are not
+rewritten: each site has one address anyway, so nobody outside would see a difference.
 
-An opening that nothing has used for a while is forgotten, datagrams sooner than connections, and the least lately used
-is when there are too many, as in the boxes of the world.
+Idle mappings expire, those of UDP sooner than those of TCP. When there are too many, the least recently used one is
+removed, as real NAT devices do.
 """
 
 from overlane.core.units import SECOND, Nanos

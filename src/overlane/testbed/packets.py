@@ -1,4 +1,4 @@
-"""What a router reads and writes of IPv4 packets: who talks to whom, and the answer that somebody cannot be reached.
+"""IPv4 packets as a router reads and writes them: flows, and ICMP destination unreachable.
 
 0       version 4, header words   1   service   2-3  length    4-5  id    6-7  flags, fragment offset
 8       time to live              9   protocol  10-11 checksum

@@ -1,10 +1,10 @@
-"""When each broker of a trial was part of the overlay, and who is meant to get what.
+"""When each broker of a trial was part of the overlay, and which subscribers are meant to get which messages.
 
-A broker is there from the start unless it joins later, and until it leaves. Its clients come and go with it: what is
-published while it is not there is neither expected at its subscribers nor, should it still be ending, of its
-publishers. A crash is not a going: the subscriptions last.
+A broker is present from the start unless it joins later, and until it leaves. Its clients come and go with it: messages
+published while it is absent are neither expected at its subscribers nor counted for its publishers. A crash does not
+end its presence: the subscriptions persist.
 
-Times count from the trial's time zero.
+Times are relative to time zero of the trial.
 """
 
 from collections.abc import Iterator

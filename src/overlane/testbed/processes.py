@@ -1,9 +1,9 @@
-"""The brokers of a trial, each a process on its ground.
+"""The broker processes of a trial.
 
-They end when their standard input does, so none is left behind.
+They exit when their standard input closes, so none is left behind.
 
-What a broker counts is lost with it, so its counters are read before it is killed, and added up over all its lives. One
-that has left for good and comes again begins with an empty store, in a directory of its own.
+The counters of a broker are lost when it ends, so they are read before it is killed, and summed over all its
+incarnations. A broker that has left for good and joins again starts with an empty store, in a new directory.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from overlane.errors import Unavailable
 from overlane.network import format_network
-from overlane.testbed.ground import Ground
+from overlane.testbed.environment import Environment
 
 START_S = 60.0
 GRACE_S = 10.0
@@ -26,11 +26,11 @@ COUNTED = ("messages_sent", "control_bytes_sent")
 class Processes:
     """All brokers of a ground; `directory` holds their file, records and logs."""
 
-    def __init__(self, ground: Ground, directory: Path) -> None:
-        self._ground = ground
+    def __init__(self, environment: Environment, directory: Path) -> None:
+        self._environment = environment
         self._directory = directory
         self.file = directory / "network.toml"
-        self.file.write_text(format_network(ground.network))
+        self.file.write_text(format_network(environment.network))
         self._running: dict[str, Process] = {}
         self._leaving: dict[str, Process] = {}
         self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # who leaves is out before it comes in
@@ -39,7 +39,7 @@ class Processes:
 
     async def start_all(self) -> None:
         """All that are there at the start; Unavailable if they do not all come up and link."""
-        network = self._ground.network
+        network = self._environment.network
         absent = network.absent_at_start()
         names = [broker.name for broker in network.brokers if broker.name not in absent]
         for name in names:
@@ -62,10 +62,10 @@ class Processes:
 
     async def _begin(self, name: str) -> Process:
         argv = [sys.executable, "-m", "overlane", "broker", str(self.file), "--name", name, "--supervised"]
-        argv += ["--data", str(self._home(name)), "--log-level", "warning", *self._ground.broker_options]
+        argv += ["--data", str(self._home(name)), "--log-level", "warning", *self._environment.broker_options]
         with self._log(name).open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *self._ground.command(name, argv), stdin=PIPE, stdout=log, stderr=log, start_new_session=True
+                *self._environment.command(name, argv), stdin=PIPE, stdout=log, stderr=log, start_new_session=True
             )
 
     async def kill(self, name: str) -> None:
@@ -131,7 +131,7 @@ class Processes:
 
     async def _counters(self, name: str) -> Counter[str]:
         try:
-            text = (await asyncio.to_thread(self._ground.ask, name, "GET", "/metrics")).decode()
+            text = (await asyncio.to_thread(self._environment.admin_request, name, "GET", "/metrics")).decode()
         except Unavailable:
             return Counter()
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
@@ -139,7 +139,7 @@ class Processes:
 
     def records(self) -> list[Path]:
         """The data directories of all brokers, also of those that have left."""
-        names = [broker.name for broker in self._ground.network.brokers]
+        names = [broker.name for broker in self._environment.network.brokers]
         return [self._home(name, number) for name in names for number in range(self._departures[name] + 1)]
 
     def _home(self, name: str, departures: int | None = None) -> Path:

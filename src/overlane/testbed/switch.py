@@ -1,16 +1,16 @@
-"""The wide area itself: takes packets from sites, gives each to its destination when it is due.
+"""The packet switch of a wide area: takes packets from sites and delivers each when it is due.
 
-Where a packet goes is decided by the plug it came out of and its destination address; the way there is a chain of
-directions, one after the other: out of the site's uplink if that has conditions of its own, along the path between the
-two sites, and into the other's uplink. Without a path between them the way is the shortest one over other sites if
-`detours` are wanted, and else the sender is told that the host cannot be reached, as a router would.
+The destination follows from the port a packet entered by and its destination address. The route is a chain of
+directions: out of the site's uplink if that has its own conditions, along the path between the two sites, and into the
+other uplink. Without a path, the route is the shortest one over other sites if `detours` are enabled; otherwise the
+sender gets ICMP host unreachable, as from a router.
 
     plug -> [uplink out] -> path, or several -> [uplink in] -> plug
 
-A packet that is somewhere on its way waits in one heap, ordered by when it is due. Each further direction counts from
-that exact time and not from when the heap was looked at, so nothing adds up.
+Packets in transit wait in one heap, ordered by due time. Each further direction counts from that exact time, not from
+when the heap was checked, so delays do not accumulate.
 
-Pure: packets and the time go in, packets come out. The emulator is its shell.
+Pure: packets and the time go in, packets come out. The emulator drives it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
     into: Conditions | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class SwitchConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A whole wide area. A path is one direction, from a site to a site."""
 
     plugs: tuple[Plug, ...]
@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Switch:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SwitchConfig) -> None:
         luck = Random(plan.seed)
         self._plugs = plan.plugs
         self._addresses = [address_bytes(plug.address) for plug in plan.plugs]

@@ -1,10 +1,10 @@
-"""A trial: a network file played by real brokers in real time, and reported as a simulation is.
+"""A trial: the traffic and events of a network file on real brokers in real time, reported as by the simulator.
 
-    make the ground -> start the brokers -> connect publishers and subscribers -> wait until all are reached
-    -> traffic and events, at their times -> wait for what is under way -> end everything -> report
+    create the environment -> start brokers -> connect clients -> wait until all are reached
+    -> traffic and events on schedule -> wait for messages in flight -> stop everything -> report
 
-The report has the simulator's form, so that both can be laid side by side. Times are from application to application,
-on a machine that does other things too: what the simulator calls 42 ms is 42 ms and what the machine adds.
+The report has the format of the simulator's, so that both can be compared. Latencies are from application to
+application and include what the machine adds.
 """
 
 import asyncio
@@ -37,23 +37,23 @@ from overlane.network.schema import (
 from overlane.sim.chronicle import Deed, told
 from overlane.sim.report import Report
 from overlane.sim.setup import Plan
-from overlane.testbed import aftermath
-from overlane.testbed.crew import Crew
-from overlane.testbed.ground import Ground
-from overlane.testbed.loopback import Loopback
+from overlane.testbed import routereport
+from overlane.testbed.clientprocesses import ClientProcesses
+from overlane.testbed.deliveryreport import topic_reports
+from overlane.testbed.environment import Environment
+from overlane.testbed.loopback import LoopbackEnvironment
 from overlane.testbed.presence import Presence
 from overlane.testbed.processes import GRACE_S, Processes
-from overlane.testbed.sites import Sites
-from overlane.testbed.tally import topic_reports
+from overlane.testbed.siteenvironment import SiteEnvironment
 
-LAST_WORDS_S = 3.0
-RELIABLE_LAST_WORDS_S = 20.0
-"""How long is waited for messages under way at the end."""
+DRAIN_S = 3.0
+RELIABLE_DRAIN_S = 20.0
+"""Maximum wait for messages in flight at the end."""
 
 _DIRECTORY = "overlane-trial-"
 
 Tell = Callable[[float, str], None]
-"""Takes the time in seconds, and what happens then."""
+"""Called with the time in seconds and a description."""
 
 
 async def run_trial(
@@ -64,51 +64,53 @@ async def run_trial(
     emulate: bool = False,
     is_urgent: bool = False,
 ) -> Report:
-    """Play it, in a wide area or, with `emulate`, on the loopback. In a wide area it may have real-time priority.
-    ConfigError, Unavailable."""
+    """Run the trial in a wide area or, with `emulate`, on loopback. `is_urgent`: with real-time priority, in a wide
+    area only. Raises ConfigError, Unavailable."""
     stop_ns = network.simulation.duration_ns if duration_ns is None else duration_ns
-    ground: Ground = Loopback(network) if emulate else Sites(network, is_urgent=is_urgent)
+    environment: Environment = (
+        LoopbackEnvironment(network) if emulate else SiteEnvironment(network, is_urgent=is_urgent)
+    )
     _remove_leftovers()
     with tempfile.TemporaryDirectory(prefix=f"{_DIRECTORY}{os.getpid()}-") as directory:
-        trial = _Trial(ground, Path(directory), stop_ns, tell)
+        trial = _Trial(environment, Path(directory), stop_ns, tell)
         try:
-            ground.open()
+            environment.open()
             return await trial.run()
         finally:
             trial.end_at_once()
-            ground.close()
+            environment.close()
 
 
 class _Trial:
-    def __init__(self, ground: Ground, directory: Path, stop_ns: Nanos, tell: Tell) -> None:
-        self._ground = ground
+    def __init__(self, environment: Environment, directory: Path, stop_ns: Nanos, tell: Tell) -> None:
+        self._environment = environment
         self._stop_ns = stop_ns
         self._tell = tell
-        self._processes = Processes(ground, directory)
-        self._crew = Crew(ground, self._processes.file, directory / "clients.log")
+        self._processes = Processes(environment, directory)
+        self._clients = ClientProcesses(environment, self._processes.file, directory / "clients.log")
         self._deeds: list[Deed] = []
-        self._presence = Presence(ground.network)
+        self._presence = Presence(environment.network)
         self._coming: dict[str, asyncio.Task[None]] = {}  # it takes a broker a while to come, and to go
         self._going: list[asyncio.Task[None]] = []
 
     async def run(self) -> Report:
-        network, processes, crew = self._ground.network, self._processes, self._crew
+        network, processes, clients = self._environment.network, self._processes, self._clients
         try:
             await processes.start_all()
-            await crew.start()
-            await crew.reach()
+            await clients.start()
+            await clients.wait_until_reached()
             before = await processes.counters()
-            start_ns = crew.begin(self._stop_ns)
+            start_ns = clients.begin(self._stop_ns)
             zero_ns = time_ns() + start_ns - monotonic_ns()
-            await self._stage(start_ns)
+            await self._run_events(start_ns)
             await _until(start_ns + self._stop_ns)
             control_bytes = (await processes.counters() - before)["control_bytes_sent"]
-            await self._last_words()
+            await self._drain()
             messages = (await processes.counters() - before)["messages_sent"]
-            seen = await crew.everything()
+            seen = await clients.final_observations()
             await self._settle_down()
         finally:
-            await crew.end()
+            await clients.end()
             for task in [*self._coming.values(), *self._going]:
                 task.cancel()
         await processes.end()
@@ -120,8 +122,8 @@ class _Trial:
         return Report(
             topics=topics,
             sent_per_message=round(messages / published, 4) if published else 0.0,
-            route_changes=aftermath.route_changes(records, zero_ns, classes, self._deeds),
-            unmeetable=aftermath.unmeetable(records, zero_ns, classes),
+            route_changes=routereport.route_changes(records, zero_ns, classes, self._deeds),
+            unmeetable=routereport.unmeetable(records, zero_ns, classes),
             control_bytes_per_broker_s=round(control_bytes / (len(network.brokers) * self._stop_ns / SECOND), 1),
             digest="",  # no two real runs are the same
         )
@@ -129,9 +131,9 @@ class _Trial:
     def end_at_once(self) -> None:
         self._processes.end_at_once()
 
-    async def _stage(self, start_ns: Nanos) -> None:
+    async def _run_events(self, start_ns: Nanos) -> None:
         """The events of the file, at their times."""
-        for event in self._ground.network.events:
+        for event in self._environment.network.events:
             if event.at_ns >= self._stop_ns:
                 return
             await _until(start_ns + event.at_ns)
@@ -154,7 +156,7 @@ class _Trial:
                 self._stop_coming(broker)
                 await processes.kill(broker)
             case _:
-                await happen(event, self._ground, processes)
+                await apply_event(event, self._environment, processes)
 
     async def _come(self, broker: str, start_ns: Nanos) -> None:
         """A process takes a while to start: it is there when it has met the others."""
@@ -174,19 +176,19 @@ class _Trial:
             for task in done:
                 task.result()
 
-    async def _last_words(self) -> None:
-        network = self._ground.network
+    async def _drain(self) -> None:
+        network = self._environment.network
         plan = Plan(network, None, None)
         reliable = {number for number, one in enumerate(network.publishers) if plan.qos_of(one.topic).reliable}
         began_ns = monotonic_ns()
-        while under_way := await self._crew.under_way():
-            waits_s = RELIABLE_LAST_WORDS_S if under_way & reliable else LAST_WORDS_S
+        while under_way := await self._clients.publishers_pending():
+            waits_s = RELIABLE_DRAIN_S if under_way & reliable else DRAIN_S
             if monotonic_ns() > began_ns + int(waits_s * SECOND):
                 return
             await asyncio.sleep(0.05)
 
 
-async def happen(event: Event, ground: Ground, processes: Processes) -> None:
+async def apply_event(event: Event, environment: Environment, processes: Processes) -> None:
     """Make it so."""
     match event:
         case Crash(_, broker):
@@ -196,34 +198,34 @@ async def happen(event: Event, ground: Ground, processes: Processes) -> None:
         case Leave(_, broker):
             await processes.leave(broker)
         case _:
-            await asyncio.to_thread(_change, ground, event)
+            await asyncio.to_thread(_change, environment, event)
 
 
-def _change(ground: Ground, event: Slow | Lossy | Cut | Partition | Heal | Unplug | Plug) -> None:
-    """What happens to the ground itself."""
-    links = [link.ends for link in ground.network.links]
+def _change(environment: Environment, event: Slow | Lossy | Cut | Partition | Heal | Unplug | Plug) -> None:
+    """What happens to the environment itself."""
+    links = [link.ends for link in environment.network.links]
     match event:
         case Slow(_, (one, other), latency_ns):
-            ground.slow(one, other, latency_ns)
+            environment.slow(one, other, latency_ns)
         case Lossy(_, (one, other), loss):
-            ground.lose(one, other, loss)
+            environment.lose(one, other, loss)
         case Cut(_, (one, other)):
-            ground.cut(one, other)
+            environment.cut(one, other)
         case Partition(_, inside):
             for ends in links:
                 if len(set(ends) & set(inside)) == 1:
-                    ground.cut(*ends)
+                    environment.cut(*ends)
         case Heal(_, healed):
             for ends in links if healed is None else [healed]:
-                ground.heal(*ends)
+                environment.heal(*ends)
             if healed is None:
-                for broker in ground.network.brokers:
+                for broker in environment.network.brokers:
                     for uplink in broker.uplinks:
-                        ground.plug(broker.name, uplink.name)
+                        environment.plug(broker.name, uplink.name)
         case Unplug(_, broker, uplink):
-            ground.unplug(broker, uplink)
+            environment.unplug(broker, uplink)
         case Plug(_, broker, uplink):
-            ground.plug(broker, uplink)
+            environment.plug(broker, uplink)
         case _:
             assert_never(event)
 

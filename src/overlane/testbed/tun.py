@@ -1,7 +1,7 @@
-"""TUN devices inside network namespaces: what is sent there comes out of a file descriptor, and the other way round.
+"""TUN devices inside network namespaces: packets sent there are read from a file descriptor, and vice versa.
 
-A device belongs to the namespace in which it was opened, and lives as long as its descriptor: when the process ends, in
-whichever way, the device is gone.
+A device belongs to the namespace in which it was opened, and exists as long as its descriptor: when the process ends,
+the device is gone.
 """
 
 import ctypes

@@ -1,20 +1,20 @@
-"""A wide area on one machine: sites in network namespaces of their own, and between them paths that delay, jitter,
-lose, pace and queue packets, so that TCP and UDP really see it.
+"""A wide area on one machine: sites in network namespaces, joined by paths that delay, jitter, lose, pace and queue
+packets, so that TCP and UDP behave as over a real network.
 
     with WideArea(["a", "b"], {("a", "b"): Conditions(latency_ns=20 * MS, loss=0.01)}) as area:
         server = area.start("a", ["mosquitto", "-c", conf], log=Path("a.log"))
         area.start("b", ["mosquitto_pub", "-h", area.address("a"), ...])
         area.change("a", "b", latency_ns=80 * MS)
-        area.change("a", "b", is_cut=True, one_way=True)     # from a to b alone
-        area.restore("a", "b")                               # as in the beginning
+        area.change("a", "b", is_cut=True, one_way=True)     # from a to b only
+        area.restore("a", "b")                               # initial conditions
         print(area.carried()["a", "b"].bytes)
 
-A path holds in both directions unless the other one is named too. Sites without a path between them cannot reach one
-another, or with `detours` do so over other sites. A site may have several uplinks, each with an address; and one behind
-NAT is reached by nobody who was not called first.
+A path applies to both directions unless the other direction is given too. Sites without a path cannot reach each other,
+or do so over other sites with `detours`. A site may have several uplinks, each with an address. A site behind NAT
+accepts no connections from outside.
 
-Needs root. On the way out, in whichever way, everything is removed: processes, devices, namespaces. Should this process
-be killed, its emulator sees to that; should both be, the next wide area does.
+Requires root. Everything is removed at the end: processes, devices, namespaces. If this process is killed, its emulator
+removes them; if both are killed, the next wide area does.
 """
 
 import itertools
@@ -35,9 +35,9 @@ from msgspec import structs
 from overlane.core.units import Nanos
 from overlane.errors import Unavailable
 from overlane.testbed import namespaces, tun
-from overlane.testbed.control import Answer, Begin, Change, HowMuch, Plugged, Question
 from overlane.testbed.direction import Carried, Conditions
-from overlane.testbed.switch import Plan, Plug
+from overlane.testbed.emulatorprotocol import Answer, Begin, Change, HowMuch, Plugged, Question
+from overlane.testbed.switch import Plug, SwitchConfig
 
 __all__ = ["Carried", "Conditions", "Site", "Uplink", "WideArea", "why_not"]
 
@@ -87,7 +87,7 @@ def why_not() -> str | None:
 
 
 class WideArea:
-    """Sites by name, or `Site` where there is more to say."""
+    """`sites`: names, or `Site` values for sites with uplinks or NAT."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class WideArea:
             self._emulator = subprocess.Popen(
                 [sys.executable, "-m", "overlane.testbed.emulator"], stdin=theirs.fileno(), start_new_session=True
             )
-        plan = Plan(
+        plan = SwitchConfig(
             plugs=tuple(self._plugs),
             paths=tuple((one, other, conditions) for (one, other), conditions in self._at_first.items()),
             behind_nat=tuple(site.name for site in self._sites if site.is_behind_nat),
@@ -207,7 +207,7 @@ class WideArea:
             _write_setting("net/ipv4/conf/all/ignore_routes_with_linkdown", "1")
             _write_setting("net/ipv4/conf/all/rp_filter", "0")
 
-    # Sites
+    # SiteEnvironment
 
     def namespace(self, site: str) -> str:
         """Its name, for `ip netns exec`."""

@@ -1,4 +1,4 @@
-"""`overlane pipeline`: from the brokers' telemetry to load profiles, reliability, compliance and plans, on Spark."""
+"""`overlane pipeline`: compute load profiles, reliability, compliance and plans from telemetry, on Spark."""
 
 import typer
 
@@ -6,7 +6,7 @@ from overlane.cli.pipeline import report, rtt, run, sample, watch
 
 app = typer.Typer(
     name="pipeline",
-    help="Turn telemetry into load profiles, reliability, compliance and plans, on Spark.",
+    help="Compute load profiles, reliability, compliance and plans from telemetry, on Spark.",
     no_args_is_help=True,
 )
 app.command()(run.run)

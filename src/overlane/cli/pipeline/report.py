@@ -1,31 +1,29 @@
-"""`overlane pipeline report`: what a run found, as a page for people. Spark is not needed for it."""
+"""`overlane pipeline report`: the results of a run as an HTML page. Needs no Spark."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from overlane.pipeline.place import Place
+from overlane.pipeline.outputdirectory import OutputDirectory
 from overlane.pipeline.report.page import report as page_of
 
-NOTHING = 1
+NO_REPORT = 1
 
 
 def report(
-    out: Annotated[Path, typer.Option(help="The --out directory of `overlane pipeline run`.")],
-    to: Annotated[
-        Path | None, typer.Option(help="Where to write the page. Default: report.html in that directory.")
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Output directory of `overlane pipeline run`.")],
+    to: Annotated[Path | None, typer.Option(help="File to write (default: report.html in that directory).")] = None,
 ) -> None:
-    """Write one page of HTML about the last run: load, what rises together, reliability, deadlines, latency, plan."""
-    run = Place(out).latest()
+    """Write an HTML report of the last run: load, correlated bursts, reliability, deadlines, latency, plan."""
+    run = OutputDirectory(out).latest()
     if run is None:
-        typer.echo(f"overlane: {out}: no run has been completed there; see `overlane pipeline run`", err=True)
-        raise typer.Exit(NOTHING)
+        typer.echo(f"overlane: {out}: no completed run; see `overlane pipeline run`", err=True)
+        raise typer.Exit(NO_REPORT)
     written = to or out / "report.html"
     try:
         written.write_text(page_of(run), encoding="utf-8")
     except OSError as refused:
         typer.echo(f"overlane: {written}: {refused.strerror}", err=True)
-        raise typer.Exit(NOTHING) from None
+        raise typer.Exit(NO_REPORT) from None
     typer.echo(str(written))

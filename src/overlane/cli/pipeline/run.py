@@ -1,7 +1,6 @@
-"""`overlane pipeline run` and `dry-run`: all tables from the lake, on this machine, a cluster, or a Spark that runs.
+"""`overlane pipeline run` and `dry-run`: compute all tables from the lake, on this machine, a cluster or Spark Connect.
 
-Exit status: 0 done, 1 a table could not be made, Spark is not to be had or brokers do not take the plan, 2 the options
-are wrong.
+Exit status: 0 done, 1 a table failed, Spark is unavailable or a broker rejected the plan, 2 invalid options.
 """
 
 import warnings
@@ -9,40 +8,38 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from overlane.cli.plan import following
+from overlane.cli.exitstatus import UNAVAILABLE, fail
+from overlane.cli.plan import rollout
 from overlane.errors import Unavailable
-from overlane.pipeline.brevity import BRIEF, CASE_TASKS, is_small
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
+from overlane.pipeline.smallruns import CASE_TASKS, SMALL_RUN_CONF, is_small
 
-FAILED = 1
-BAD_OPTIONS = 2
-
-Lake = Annotated[str, typer.Option(help="Where brokers write telemetry: a directory, or any address Spark reads.")]
-Master = Annotated[str | None, typer.Option(help="A cluster, such as spark://host:7077; local[*] if not given.")]
-Remote = Annotated[str | None, typer.Option(help="A Spark Connect server, such as sc://host:15002.")]
-Levels = Annotated[int, typer.Option(min=1, help="Topics that share so many levels are one item.")]
-Capacity = Annotated[float | None, typer.Option(min=0, help="Messages a second that a broker can carry.")]
-Channels = Annotated[int, typer.Option(min=0, help="How many multicast channels there are.")]
-Domain = Annotated[str, typer.Option(help="The name of the domain that the lake is of.")]
-Conf = Annotated[list[str] | None, typer.Option(help="A setting of Spark, NAME=VALUE. May be given again.")]
+Lake = Annotated[str, typer.Option(help="Lake with the telemetry: a directory, or a URL that Spark can read.")]
+Master = Annotated[str | None, typer.Option(help="Spark master, such as spark://host:7077 (default: local[*]).")]
+Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host:15002.")]
+Levels = Annotated[int, typer.Option(min=1, help="Number of leading topic levels that form an item.")]
+Capacity = Annotated[float | None, typer.Option(min=0, help="Capacity of a broker in messages per second.")]
+Channels = Annotated[int, typer.Option(min=0, help="Number of multicast channels.")]
+Domain = Annotated[str, typer.Option(help="Domain of the lake.")]
+Conf = Annotated[list[str] | None, typer.Option(help="Spark setting, NAME=VALUE; repeatable.")]
 Apply = Annotated[
     str | None,
-    typer.Option("--apply", metavar="NETWORK.toml", help="Give the plan to the brokers of this network at once."),
+    typer.Option("--apply", metavar="NETWORK.toml", help="Apply the plan to the brokers of this network."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def run(
     lake: Lake,
-    out: Annotated[Path, typer.Option(help="A directory for the tables, seen by driver and executors alike.")],
+    out: Annotated[Path, typer.Option(help="Output directory for the tables, accessible to driver and executors.")],
     master: Master = None,
     remote: Remote = None,
     item_levels: Levels = 1,
@@ -53,19 +50,19 @@ def run(
     apply: Apply = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make all tables from what is in the lake; telemetry that an earlier run has read is not read again."""
-    brokers = following.audience_of(apply) if apply is not None else None
+    """Compute all tables from the lake. Telemetry that an earlier run has read is not read again."""
+    brokers = rollout.rollout_targets(apply) if apply is not None else None
     settings, brief = Settings(address_of(lake), domain, item_levels, capacity, channels), {}
     if is_small(settings.lake, out):
-        settings, brief = replace(settings, case_tasks=CASE_TASKS), BRIEF
-    with session(master, remote, conf, brief) as spark, _running() as running:
-        done, summary = running.run(spark, settings, out, _teller(Console(stderr=True)))
+        settings, brief = replace(settings, case_tasks=CASE_TASKS), SMALL_RUN_CONF
+    with session(master, remote, conf, brief) as spark, _runner() as runner:
+        done, summary = runner.run(spark, settings, out, _progress_printer(Console(stderr=True)))
     if as_json:
         typer.echo(msgspec.json.encode(summary))
     else:
         _show(done, summary)
     if brokers is not None:
-        following.give(brokers, following.read(out), told=lambda line: typer.echo(line, err=as_json))
+        rollout.apply_plan(brokers, rollout.read_plan_file(out), report=lambda line: typer.echo(line, err=as_json))
 
 
 def _show(done: Any, summary: Any) -> None:
@@ -79,9 +76,9 @@ def _show(done: Any, summary: Any) -> None:
 def dry_run(
     lake: Lake, master: Master = None, remote: Remote = None, conf: Conf = None, as_json: AsJson = False
 ) -> None:
-    """Check that all tables could be made, and name them; nothing is written."""
-    with session(master, remote, conf, BRIEF) as spark, _running() as running:
-        names = running.dry_run(spark, Settings(address_of(lake)))
+    """Check that all tables can be computed, and list them; writes nothing."""
+    with session(master, remote, conf, SMALL_RUN_CONF) as spark, _runner() as runner:
+        names = runner.dry_run(spark, Settings(address_of(lake)))
     typer.echo(msgspec.json.encode(names) if as_json else f"{len(names)} tables: {', '.join(names)}")
 
 
@@ -89,45 +86,40 @@ def dry_run(
 def session(
     master: str | None, remote: str | None, conf: list[str] | None, suited: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
-    """A session with settings that suit what it is for, and then those that are given."""
-    # Tables of a few rows are sorted in one place, which Spark finds remarkable.
+    """A Spark session. Settings in `conf` override those in `suited`."""
+    # Small tables are sorted in one partition on purpose; Spark warns about it.
     warnings.filterwarnings("ignore", message=".*No Partition Defined for Window.*")
     if master is not None and remote is not None:
-        stop("--master and --remote: one of them is enough", BAD_OPTIONS)
+        fail("--master and --remote exclude each other")
     given = dict(each.split("=", 1) for each in conf or [] if "=" in each)
     if len(given) < len(conf or []):
-        stop("--conf: NAME=VALUE is wanted, each name once", BAD_OPTIONS)
+        fail("--conf: expected NAME=VALUE, each name once")
     try:
         with open_session(master, remote, {**(suited or {}), **given}) as spark:
             yield spark
     except Unavailable as missing:
-        stop(str(missing), FAILED)
+        fail(missing)
 
 
 @contextmanager
-def _running() -> Iterator[Any]:
-    from overlane.pipeline import running  # not before it is known that Spark is there
+def _runner() -> Iterator[Any]:
+    from overlane.pipeline import runner  # imports PySpark, which may be missing
 
     try:
-        yield running
-    except running.RunFailed as failed:
-        stop(f"the run failed, the tables of the run before are untouched: {failed}", FAILED)
+        yield runner
+    except runner.RunFailed as failed:
+        fail(f"the run failed; the tables of the previous run are unchanged: {failed}", UNAVAILABLE, failed.error_code)
 
 
-def _teller(console: Console) -> Callable[[Any], None]:
-    def tell(progress: Any) -> None:
+def _progress_printer(console: Console) -> Callable[[Any], None]:
+    def show(progress: Any) -> None:
         if progress.state == "completed":
             console.print(f"{progress.done:>3}/{progress.tables} {progress.table}", highlight=False)
         elif progress.state == "failed":
             console.print(f"failed: {progress.table} {progress.reason}", highlight=False, markup=False)
 
-    return tell
+    return show
 
 
 def address_of(lake: str) -> str:
     return lake if "://" in lake else Path(lake).absolute().as_uri()
-
-
-def stop(reason: str, status: int) -> NoReturn:
-    typer.echo(f"overlane: {reason}", err=True)
-    raise typer.Exit(status)

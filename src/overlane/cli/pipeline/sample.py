@@ -1,4 +1,4 @@
-"""`overlane pipeline sample`: telemetry of a made-up domain, with what is true about it beside."""
+"""`overlane pipeline sample`: generate telemetry of an artificial domain, and its ground truth."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,16 +12,16 @@ from overlane.pipeline.sample import write_sample
 
 
 def sample(
-    lake: Annotated[Path, typer.Option(help="Where to write it: a new directory.")],
-    brokers: Annotated[int, typer.Option(min=2, help="How many brokers there are.")] = 20,
-    topics: Annotated[int, typer.Option(min=1, help="How many topics there are.")] = 1000,
-    days: Annotated[float, typer.Option(min=1 / 24, help="How long they run.")] = 7,
-    seed: Annotated[int, typer.Option(help="The same seed makes the same sample.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    lake: Annotated[Path, typer.Option(help="Lake to create: a new or empty directory.")],
+    brokers: Annotated[int, typer.Option(min=2, help="Number of brokers.")] = 20,
+    topics: Annotated[int, typer.Option(min=1, help="Number of topics.")] = 1000,
+    days: Annotated[float, typer.Option(min=1 / 24, help="Number of days.")] = 7,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Write telemetry with known truth: daily cycles, correlated bursts, failures, slow links."""
+    """Generate telemetry with known ground truth: daily cycles, correlated bursts, failures, slow links."""
     if lake.exists() and any(lake.iterdir()):
-        typer.echo(f"overlane: {lake}: there is something already", err=True)
+        typer.echo(f"overlane: {lake}: not empty", err=True)
         raise typer.Exit(2)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("hours")
@@ -36,4 +36,4 @@ def sample(
     if as_json:
         typer.echo(msgspec.json.encode({"rows": made.rows, "files": made.files, "truth": str(made.truth)}))
     else:
-        typer.echo(f"{made.rows:,} rows in {made.files:,} files; the truth is in {made.truth}")
+        typer.echo(f"{made.rows:,} rows in {made.files:,} files; ground truth in {made.truth}")

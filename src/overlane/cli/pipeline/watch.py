@@ -1,56 +1,66 @@
-"""`overlane pipeline watch`: deadlines minute by minute while it happens, and alerts on a topic."""
+"""`overlane pipeline watch`: deadline compliance per minute, live, and alerts on a topic."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from overlane.cli.pipeline.run import Conf, Lake, Master, Remote, address_of, session, stop
-
-BAD_OPTIONS = 2
-FAILED = 1
+from overlane.cli.exitstatus import UNAVAILABLE, fail
+from overlane.cli.pipeline.run import Conf, Lake, Master, Remote, address_of, session
 
 
 def watch(
     lake: Lake,
-    out: Annotated[Path, typer.Option(help="A directory for the table of minutes and its checkpoints.")],
+    out: Annotated[Path, typer.Option(help="Output directory for the table of minutes and its checkpoints.")],
     target: Annotated[
-        float, typer.Option(min=0, max=1, help="The share in time below which there is an alert.")
+        float, typer.Option(min=0, max=1, help="Share of messages in time below which an alert is published.")
     ] = 0.99,
-    alerts: Annotated[str, typer.Option(help="The topic that alerts are published on.")] = "overlane/alerts",
+    alerts: Annotated[str, typer.Option(help="Topic of the alerts.")] = "overlane/alerts",
     brokers: Annotated[
-        str, typer.Option(help="Admin addresses of brokers that publish alerts, with commas; none: no alerts.")
+        str,
+        typer.Option(
+            help="Admin addresses of the brokers that publish alerts, separated by commas (default: no alerts)."
+        ),
     ] = "",
-    token_file: Annotated[Path | None, typer.Option(help="A file with their admin token.")] = None,
-    window: Annotated[str, typer.Option(help="How long the spans are that are judged.")] = "1 minute",
+    token_file: Annotated[Path | None, typer.Option(help="File with the admin token of these brokers.")] = None,
+    window: Annotated[str, typer.Option(help="Length of the windows that are evaluated.")] = "1 minute",
     lateness: Annotated[
-        str, typer.Option(help="How long telemetry may be under way: longer than brokers keep a file open.")
+        str, typer.Option(help="Maximum delay of telemetry; longer than brokers keep a file open.")
     ] = "6 minutes",
-    once: Annotated[bool, typer.Option("--once", help="Read what is there, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the available telemetry and exit.")] = False,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
 ) -> None:
-    """Keep the share in time of every topic up to date, and publish an alert where it falls below its target."""
-    reaching = None
+    """Compute the share of messages in time per topic, live; publish an alert when it falls below the target."""
+    broker_options = None
     if brokers:
-        reaching = {"brokers": brokers}
+        broker_options = {"brokers": brokers}
         if token_file is not None:
             try:
-                reaching["token"] = token_file.read_text().strip()
+                broker_options["token"] = token_file.read_text().strip()
             except OSError as refused:
-                stop(f"{token_file}: {refused.strerror}", BAD_OPTIONS)
+                fail(f"{token_file}: {refused.strerror}")
     with session(master, remote, conf) as spark:
         from pyspark.errors import PySparkException
 
-        from overlane.pipeline import live
+        from overlane.pipeline import livecompliance
+        from overlane.pipeline.runner import RunFailed
 
         try:
-            queries = live.watch(
-                spark, address_of(lake), out, target, alerts, reaching, window=window, lateness=lateness, once=once
+            queries = livecompliance.watch(
+                spark,
+                address_of(lake),
+                out,
+                target,
+                alerts,
+                broker_options,
+                window=window,
+                lateness=lateness,
+                once=once,
             )
-            live.follow(queries)
+            livecompliance.await_queries(queries)
         except PySparkException as failed:
-            stop(str(failed).split("JVM stacktrace")[0].strip(), FAILED)
+            fail(str(failed).split("JVM stacktrace")[0].strip(), UNAVAILABLE, RunFailed.error_code)
         except KeyboardInterrupt:
-            typer.echo("ended; it goes on from here when it is started again", err=True)
+            typer.echo("stopped; the next start continues from here", err=True)

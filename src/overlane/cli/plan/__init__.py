@@ -1,12 +1,12 @@
-"""`overlane plan`: the solvers of `overlane.planning` for a person with a file."""
+"""`overlane plan`: the solvers of `overlane.planning` on problem files, and the rollout of plans."""
 
 import typer
 
-from overlane.cli.plan import allocate, casebase, channels, following, mirror, paths, reserve
+from overlane.cli.plan import allocate, casebase, channels, mirror, paths, reserve, rollout
 
 app = typer.Typer(
     name="plan",
-    help="Compute plans from a JSON file: paths, allocation, mirrors, channels, reservations; give brokers a plan.",
+    help="Solve planning problems (paths, allocation, mirrors, channels, reservations) and roll out plans to brokers.",
     no_args_is_help=True,
 )
 app.command()(paths.paths)
@@ -16,7 +16,7 @@ app.command()(reserve.reserve)
 app.command()(allocate.allocate)
 app.command()(mirror.mirror)
 app.command()(casebase.casebase)
-app.command()(following.apply)
-app.command()(following.show)
-app.command()(following.diff)
-app.command()(following.rollback)
+app.command()(rollout.apply)
+app.command()(rollout.show)
+app.command()(rollout.diff)
+app.command()(rollout.rollback)

@@ -1,4 +1,4 @@
-"""`overlane plan allocate`: which broker should be the primary of which item."""
+"""`overlane plan allocate`: assign items to primary brokers."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.cli.plan.command import AsJson, ProblemFile, answer
+from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.cli.plan.workload import AllocateProblem, checked, held_by, names, show_nearest, stopwatch
 from overlane.planning.allocation import Allocation, Outcome
 from overlane.planning.allocation import allocate as best_allocation
@@ -33,7 +33,7 @@ class AllocateAnswer(msgspec.Struct):
 
 
 def allocate(problem: ProblemFile, as_json: AsJson = False) -> None:
-    """Place items on brokers so that the risk of overload costs least, and compare with round robin."""
+    """Assign items to brokers with the least expected cost of overload, and compare with round robin."""
 
     def solve(given: AllocateProblem) -> AllocateAnswer:
         spent = stopwatch(given.time_limit_s)
@@ -44,7 +44,7 @@ def allocate(problem: ProblemFile, as_json: AsJson = False) -> None:
                 show_nearest(refused, Console(stderr=True))
             raise
 
-    answer(problem, AllocateProblem, solve, _show, as_json)
+    run_solver(problem, AllocateProblem, solve, _show, as_json)
 
 
 def _answer(found: Allocation) -> AllocateAnswer:

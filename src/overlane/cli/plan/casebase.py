@@ -1,4 +1,4 @@
-"""`overlane plan casebase`: policies for every state the brokers can be in, on all cores."""
+"""`overlane plan casebase`: precompute policies for all broker states, on all cores."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from overlane.cli.plan.command import AsJson, ProblemFile, answer
+from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.cli.plan.workload import CasebaseProblem, checked, stopwatch
 from overlane.planning.casebase import (
     Case,
@@ -50,8 +50,8 @@ class CasebaseAnswer(msgspec.Struct):
 
 
 def casebase(problem: ProblemFile, as_json: AsJson = False) -> None:
-    """Make policies for the normal state, every single and double failure, and brokers switched off at low load."""
-    answer(problem, CasebaseProblem, _solve, _show, as_json)
+    """Compute policies for the normal state, all single and double failures, and brokers switched off at low load."""
+    run_solver(problem, CasebaseProblem, _solve, _show, as_json)
 
 
 def _solve(given: CasebaseProblem) -> CasebaseAnswer:

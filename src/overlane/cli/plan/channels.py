@@ -1,4 +1,4 @@
-"""`overlane plan channels`: which advertisements should share which multicast channels."""
+"""`overlane plan channels`: map advertisements to multicast channels."""
 
 from time import monotonic
 from typing import Literal
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.cli.plan.command import AsJson, ProblemFile, answer
+from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.planning.channels import Advertisement, ChannelPlan, plan_channels
 from overlane.planning.problem import BadProblem
 
@@ -48,8 +48,8 @@ class ChannelsAnswer(msgspec.Struct):
 
 
 def channels(problem: ProblemFile, as_json: AsJson = False) -> None:
-    """Map many subscriptions onto few multicast channels, the rest by unicast, with the least waste."""
-    answer(problem, ChannelsProblem, _solve, _show, as_json)
+    """Map subscriptions to a few multicast channels, the rest to unicast, with the least waste."""
+    run_solver(problem, ChannelsProblem, _solve, _show, as_json)
 
 
 def _solve(problem: ChannelsProblem) -> ChannelsAnswer:

@@ -1,4 +1,4 @@
-"""`overlane plan mirror`: which broker should stand in for which item's primary."""
+"""`overlane plan mirror`: assign a mirror broker to each item."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.cli.plan.command import AsJson, ProblemFile, answer
+from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.cli.plan.workload import MirrorProblem, checked, stopwatch
 from overlane.planning.mirrors import allocate_and_mirror, mirror_items
 
@@ -26,8 +26,8 @@ class MirrorAnswer(msgspec.Struct):
 
 
 def mirror(problem: ProblemFile, as_json: AsJson = False) -> None:
-    """Give every item a mirror on another broker, so that any single failure costs least."""
-    answer(problem, MirrorProblem, _solve, _show, as_json)
+    """Assign each item a mirror on another broker, so that any single failure costs least."""
+    run_solver(problem, MirrorProblem, _solve, _show, as_json)
 
 
 def _solve(given: MirrorProblem) -> MirrorAnswer:

@@ -1,6 +1,6 @@
-"""`overlane plan paths` and `overlane plan graph`: which ways a message should take to come through in time.
+"""`overlane plan paths` and `overlane plan graph`: paths that deliver a message within its deadline.
 
-Files speak of milliseconds, the solvers of whole nanoseconds: what is finer than a nanosecond is rounded here.
+Files use milliseconds, the solvers integer nanoseconds; values are rounded here.
 """
 
 import msgspec
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.cli.plan.command import AsJson, ProblemFile, answer
+from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.planning.graph import Dissemination, disseminate
 from overlane.planning.network import LATENCY_NS_MAX, Broker, Network, both_ways
 from overlane.planning.paths import multipath
@@ -77,13 +77,13 @@ class GraphAnswer(msgspec.Struct):
 
 
 def paths(problem: ProblemFile, as_json: AsJson = False) -> None:
-    """Find the few paths between two brokers that most probably deliver within a deadline."""
-    answer(problem, PathsProblem, solve_paths, _show_paths, as_json)
+    """Find the paths between two brokers with the highest probability of delivery within a deadline."""
+    run_solver(problem, PathsProblem, solve_paths, _show_paths, as_json)
 
 
 def graph(problem: ProblemFile, as_json: AsJson = False) -> None:
-    """Find the links that carry a message from one broker to several within a deadline."""
-    answer(problem, GraphProblem, solve_graph, _show_graph, as_json)
+    """Find the links that carry a message from one broker to several others within a deadline."""
+    run_solver(problem, GraphProblem, solve_graph, _show_graph, as_json)
 
 
 def solve_paths(problem: PathsProblem) -> PathsAnswer:

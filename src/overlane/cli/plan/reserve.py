@@ -1,4 +1,4 @@
-"""`overlane plan reserve`: what to ask the network for on behalf of a publisher and a subscriber."""
+"""`overlane plan reserve`: compute the reservation for a publisher and a subscriber."""
 
 import math
 
@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from overlane.cli.plan.command import AsJson, ProblemFile, answer
+from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.planning.reserve import PathTerms, Profile, RSpec, Service, Subscription, TokenBucket, TSpec
 from overlane.planning.reserve import reserve as reservation_for
 
@@ -76,8 +76,8 @@ class ReserveAnswer(msgspec.Struct):
 
 
 def reserve(problem: ProblemFile, as_json: AsJson = False) -> None:
-    """Find the class of service, the traffic and the rate to reserve for a publisher and a subscriber."""
-    answer(problem, ReserveProblem, _solve, _show, as_json)
+    """Compute service class, traffic specification and rate of a reservation for a publisher and a subscriber."""
+    run_solver(problem, ReserveProblem, _solve, _show, as_json)
 
 
 def _solve(problem: ReserveProblem) -> ReserveAnswer:

@@ -1,4 +1,4 @@
-"""What the allocate, mirror and casebase commands share: the items and brokers they read, and how they show them."""
+"""Problem files of the allocate, mirror and casebase commands, and tables of their solutions."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -55,7 +55,7 @@ def checked(given: AllocateProblem) -> Problem:
 
 
 def stopwatch(time_limit_s: float) -> Callable[[], float]:
-    """Tells the share of the time limit that is spent, from now on."""
+    """A function that returns the share of the time limit spent since now."""
     start_s = monotonic()
     return lambda: (monotonic() - start_s) / time_limit_s
 
@@ -71,7 +71,7 @@ def held_by(primary: dict[str, str], broker: str) -> list[str]:
 
 
 def show_nearest(refused: NoSolution, console: Console) -> None:
-    """The nearest allocation, for a person."""
+    """Print the nearest feasible allocation."""
     primary, risk = refused.nearest.get("primary"), refused.nearest.get("risk")
     if not isinstance(primary, dict) or not isinstance(risk, dict):
         return

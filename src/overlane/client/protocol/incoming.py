@@ -11,7 +11,8 @@ again. Acknowledgements leave in the order of arrival, as MQTT demands (4.6.0-2)
 After a lost connection the broker sends again what was not acknowledged. The application has these messages already: if
 the session lives on they are recognised and not given to it twice. If the session is lost, so is what was owed. An
 acknowledgement may be lost with the connection, or with the broker, too. By MQTT a packet id may then stand for another
-message; a broker that has promised that it does not (`overlane.mqtt.once`) has its repetitions recognised as well.
+message; the repetitions of a broker that has promised that it does not are recognised as well
+(`overlane.pubsub.sessions.deduplication`).
 
 A broker that sends more than was agreed before it is acknowledged is no danger, and is let be: brokers are seen to do
 so after they have resumed a session, and whoever drives this stops reading when too much is unread.
@@ -22,8 +23,8 @@ from collections import deque
 import mqtt5
 
 from overlane.client.message import Message, Receipt
-from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
-from overlane.mqtt.writing import PUBACK, PUBCOMP, PUBREC, ack
+from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
+from overlane.mqtt.codec.writing import PUBACK, PUBCOMP, PUBREC, ack
 
 PACKET_ID_NOT_FOUND = 0x92
 FINISHED_MAX = 8_192

@@ -27,11 +27,11 @@ from overlane.client.protocol.outgoing import BrokerLimits, Outgoing
 from overlane.client.protocol.packetids import PacketIds
 from overlane.client.protocol.subscribing import Subscribing, Wish
 from overlane.core.units import SECOND, Nanos
-from overlane.mqtt import codec5
-from overlane.mqtt.framing import Framer
-from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
-from overlane.mqtt.once import PROPERTY
-from overlane.mqtt.writing import PINGREQ
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.codec.framing import Framer
+from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
+from overlane.mqtt.codec.writing import PINGREQ
+from overlane.pubsub.sessions.deduplication import PROPERTY
 
 PACKET_BYTES_LIMIT = 1 << 28
 DISCONNECT_REASONS = frozenset({0x81, 0x82, 0x90, 0x94, 0x95, 0x99})

@@ -25,8 +25,8 @@ from overlane.client.protocol.events import Accepted, Event, Overdue, Rejected, 
 from overlane.client.protocol.packetids import PacketIds
 from overlane.client.qos import Qos
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt.malformed import PACKET_TOO_LARGE, Malformed
-from overlane.mqtt.writing import PUBREL, ack
+from overlane.mqtt.codec.malformed import PACKET_TOO_LARGE, Malformed
+from overlane.mqtt.codec.writing import PUBREL, ack
 
 PACKET_ID_NOT_FOUND = 0x92
 RETAIN_NOT_SUPPORTED = 0x9A

@@ -15,7 +15,7 @@ class PacketIds:
 
     def take(self) -> int:
         if len(self._used) >= IDS_MAX:
-            raise InvalidRequest(f"more than {IDS_MAX} requests wait for the broker's answer")
+            raise InvalidRequest(f"more than {IDS_MAX} requests are waiting for a response of the broker")
         while True:
             self._last = self._last % IDS_MAX + 1
             if self._last not in self._used:

@@ -20,8 +20,8 @@ from overlane.client.protocol.events import Event, Subscribed, SubscriptionRefus
 from overlane.client.protocol.outgoing import FAILURE
 from overlane.client.protocol.packetids import PacketIds
 from overlane.client.qos import Qos
-from overlane.mqtt import codec5
-from overlane.mqtt.malformed import PROTOCOL_ERROR, Malformed
+from overlane.mqtt.codec import codec5
+from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,16 @@ export function putRows(place, before, rows, after) {
   put(place, ...kept, ...found, after);
 }
 
-// Replace what is in a place, and keep the focus and the scrolling where they are.
+// What the pointer presses: a button that is replaced between press and release is never clicked.
+let pressed = null;
+addEventListener("pointerdown", (event) => (pressed = event.target), true);
+for (const end of ["pointerup", "pointercancel", "dragend"]) {
+  addEventListener(end, () => setTimeout(() => (pressed = null)), true); // the click comes first
+}
+
+// Replace what is in a place, and keep the focus and the scrolling where they are. It stays while it is pressed.
 export function put(place, ...children) {
+  if (pressed && place.contains(pressed)) return;
   const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const scrolled = place.scrollTop;
   const wanted = children.filter(isThere);

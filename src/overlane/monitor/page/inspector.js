@@ -70,7 +70,7 @@ function linkParts(place, name, link, shown) {
     ...row("loss", loss),
     ...row("load", (way) => bits(way.rate_bps ?? 0)),
     ...row("queue", (way) => (way.queue_bytes_max ? `${bytes(way.queue_bytes ?? 0)}` : "–")),
-    ...(there.emulated || back.emulated ? row("made to be", (way) => way.emulated || "–") : []),
+    ...(there.emulated || back.emulated ? row("emulated", (way) => way.emulated || "–") : []),
   );
   return [
     header(linkSign(link.state), link.ends.join(" – "), link.state, look.word, shown.close),
@@ -135,7 +135,7 @@ function brokerParts(place, name, broker, shown) {
           ...fact("from clients", hertz(broker.in_hz ?? 0)),
           ...fact("to clients", hertz(broker.out_hz ?? 0)),
           ...fact("delivered in time", isKnown(broker.in_time) ? percent(broker.in_time) : "–"),
-          ...fact("waiting for clients", `${broker.queue_messages ?? 0} messages`),
+          ...fact("queued for clients", `${broker.queue_messages ?? 0} messages`),
           ...fact("dropped", `${broker.dropped ?? 0}`),
           ...(broker.memory_mib ? fact("loop lag, memory", `${ms(broker.lag_ms ?? 0)}, ${broker.memory_mib} MiB`) : []),
           ...(broker.memory_mib ? fact("processor", percent(broker.cpu ?? 0)) : []),
@@ -152,7 +152,7 @@ function brokerParts(place, name, broker, shown) {
       ),
       format: hertz,
     })),
-    chart(place, "waiting for clients", (past, fromS, untilS) => {
+    chart(place, "queued for clients", (past, fromS, untilS) => {
       const points = past.series("brokers", name, alive((one) => one.queue_messages ?? 0), fromS, untilS);
       return { lines: [{ points, colour: "--path-0" }], format: (value) => `${Math.round(value)}` };
     }),

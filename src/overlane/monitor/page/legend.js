@@ -15,7 +15,7 @@ export function showLegend(place) {
       ...["serving", "draining", "lost"].map((state) => line(brokerSign(state), `broker ${BROKER_LOOKS[state].word}`)),
       line(pathSign(0, DASHES[0]), "primary path"),
       line(pathSign(1, DASHES[1]), "redundant path"),
-      line(loads(), "wider: more load"),
+      line(loads(), "wider: higher load"),
       line(element("span", {}, "▲"), "slower than usual"),
     ),
   );

@@ -30,7 +30,7 @@ export function showHappened(place, { past, atS, go }) {
         "button",
         {
           className: isLater ? "item later" : "item",
-          title: "Show the overlay as it was then",
+          title: "Show the overlay at that time",
           data: { key: `happening ${happening.number}`, happening: happening.number, kind: happening.kind },
           on: { click: () => go(happening) },
         },
@@ -52,7 +52,7 @@ function reasons(past, happening) {
   if (happening.cause) words.push(happening.kind === "route" ? `because: ${happening.cause}` : happening.cause);
   if (isKnown(happening.after_ms)) {
     const deed = past.happenings.findLast((one) => one.kind === "deed" && one.at_s <= happening.at_s);
-    words.push(`${span(happening.after_ms / 1000)} after “${deed?.text ?? "it was done"}”`);
+    words.push(`${span(happening.after_ms / 1000)} after “${deed?.text ?? "the action"}”`);
   }
   return words;
 }

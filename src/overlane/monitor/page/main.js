@@ -208,12 +208,12 @@ function showBanner(picture, head, mode, when, nowMs) {
   let said = [];
   if (mode === "lost") {
     const forS = Math.max(1, Math.round((nowMs - state.lostMs) / 1000));
-    const then = `What you see is how it was at ${when}. Trying again…`;
-    said = [`Contact with the monitor is lost, for ${span(forS)} now. ${then}`];
+    const then = `Shown is the state at ${when}. Reconnecting…`;
+    said = [`No connection to the monitor for ${span(forS)}. ${then}`];
   } else if (mode === "past") {
-    said = [`You look at ${when}.`, element("button", { on: { click: () => player.follow() } }, "Back to now")];
+    said = [`Showing ${when}.`, element("button", { on: { click: () => player.follow() } }, "Back to live")];
   } else if (isSilent) {
-    said = ["No broker answers the monitor."];
+    said = ["No broker responds to the monitor."];
   }
   banner.hidden = !said.length;
   banner.className = mode === "past" ? "banner past" : "banner";
@@ -240,9 +240,9 @@ function showGlance(picture, target) {
     element("div", { title }, element("dt", {}, name), element("dd", { className: isGood ? "" : "bad" }, value));
   put(
     byId("glance"),
-    part("brokers", `${serving}/${brokers.length}`, serving === brokers.length, "serving, of all"),
-    part("links", `${up}/${links.length}`, up === links.length, "up, of all"),
-    part("in time", share(inTime, due), !due || inTime / due >= target, "of what has a deadline, lately"),
+    part("brokers", `${serving}/${brokers.length}`, serving === brokers.length, "serving / total"),
+    part("links", `${up}/${links.length}`, up === links.length, "up / total"),
+    part("in time", share(inTime, due), !due || inTime / due >= target, "recent messages with a deadline"),
   );
 }
 
@@ -250,7 +250,7 @@ function showGlance(picture, target) {
 
 function askForToken(wasWrong) {
   const dialog = byId("gate");
-  byId("gate-wrong").textContent = wasWrong ? "That was not it." : "";
+  byId("gate-wrong").textContent = wasWrong ? "Wrong token." : "";
   if (!dialog.open) dialog.showModal();
   return new Promise((given) => {
     const enter = (event) => {

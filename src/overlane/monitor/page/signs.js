@@ -7,14 +7,14 @@ export const LINK_LOOKS = {
   suspect: { colour: "--warning-ink", dash: [8, 5], mark: "?", word: "suspect" },
   failed: { colour: "--bad", dash: [2, 5], mark: "×", word: "failed" },
   down: { colour: "--bad", dash: [2, 5], mark: "×", word: "no connection" },
-  unknown: { colour: "--faint", dash: [1, 6], mark: "", word: "not known" },
+  unknown: { colour: "--faint", dash: [1, 6], mark: "", word: "unknown" },
 };
 
 export const BROKER_LOOKS = {
   serving: { colour: "--good", shape: "disc", word: "serving" },
-  draining: { colour: "--warning-ink", shape: "half", word: "shuts down" },
+  draining: { colour: "--warning-ink", shape: "half", word: "shutting down" },
   lost: { colour: "--bad", shape: "cross", word: "lost" },
-  unknown: { colour: "--faint", shape: "ring", word: "not known" },
+  unknown: { colour: "--faint", shape: "ring", word: "unknown" },
 };
 
 const HAPPENING_SHAPES = {
@@ -27,7 +27,7 @@ const HAPPENING_SHAPES = {
 
 // The same in words, for those who do not see the sign.
 export const HAPPENING_WORDS = {
-  deed: "done by hand",
+  deed: "action",
   link: "link",
   route: "route",
   deadline: "deadline",

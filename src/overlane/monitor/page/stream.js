@@ -87,7 +87,7 @@ export class Stream {
       });
       return response.ok ? "" : (await response.json()).error;
     } catch {
-      return "the monitor does not answer";
+      return "the monitor does not respond";
     }
   }
 }

@@ -13,7 +13,7 @@ export function showStreamForm(place, { picture, act, said }) {
   const from = choice("from", names[0]);
   const to = choice("to", names.at(-1));
   const topic = element("input", { value: firstTopic(picture), ariaLabel: "topic" });
-  const rate = element("input", { type: "number", min: "1", max: "1000", value: "50", ariaLabel: "messages a second" });
+  const rate = element("input", { type: "number", min: "1", max: "1000", value: "50", ariaLabel: "messages per second" });
   const start = (event) => {
     event.preventDefault();
     act("stream", { from: from.value, to: to.value, topic: topic.value.trim(), rate: rate.value });
@@ -26,12 +26,12 @@ export function showStreamForm(place, { picture, act, said }) {
       element("label", {}, "from a publisher at", from),
       element("label", {}, "to a subscriber at", to),
       element("label", {}, "on the topic", topic),
-      element("label", {}, "messages a second", rate),
+      element("label", {}, "messages per second", rate),
       element(
         "div",
         { className: "row" },
         element("button", { type: "submit", data: { deed: "stream" } }, "Start"),
-        element("button", { type: "button", data: { deed: "hush" }, on: { click: () => act("hush", {}) } }, "End all"),
+        element("button", { type: "button", data: { deed: "hush" }, on: { click: () => act("hush", {}) } }, "Stop all"),
       ),
       element("p", { className: "said", role: "alert" }, said ?? ""),
     ),

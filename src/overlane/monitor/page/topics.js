@@ -7,7 +7,7 @@ import { DASHES, routesOf, waysOf } from "./paths.js";
 import { pathSign } from "./signs.js";
 
 const SPARK_S = 120;
-const LOST_TITLE = "should have come and have not; reliable ones are sent again until they have";
+const LOST_TITLE = "overdue messages; reliable ones are retransmitted until delivered";
 const ROUTES_SHOWN = 20;
 
 export function showTopics(place, { past, picture, atS, chosen, choose }) {
@@ -23,7 +23,7 @@ export function showTopics(place, { past, picture, atS, chosen, choose }) {
   function card(name) {
     const topic = picture.topics[name];
     const isChosen = name === chosen;
-    const title = "latency of the last two minutes: solid p99, dashed p50, and the deadline across";
+    const title = "latency of the last two minutes: p99 solid, p50 dashed, deadline horizontal";
     const spark = element("canvas", { className: "spark", title });
     sparks.push(() => drawSpark(spark, past, name, atS));
     return element(
@@ -59,7 +59,7 @@ const total = (topic) => topic.total ?? {};
 
 function shareOf(topic) {
   const { in_time: inTime = 0, delivered = 0, lost = 0 } = lately(topic);
-  const title = "delivered in time, of the last 10 seconds";
+  const title = "delivered in time, last 10 seconds";
   return element("span", { className: "share", title }, share(inTime, delivered + lost));
 }
 
@@ -82,10 +82,10 @@ function figures(topic) {
   return element(
     "dl",
     { className: "figures" },
-    row("rate", hertz(topic.rate_hz ?? 0), "messages published a second"),
-    row("p50", ms(now.p50_ms), "half of the messages were no older, in the last 10 seconds"),
+    row("rate", hertz(topic.rate_hz ?? 0), "messages published per second"),
+    row("p50", ms(now.p50_ms), "median latency, last 10 seconds"),
     row("p99", ms(now.p99_ms), "99 of 100 messages were no older, in the last 10 seconds"),
-    row("delivered", count(all.delivered ?? 0), "altogether; once for each broker that a message is delivered at"),
+    row("delivered", count(all.delivered ?? 0), "total; a message counts once per delivering broker"),
     row("late", count(late), "altogether", late ? "warning" : ""),
     row("lost", count(all.lost ?? 0), LOST_TITLE, all.lost ? "bad" : ""),
   );
@@ -105,7 +105,7 @@ function drawSpark(canvas, past, name, atS) {
 function routes(picture, name) {
   const found = routesOf(picture, name);
   if (!found.length) {
-    const words = "No messages between brokers now: nobody elsewhere needs them, or nobody publishes.";
+    const words = "No messages between brokers now: no remote subscriber or no publisher.";
     return element("div", { className: "routes" }, element("p", { className: "empty" }, words));
   }
   const more = found.length - ROUTES_SHOWN;

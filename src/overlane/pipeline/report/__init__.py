@@ -1,4 +1,4 @@
-"""The report of a run: one page of HTML that needs nothing else, for a person to read.
+"""The report of a run: one self-contained HTML page.
 
-`svg` draws, `sections` says what each part of a run has to tell and chooses what is drawn, `page` puts it together.
+`svg` draws plots, `sections` selects the content, `page` assembles the page.
 """

@@ -1,11 +1,11 @@
-"""The page: head, figures at a glance, and the sections, with its style inside; nothing is fetched from anywhere."""
+"""The report page: header, key figures and sections, with inline style; nothing is loaded from elsewhere."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
 from overlane.network.plan import BadPlan, Plan, read_plan
-from overlane.pipeline.place import Run
+from overlane.pipeline.outputdirectory import Run
 from overlane.pipeline.report.sections import Section, Tables, glance, sections
 
 _STYLE = """
@@ -36,7 +36,7 @@ th { color: var(--soft); font-weight: 500; } th:first-child, td:first-child { te
 
 
 def report(run: Run) -> str:
-    """The page about a run, beside the run before where there is one."""
+    """The report of a run, compared with the previous run if there is one."""
     tables = Tables(run)
     earlier = run.path.with_name(f"{run.number - 1:04d}")
     made = sections(tables, _plan(run), _plan(Run(earlier)))
@@ -51,7 +51,7 @@ def render(title: str, figures: Sequence[tuple[str, str]], made: Sequence[Sectio
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Overlane: {escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<header><h1>What the overlay did</h1><p>{escape(title)} of the pipeline, written {now}.</p></header>\n"
+        f"<header><h1>Overlay report</h1><p>{escape(title)} of the pipeline, written {now}.</p></header>\n"
         f'<div class="glance">{tiles}</div>\n{body}\n</body>\n</html>\n'
     )
 

@@ -1,4 +1,4 @@
-"""What each part of a run has to tell: a heading, a sentence with the finding, and a plot or a table of it."""
+"""The sections of the report: a heading, a sentence with the finding, and a plot or table."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from overlane.network.plan import Plan
-from overlane.pipeline.place import Run
+from overlane.pipeline.outputdirectory import Run
 from overlane.pipeline.report import svg
 
 TOPICS_SHOWN = 12
@@ -31,7 +31,7 @@ class Section:
 
 
 class Tables:
-    """The tables of a run, each read when it is asked for."""
+    """The tables of a run, read on demand."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -50,7 +50,7 @@ def sections(tables: Tables, plan: Plan | None, before: Plan | None) -> list[Sec
         reliability(tables),
         in_time(tables),
         latencies(tables),
-        trouble(tables),
+        problems(tables),
         plan_changes(plan, before),
         landed(tables),
     ]
@@ -58,7 +58,7 @@ def sections(tables: Tables, plan: Plan | None, before: Plan | None) -> list[Sec
 
 
 def glance(tables: Tables) -> list[tuple[str, str]]:
-    """(figure, what it is of), for the head of the page."""
+    """(figure, label), for the header of the page."""
     reliability_rows = tables.rows("reliability", ["kind"])
     kinds = [row["kind"] for row in reliability_rows]
     whole = [row for row in tables.rows("compliance") if row["scope"] == "all"]
@@ -71,7 +71,7 @@ def glance(tables: Tables) -> list[tuple[str, str]]:
         (str(kinds.count("link")), "links"),
         (f"{len(tables.rows('topic_load', ['topic'])):,}", "topics"),
         (f"{good / judged:.3%}" if judged else "-", "in time"),
-        (f"{judged:,}", "deliveries judged"),
+        (f"{judged:,}", "deliveries with a deadline"),
     ]
 
 
@@ -86,10 +86,10 @@ def load(tables: Tables) -> Section | None:
     least = min(rate for _, rate in points)
     peaks = [(row["start_s"], row["end_s"]) for row in tables.rows("peaks")]
     finding = (
-        f"At its busiest hour, {svg.clock(most_s, 0)} UTC, the overlay took {most:,.4g} messages a second, at its "
-        f"quietest {least:,.4g}. Grey spans are the peak periods that plans are made for."
+        f"In the busiest hour, {svg.clock(most_s, 0)} UTC, the overlay received {most:,.4g} messages per second,"
+        f" in the quietest {least:,.4g}. Peak periods, on which plans are based, are grey."
     )
-    plot = svg.lines([svg.Line("messages a second", points)], finding, 0, most * 1.08, "{:,.6g}", bands=peaks)
+    plot = svg.lines([svg.Line("messages per second", points)], finding, 0, most * 1.08, "{:,.6g}", bands=peaks)
     return Section("Load by hour", finding, plot)
 
 
@@ -99,7 +99,7 @@ def busiest(tables: Tables) -> Section | None:
         return None
     shown, whole = found[:TOPICS_SHOWN], sum(row["mean"] for row in found) or 1.0
     part = sum(row["mean"] for row in shown) / whole
-    finding = f"The {len(shown)} busiest of {len(found):,} topics make {part:.0%} of the messages in peak periods."
+    finding = f"The {len(shown)} busiest of {len(found):,} topics have {part:.0%} of the messages in peak periods."
     plot = svg.bars([(row["topic"], row["mean"]) for row in shown], finding, "/s")
     return Section("Busiest topics", finding, plot)
 
@@ -123,11 +123,10 @@ def together(tables: Tables) -> Section | None:
     pairs = [(rows[a][b], names[a], names[b]) for a in range(len(names)) for b in range(a)]
     value, one, other = max(pairs)
     finding = (
-        f"Which topics rise together: of those that vary the most, {other} and {one} do the most ({value:+.2f}). "
-        "The larger a square, the stronger; filled with one colour they rise together, with the other one rises as "
-        "the other falls."
+        f"Correlation of the topics that vary most. The strongest is between {other} and {one} ({value:+.2f}). "
+        "A larger square is a stronger correlation; the colours show positive and negative correlation."
     )
-    return Section("Topics that rise together", finding, svg.heat_map(names, rows, finding))
+    return Section("Correlated topics", finding, svg.heat_map(names, rows, finding))
 
 
 def reliability(tables: Tables) -> Section | None:
@@ -148,9 +147,9 @@ def reliability(tables: Tables) -> Section | None:
     worst = found[0]
     finding = (
         f"{name_of(worst)} is down the most: {worst['failure']:.3%} of the time. The dot is the estimate, the line "
-        "what it may be with 95 % probability: the less was seen of a link, the longer."
+        "the 95 % confidence interval: the shorter the observation, the longer the line."
     )
-    return Section("How often brokers and links are down", finding, svg.intervals(drawn, finding))
+    return Section("Downtime of brokers and links", finding, svg.intervals(drawn, finding))
 
 
 def in_time(tables: Tables) -> Section | None:
@@ -188,7 +187,7 @@ def latencies(tables: Tables) -> Section | None:
             if so_far >= share * whole:
                 marks.append((name, BIN_BASE**number / 1e6))
                 break
-    finding = f"Half of all messages are there within {marks[0][1]:.3g} ms, 99 % within {marks[1][1]:.3g} ms."
+    finding = f"Half of all messages arrive within {marks[0][1]:.3g} ms, 99 % within {marks[1][1]:.3g} ms."
     plot = svg.histogram([(BIN_BASE**number / 1e6, count / whole) for number, count in ordered], finding, marks)
     slowest = sorted((row for row in tables.rows("compliance") if _is_whole_topic(row)), key=lambda row: -row["p99_ms"])
     rows = tuple(
@@ -200,11 +199,11 @@ def latencies(tables: Tables) -> Section | None:
         )
         for row in slowest[:ROWS_SHOWN]
     )
-    columns = ("topic, the slowest first", "deliveries", "in time", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms")
+    columns = ("topic, slowest first", "deliveries", "in time", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms")
     return Section("Latency", finding, plot, columns, rows)
 
 
-def trouble(tables: Tables) -> Section | None:
+def problems(tables: Tables) -> Section | None:
     offenders, odd = tables.rows("offenders"), tables.rows("anomalies")
     slow = tables.rows("bottlenecks")
     rows: list[tuple[str, ...]] = []
@@ -213,14 +212,14 @@ def trouble(tables: Tables) -> Section | None:
         rows.append(("misses its deadline", _where(row), what))
     for row in sorted(slow, key=lambda row: -row["late_deliveries"])[:ROWS_SHOWN]:
         what = f"{row['share']:.0%} of the age of {row['late_deliveries']:,} late deliveries"
-        rows.append(("spends the time", name_of(row), what))
+        rows.append(("delays messages", name_of(row), what))
     for row in sorted(odd, key=lambda row: -abs(row["score"]))[:ROWS_SHOWN]:
         what = f"{row['measure']} {row['value']:.4g}, usually {row['usual']:.4g}"
         rows.append(("unusual", _where(row), what))
     if not rows:
-        return Section("Trouble", "No topic missed its target, and no hour was unlike the others.")
-    finding = "What missed deadlines, where the time went, and which hours were unlike the others."
-    return Section("Trouble", finding, "", ("what", "where", "how much"), tuple(rows))
+        return Section("Problems", "No topic missed its target, and no hour was anomalous.")
+    finding = "Missed deadlines, where late messages spent their time, and anomalous hours."
+    return Section("Problems", finding, "", ("problem", "where", "details"), tuple(rows))
 
 
 def plan_changes(plan: Plan | None, before: Plan | None) -> Section | None:
@@ -232,14 +231,14 @@ def plan_changes(plan: Plan | None, before: Plan | None) -> Section | None:
         key=lambda change: -abs(change[2] - (change[1] or 0.0)),
     )
     finding = (
-        "What the plan of this run says of failures, beside the plan of the run before."
+        "Failure probabilities in the plan of this run and of the previous run."
         if before is not None
-        else "What the plan of this run says of failures; there is no plan of an earlier run beside it."
+        else "Failure probabilities in the plan of this run; there is no earlier plan to compare with."
     )
     rows = tuple(
         (name, "-" if was is None else f"{was:.4%}", f"{is_now:.4%}") for name, was, is_now in changes[:ROWS_SHOWN]
     )
-    return Section("What the plan changes", finding, "", ("broker or link", "before", "now"), rows)
+    return Section("Plan", finding, "", ("broker or link", "before", "now"), rows)
 
 
 def landed(tables: Tables) -> Section | None:
@@ -249,11 +248,11 @@ def landed(tables: Tables) -> Section | None:
         reasons[row["reason"]] += 1
     rows = sum(row["rows"] or 0 for row in files)
     if not reasons:
-        return Section("What was read", f"{rows:,} rows in {len(files):,} files, nothing wrong with any of them.")
-    finding = f"{rows:,} rows in {len(files):,} files; {sum(reasons.values()):,} rows or files were put aside."
+        return Section("Input", f"{rows:,} rows in {len(files):,} files, no faults.")
+    finding = f"{rows:,} rows in {len(files):,} files; {sum(reasons.values()):,} rows or files were rejected."
     worst = sorted(reasons.items(), key=lambda item: -item[1])[:ROWS_SHOWN]
     told = tuple((reason, f"{count:,}") for reason, count in worst)
-    return Section("What was read", finding, "", ("put aside because", "how many"), told)
+    return Section("Input", finding, "", ("reason", "count"), told)
 
 
 def name_of(row: Row) -> str:

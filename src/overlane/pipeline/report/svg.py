@@ -1,7 +1,7 @@
 """Plots as SVG text: lines over time, bars, intervals, a heat map, a histogram.
 
-Colours are those of the page, by class, so that they follow light and dark; what a mark says is in its title too, which
-browsers show and screen readers speak.
+Colours are classes of the page, so that they follow light and dark mode. Every mark has a title, shown by browsers and
+read by screen readers.
 """
 
 import math

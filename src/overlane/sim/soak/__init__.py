@@ -1,6 +1,7 @@
 """The soak: random overlays, random traffic, random faults, and what must hold whatever happens.
 
     drawing      a network with its faults, drawn from a seed
+    hostile      a broker at the edge that breaks its word, in some seeds
     invariants   what must hold, checked from outside the brokers
     running      one seed from the first fault to the last probe, and many of them
 

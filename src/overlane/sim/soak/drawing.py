@@ -2,8 +2,8 @@
 
 What is drawn is an ordinary network: it can be written to a file, read and simulated like any other. Its last events
 put everything right again: all links heal, every broker that crashed restarts. In some a visitor joins or leaves
-meanwhile. Deadlines range from what no path can meet to hours, which for a run of seconds is none at all; lifespans
-outlast the run, so nothing reliable may be given up.
+meanwhile, and in some there is a hostile broker at the edge (`hostile`). Deadlines range from what no path can meet to
+hours, which for a run of seconds is none at all; lifespans outlast the run, so nothing reliable may be given up.
 """
 
 from collections.abc import Iterator
@@ -43,6 +43,10 @@ TRAFFIC_NS: Nanos = CHAOS_NS + 1 * SECOND
 VISITOR = "visitor"
 """A broker that joins or leaves while the others stay. It stands at the edge, so nobody is cut off without it."""
 
+HOSTILE = "hostile"
+"""A broker that breaks its word: see `hostile`. Nobody publishes or reads there."""
+HOSTILE_SHARE = 0.1
+
 NO_DEADLINE_NS: Nanos = 3_600 * SECOND
 
 
@@ -52,14 +56,21 @@ def draw(seed: int) -> Network:
     size = BROKERS_MIN + int(luck.random() * luck.random() * (BROKERS_MAX - BROKERS_MIN + 1))
     names = [f"b{number:02}" for number in range(size)]
     links = tuple(_links(luck, names))
-    topics = tuple(_topics(luck))
+    topics = tuple(_topics(luck, stream(seed, "order")))
     events = list(_events(luck, names, links))
     if chance(luck, 0.3):
         links += tuple(Link(ends=(name, VISITOR), latency_ns=10 * MS) for name in some_of(luck, names, 2))
         events += _comings_and_goings(luck)
         names.append(VISITOR)
+    brokers = tuple(_brokers(luck, names))
+    # From a stream of its own: all else is drawn as without it.
+    hostile = stream(seed, HOSTILE)
+    if chance(hostile, HOSTILE_SHARE):
+        brokers += (Broker(name=HOSTILE),)
+        ends = some_of(hostile, [name for name in names if name != VISITOR], 2)
+        links += tuple(Link(ends=(name, HOSTILE), latency_ns=10 * MS) for name in ends)
     return Network(
-        brokers=tuple(_brokers(luck, names)),
+        brokers=brokers,
         links=links,
         topics=topics,
         publishers=tuple(_publishers(luck, names, topics)),
@@ -94,7 +105,7 @@ def _links(luck: Random, names: list[str]) -> Iterator[Link]:
         )
 
 
-def _topics(luck: Random) -> Iterator[Topic]:
+def _topics(luck: Random, order: Random) -> Iterator[Topic]:
     for number in range(between(luck, 2, 4)):
         yield Topic(
             filter=f"t{number}/#",
@@ -102,6 +113,7 @@ def _topics(luck: Random) -> Iterator[Topic]:
             reliability="reliable" if number == 0 or chance(luck, 0.6) else "best-effort",
             routing=_routing(luck),
             history=one_of(luck, (0, 0, 1, 5)),
+            order="deadline" if chance(order, 0.2) else "strict",
         )
 
 

@@ -2,22 +2,24 @@
 
 - No reliable message is lost to a subscriber who was there from the beginning.
 - No subscriber gets a message twice.
-- Order is kept per publisher and topic, as the judge defines it.
+- Order is kept per publisher and topic, as the judge defines it: without exception where it is strict.
 - No loop: no more transmissions than a flood with repairs could need, and none once everything is delivered.
 - No storm: brokers do not set each other off without end.
 - Every link queue keeps within its bound, at every turn.
-- After healing, all brokers see the same map and subscriptions, every route is established, fresh messages arrive
-  exactly once, and late subscribers get the history that is kept for them.
+- Nobody is suspected of forwarding nothing who forwards.
+- After healing, all brokers see the same map and subscriptions and have a path to each other, every route is
+  established, fresh messages arrive exactly once, and late subscribers get the history that is kept for them.
 """
 
 import msgspec
 
+from overlane.core.events import PathSuspected
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.network import Heal, Network, Slow
 from overlane.network.schema import Ends
 from overlane.sim.judge import Disorder, Message
-from overlane.sim.soak.drawing import NO_DEADLINE_NS, VISITOR
+from overlane.sim.soak.drawing import HOSTILE, NO_DEADLINE_NS, VISITOR
 from overlane.sim.world import World
 
 MEASURED_WITHIN_NS: Nanos = 3 * SECOND
@@ -44,18 +46,30 @@ def nothing_forbidden(world: World) -> Broken | None:
             return Broken("order is kept", str(disorder))
     if world.watch.overfull:
         return Broken("every queue is within its bound", world.watch.overfull[0])
+    if accused := _falsely_accused(world):
+        return Broken("nobody is suspected who forwards", accused)
     sent, published = world.counter("messages_sent"), sum(row.published for row in judge.rows.values())
     if sent > published * 2 * len(world.links) * SENDS_PER_LINK_MAX:
         return Broken("no loop", f"{sent} transmissions of {published} messages over {len(world.links)} links")
     return None
 
 
+def _falsely_accused(world: World) -> str:
+    for verdict in world.chronicle.path_verdicts:
+        effect = verdict.effect
+        if isinstance(effect, PathSuspected) and HOSTILE not in effect.hops:
+            return f"{verdict.source} suspects {', '.join(effect.hops)} on {' -> '.join(effect.path)}"
+    return ""
+
+
 def _is_excused(disorder: Disorder, network: Network) -> bool:
-    """Whether a link on the way had just become faster again.
+    """Whether a link on the way had just become faster again, where order is not strict.
 
     What comes over it is younger than brokers think, as long as they add what they measured while it was slow. It is
     then held back for an earlier one no longer than its deadline seems to allow.
     """
+    if disorder.is_strict:
+        return False
     deadline_ns = min(topic.deadline_ns for topic in network.topics if matches(topic.filter, disorder.message.topic))
     since_eased = min(
         (disorder.arrived_at - at for at in _easings(network) if at <= disorder.arrived_at), default=NEVER
@@ -101,12 +115,18 @@ def _reliable_losses(world: World) -> list[Message]:
 
 def converged(world: World) -> Broken | None:
     """Whether all brokers agree on what there is, and their routes stand."""
-    cores = {name: host.core for name, host in world.hosts.items() if host.is_alive}
+    cores = {name: host.core for name, host in world.hosts.items() if host.is_alive and name != HOSTILE}
     digests = {name: core.map_digest() for name, core in cores.items()}
     first = next(iter(digests))
     others = [name for name in digests if digests[name] != digests[first]]
     if others:
         return Broken("all brokers see the same map", f"{', '.join(others)} see another one than {first}")
+    there = [name for name, host in world.hosts.items() if host.is_open and name != HOSTILE]
+    for name in there:
+        # A map may be the same everywhere and lack a link that its ends have not announced yet.
+        unreachable = [other for other in there if other != name and not cores[name].can_reach(other)]
+        if unreachable:
+            return Broken("every broker has a path to every other", f"{name} has none to {', '.join(unreachable)}")
     for name, core in cores.items():
         for route in core.routes():
             if not route.established:

@@ -11,7 +11,7 @@ from overlane.core.topics import matches
 from overlane.core.units import NEVER, Nanos
 from overlane.network import Network, Subscriber
 from overlane.sim.luck import one_of, stream
-from overlane.sim.soak.drawing import VISITOR
+from overlane.sim.soak.drawing import HOSTILE, VISITOR
 from overlane.sim.soak.invariants import Broken
 from overlane.sim.world import World
 
@@ -22,6 +22,8 @@ def fresh_lost(world: World, sources: Mapping[int, str]) -> Broken | None:
         source = sources.get(message.publisher)
         destination = message.subscriber.rpartition(".")[0]
         row = world.plan.row_of(message.topic)
+        if HOSTILE in world.hosts and not world.plan.classes[row].reliable:
+            continue  # of best effort the first may be lost before it is known over whom
         if source is not None and is_meetable(world.plan.network, row, source, destination):
             return Broken("fresh messages arrive after healing", f"{message} at {destination}, from {source}")
     return None
@@ -30,7 +32,7 @@ def fresh_lost(world: World, sources: Mapping[int, str]) -> Broken | None:
 def add_newcomers(world: World) -> dict[str, str]:
     """A late subscriber for every reliable topic that keeps a history; their names and filters."""
     luck = stream(world.seed, "newcomers")
-    stayers = [name for name in world.hosts if name != VISITOR]
+    stayers = [name for name in world.hosts if name not in (VISITOR, HOSTILE)]
     return {
         world.audience.add(
             Subscriber(broker=one_of(luck, stayers), topic=topic.filter, start_ns=world.engine.now)

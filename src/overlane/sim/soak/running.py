@@ -15,6 +15,7 @@ import msgspec
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.network import Lossy, Network
 from overlane.sim.soak.drawing import TRAFFIC_NS, draw
+from overlane.sim.soak.hostile import corrupt
 from overlane.sim.soak.invariants import Broken, converged, nothing_forbidden, nothing_lost
 from overlane.sim.soak.probes import add_newcomers, fresh_lost, history_lost
 from overlane.sim.world import World
@@ -34,24 +35,30 @@ class Verdict(msgspec.Struct, frozen=True):
     deliveries: int
     digest: str
     broken: Broken | None
+    of: str = "overlay"
+    """What was simulated: the overlay of many brokers, or whole `brokers`."""
 
     def told(self) -> str:
         if self.broken is None:
-            return f"seed {self.seed}: all invariants hold"
+            return f"seed {self.seed} ({self.of}): all invariants hold"
         return (
-            f"seed {self.seed}: broken: {self.broken.invariant}\n"
+            f"seed {self.seed} ({self.of}): broken: {self.broken.invariant}\n"
             f"  {self.broken.detail}\n"
-            f"  again: overlane simulate --soak 1 --seed {self.seed}"
+            f"  again: overlane simulate --soak 1 --soak-of {self.of} --seed {self.seed}"
         )
 
 
 def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
     """The verdicts in the order of the seeds."""
+    return run_each(run_seed, seeds, jobs)
+
+
+def run_each(run: Callable[[int], Verdict], seeds: Iterable[int], jobs: int) -> Iterator[Verdict]:
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
     else:
         with ProcessPoolExecutor(jobs) as pool:
-            yield from pool.map(run_seed, seeds)
+            yield from pool.map(run, seeds)
 
 
 def run_seed(seed: int) -> Verdict:
@@ -61,6 +68,7 @@ def run_seed(seed: int) -> Verdict:
 def run_network(network: Network) -> Verdict:
     """Run a drawn network; its verdict."""
     world = World(network)
+    corrupt(world)
     try:
         broken = examine(world)
     except Exception as failure:  # whatever it is, it is a finding about this seed, and the next one must still run
@@ -72,7 +80,7 @@ def run_network(network: Network) -> Verdict:
     return Verdict(world.seed, deliveries, world.judge.digest_of(), broken)
 
 
-class Storm(Exception):
+class _Storm(Exception):
     """Brokers set each other off without end."""
 
 
@@ -82,7 +90,7 @@ def examine(world: World) -> Broken | None:
         for publisher in world.publishers:
             publisher.stop()
         return nothing_forbidden(world) or _come_to_rest(world) or _probe(world)
-    except Storm as storm:
+    except _Storm as storm:
         return Broken("no storm", str(storm))
 
 
@@ -94,7 +102,7 @@ def _run_until(world: World, end: Nanos) -> None:
         engine.run_until(min(end, engine.now + STORM_STEP_NS))
         if engine.scheduled - scheduled > EVENTS_PER_STEP_MAX:
             count, at = engine.scheduled - scheduled, engine.now / SECOND
-            raise Storm(f"{count} events within {STORM_STEP_NS / MS:g} ms, until {at:.1f} s")
+            raise _Storm(f"{count} events within {STORM_STEP_NS / MS:g} ms, until {at:.1f} s")
 
 
 def _come_to_rest(world: World) -> Broken | None:

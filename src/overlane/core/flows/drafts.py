@@ -1,0 +1,194 @@
+"""Drafts: messages published here, until the end of the turn.
+
+A message joins the draft of its topic's flow. The flow of a topic is looked up once and cached until the interest of
+some broker changes. At the end of the turn the source makes parcels of the drafts, and local subscribers get theirs.
+A draft that finds no room on its first link stays for another turn. How full that link is, and how far readers at other
+brokers are behind, is the backpressure that publishers are slowed down and stopped by.
+"""
+
+from collections.abc import Hashable, Mapping
+from itertools import chain, islice
+
+from overlane.core.events import Deliver, PublishResult
+from overlane.core.flows.outflow import Outflow
+from overlane.core.flows.sink import Sink
+from overlane.core.flows.source import Source
+from overlane.core.limits import TOPIC_BYTES_MAX, fits
+from overlane.core.links.neighbour import Neighbour
+from overlane.core.qos import QosClass
+from overlane.core.topic_cache import TopicCache
+from overlane.core.units import NEVER, Nanos
+from overlane.core.wire.parcel import MESSAGE_BYTES_MAX, Message
+
+TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
+"""Of a topic: the flow that its messages join, its local subscribers, and the longest body."""
+
+_ACCEPTED = PublishResult.ACCEPTED
+_SHORT_CHARS = TOPIC_BYTES_MAX // 4
+
+
+class Drafts:
+    """`queue_bytes_max`: of the queue of a link, where nothing else is said of it."""
+
+    def __init__(
+        self, source: Source, sink: Sink, neighbours: Mapping[str, Neighbour], queue_bytes_max: int, now: Nanos
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._neighbours = neighbours
+        self._queue_bytes_max = queue_bytes_max
+        self._topics: TopicCache[str, TopicEntry] = TopicCache()
+        self._carried: TopicCache[tuple[str, QosClass], Outflow | None] = TopicCache()
+        self._drafted: dict[str, Outflow] = {}
+        """The reliable flow whose draft has the last message of a topic."""
+        self._flushed_ns: Nanos = now
+        self.open: list[Outflow] = []
+        """Flows with a draft."""
+        self.published: list[Message] = []
+        """What local subscribers get."""
+
+    def publish(self, topic: str, body: bytes, now: Nanos, flags: int = 0) -> PublishResult:
+        """A local publisher's message. Nothing leaves before `flush`."""
+        entry = self._topics.get(topic)
+        if entry is None:
+            entry = self._enter(topic, now)
+        flow, subscribers, body_max = entry
+        if len(body) > body_max:
+            return PublishResult.TOO_LARGE
+        if flow is None:
+            self._source.keep_unsent(topic, body, flags, now)
+        else:
+            if flow.reliable:
+                source = self._source
+                source.room -= len(body)
+                if source.room < 0:
+                    source.room += len(body)
+                    return PublishResult.BUSY
+                if self._drafted.get(topic) is not flow:
+                    self._change_flow(topic, flow, now)
+            draft = flow.draft
+            if not draft:
+                self.open.append(flow)
+            draft.append((topic, flags, body))
+            flow.draft_bytes += len(body)
+        if subscribers:
+            self.published.append((topic, flags, body))
+        return _ACCEPTED
+
+    def send(self, topic: str, body: bytes, now: Nanos, flags: int, qos: QosClass) -> PublishResult:
+        """As `publish`, in a class of its own, by a driver that serves the local subscribers itself."""
+        chars = len(topic)
+        if len(body) > MESSAGE_BYTES_MAX - 4 * chars or (chars > _SHORT_CHARS and not fits(topic, TOPIC_BYTES_MAX)):
+            return PublishResult.TOO_LARGE
+        key = topic, qos
+        flow = self._carried.get(key)
+        if flow is None:
+            if key not in self._carried:
+                self._carried.make_room(topic)
+                flow = self._carried[key] = self._source.flow_of(topic, now, qos)
+            if flow is None:
+                self._source.keep_unsent(topic, body, flags, now)
+                return _ACCEPTED
+        if flow.reliable:
+            if flow.behind:
+                flow = self._source.separate_flow(flow, topic, now)
+            self._source.room -= len(body)
+            if self._source.room < 0:
+                self._source.room += len(body)
+                return PublishResult.BUSY
+            if self._drafted.get(topic) is not flow:
+                self._change_flow(topic, flow, now)
+        if not flow.draft:
+            self.open.append(flow)
+        flow.draft.append((topic, flags, body))
+        flow.draft_bytes += len(body)
+        return _ACCEPTED
+
+    def _change_flow(self, topic: str, flow: Outflow, now: Nanos) -> None:
+        """A topic's reliable messages go here from now on. Those of this turn that went elsewhere are sealed before."""
+        before = self._drafted.get(topic)
+        if before is not None and before.draft:
+            self.open.remove(before)
+            self._source.seal_draft(before, now)
+        self._drafted[topic] = flow
+
+    def flush(self, now: Nanos) -> bool:
+        """The end of a turn; whether anything is to be done later about what was sent."""
+        is_more_to_do = bool(self._drafted)
+        self._drafted.clear()
+        if self.open:
+            self._flushed_ns = now
+            self.open, is_more_to_do = self._source.flush(self.open, now)
+        if self.published:
+            messages, self.published = self.published, []
+            found = {topic: self._sink.subscribers(topic) for topic in dict.fromkeys(one[0] for one in messages)}
+            self._sink.effects.append(Deliver(messages, found, self._source.me, 0, NEVER))
+        return is_more_to_do
+
+    def next_deadline(self) -> Nanos:
+        """What has waited for room may go as soon as there is some."""
+        if self.open and any(self._source.has_room(flow) for flow in self.open):
+            return self._flushed_ns + 1
+        return NEVER
+
+    def _enter(self, topic: str, now: Nanos) -> TopicEntry:
+        self._topics.make_room(topic)
+        flow, subscribers = self._source.flow_of(topic, now), self._sink.subscribers(topic)
+        body_max = MESSAGE_BYTES_MAX - 4 * len(topic) if fits(topic, TOPIC_BYTES_MAX) else -1
+        entry = self._topics[topic] = flow, subscribers, body_max
+        return entry
+
+    def forget_topics(self) -> None:
+        """Who gets which topic must be found out anew."""
+        self._topics.clear()
+        self._carried.clear()
+
+    # How far the way and those at its end are behind
+
+    def path_fullness(self, topic: str, qos: QosClass) -> float:
+        """How full the queues are that messages of the topic join, with what waits to join them: from 0, 1 is full."""
+        much = self._queue_bytes_max // 4
+        for flow in self.open:
+            if flow.draft_bytes > much:
+                break
+        else:
+            for one in self._neighbours.values():
+                if 4 * one.queue.bytes > one.queue.bytes_max:
+                    break
+            else:
+                return 0.0  # as nearly always, and found out quickly
+        found = self._carried.get((topic, qos))
+        return 0.0 if found is None else self._fullness(found)
+
+    def flow_key(self, topic: str, qos: QosClass) -> Hashable:
+        """What topics have in common that share a flow; None if this one has none."""
+        found = self._carried.get((topic, qos))
+        return None if found is None else found.name
+
+    def fullness_of(self, flow_key: Hashable) -> float:
+        """As `path_fullness`, of what `flow_key` has told; 0 where that is no more."""
+        found = self._source.flows.get(flow_key)  # type: ignore[call-overload]  # a name of no flow is found nowhere
+        return 0.0 if found is None else self._fullness(found)
+
+    def progress_of(self, flow_key: Hashable) -> int:
+        """Bytes that have left over the first links of the way; it grows while they take anything."""
+        found = self._source.flows.get(flow_key)  # type: ignore[call-overload]
+        return 0 if found is None else self._source.progress(found)
+
+    def _fullness(self, flow: Outflow) -> float:
+        return self._source.path_fullness(flow) + flow.draft_bytes / self._queue_bytes_max
+
+    def backpressure(self, topic: str, qos: QosClass, now: Nanos) -> float:
+        """How far readers elsewhere, or the way to them, are behind what is published here: from 0, not at all."""
+        flow = self._carried.get((topic, qos))
+        return 0.0 if flow is None else flow.backpressure(topic, now)
+
+    def carried_topics(self, topics_max: int) -> dict[tuple[QosClass, tuple[str, ...]], list[str]]:
+        """Topics that lately went along each route, which has this class and these destinations; some of them."""
+        found: dict[tuple[QosClass, tuple[str, ...]], list[str]] = {}
+        sent = ((topic, flow) for (topic, _), flow in self._carried.items())
+        published = ((topic, entry[0]) for topic, entry in self._topics.items())
+        for topic, flow in islice(chain(sent, published), topics_max):
+            if flow is not None:
+                found.setdefault((flow.qos, flow.destinations), []).append(topic)
+        return found

@@ -1,0 +1,85 @@
+"""Parcel headers: the headers of this broker's own parcels, each with the next sequence number."""
+
+from dataclasses import dataclass
+
+from overlane.core.flows.outflow import Retained
+from overlane.core.qos import DEADLINE_US_MAX, QosClass, Routing
+from overlane.core.routing.routes import Route
+from overlane.core.units import NEVER, US, Nanos
+from overlane.core.wire.frame_codec import AGE_US_MAX, Header, ParcelFlag
+
+_CONFIRM = int(ParcelFlag.CONFIRM)
+_DIRECT = int(ParcelFlag.DIRECT)
+_HISTORY = int(ParcelFlag.HISTORY)
+_OWN_DEADLINE = int(ParcelFlag.OWN_DEADLINE)
+_RELIABLE = int(ParcelFlag.RELIABLE)
+_REPAIR = int(ParcelFlag.REPAIR)
+_ACK_REQUESTED = int(ParcelFlag.ACK_REQUESTED)
+
+
+@dataclass(slots=True)
+class Headers:
+    identity: int
+    incarnation: int
+    sequence: int = 0
+    """The number of the last parcel."""
+
+    def on_route(self, qos: QosClass, route: Route, age_us: int, messages: int, history: bool = False) -> Header:
+        """On a route that may not be able to meet the deadline."""
+        flags, deadline_us = _flags(qos, history), 0
+        if qos.deadline_ns < NEVER:
+            deadline_us = qos.deadline_us
+            # A deadline the route cannot meet would have every hop give the message up: it is carried as well as it
+            # can be.
+            if route.slack_ns < 0:
+                deadline_us = min(DEADLINE_US_MAX, 2 * route.latency_ns // US)  # latencies are what others claim
+                flags |= _OWN_DEADLINE
+        self.sequence += 1
+        return Header(
+            flags,
+            route.version,
+            self.identity,
+            self.incarnation,
+            self.sequence,
+            route.id,
+            age_us,
+            deadline_us,
+            messages,
+            0,
+        )
+
+    def on_path(self, qos: QosClass, parcel: Retained, now: Nanos) -> Header:
+        """Of a parcel that carries its own path."""
+        flags = (_flags(qos, parcel.history) | _DIRECT) & ~_REPAIR
+        self.sequence += 1
+        return Header(
+            flags,
+            0,
+            self.identity,
+            self.incarnation,
+            self.sequence,
+            0,
+            age_us(parcel, now),
+            qos.deadline_us,
+            parcel.messages,
+            0,
+        )
+
+    def copy_on_path(self, header: Header) -> Header:
+        """Of a copy that takes a path of its own, and asks to be confirmed."""
+        self.sequence += 1
+        flags = (header.flags | _DIRECT | _CONFIRM) & ~(_REPAIR | _OWN_DEADLINE)
+        return header._replace(flags=flags, version=0, sequence=self.sequence, route=0)
+
+
+def age_us(parcel: Retained, now: Nanos) -> int:
+    return max(0, min(AGE_US_MAX, (now - parcel.published_ns) // US))  # a clock may have gone back over a restart
+
+
+def _flags(qos: QosClass, history: bool) -> int:
+    flags = (_RELIABLE if qos.reliable else 0) | (_HISTORY if history else 0)
+    if qos.deadline_ns < NEVER:
+        flags |= _ACK_REQUESTED
+        if qos.routing in (Routing.ADAPTIVE, Routing.THRIFTY):
+            flags |= _REPAIR
+    return flags

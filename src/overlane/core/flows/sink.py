@@ -1,0 +1,267 @@
+"""Sink: messages that end at this broker, delivered to its local subscribers.
+
+Messages from other brokers are put in order (inflow.py) and matched against the local subscription table; messages
+published here are matched at once. A late subscriber gets what is kept for it: from this broker's own history at once,
+from that of other brokers as it arrives.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from overlane.core.events import Deliver, Effect, Erase, Save
+from overlane.core.federation import OPEN, Federation
+from overlane.core.flows.arrival import Arrival, Inflow
+from overlane.core.flows.gaps import Gaps
+from overlane.core.flows.history import AWAITED_FOR, NAME_BYTES, Kept, TopicHistory, unwrap
+from overlane.core.flows.inflow import InflowName, Inflows, bits_to_bytes, decode_name, encode_name
+from overlane.core.gossip.interest import LocalInterest
+from overlane.core.qos import QosTable
+from overlane.core.routing.message_losses import MessageLosses
+from overlane.core.topic_cache import TopicCache
+from overlane.core.topics import matches
+from overlane.core.units import NEVER, US, Nanos
+from overlane.core.wire.control_messages import Receipt
+from overlane.core.wire.frame_codec import Header, ParcelFlag
+from overlane.core.wire.parcel import BadContent, Message, SingleMessage, unpack
+from overlane.errors import InDoubt
+
+SUBSCRIPTIONS = "subscription"
+INFLOWS = "inflow"
+RECEIPT_HOPS_MAX = 32
+
+_HISTORY = int(ParcelFlag.HISTORY)
+_RELIABLE = int(ParcelFlag.RELIABLE)
+_COPY = int(ParcelFlag.CONFIRM | ParcelFlag.DIRECT)
+
+
+@dataclass(slots=True)
+class Sink:
+    me: int
+    name: str
+    qos: QosTable
+    local: LocalInterest
+    history: TopicHistory
+    federation: Federation = OPEN
+    effects: list[Effect] = field(default_factory=list)
+    _awaiting: deque[tuple[str, str, Nanos]] = field(default_factory=deque)
+    """Late subscribers: (subscriber, filter, until when history may still arrive)."""
+    _matches: TopicCache[str, tuple[str, ...]] = field(default_factory=TopicCache)
+    refused: int = 0
+    """Messages that may not enter."""
+    gaps: Gaps = field(default_factory=Gaps)
+    losses: MessageLosses = field(default_factory=MessageLosses)
+    inflows: Inflows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inflows = Inflows(self.me, self._save_progress, self.losses)
+
+    # Subscribers
+
+    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
+        if not self.local.add(subscriber, topic_filter):
+            return
+        if durable:
+            self.effects.append(Save(SUBSCRIPTIONS, _subscription(subscriber, topic_filter), b""))
+        past = [
+            (kept.topic, kept.flags, kept.body) for kept in self.history.matching(topic_filter, own_only=False, now=now)
+        ]
+        if past:
+            late = {topic: (subscriber,) for topic, _, _ in past}
+            self.effects.append(Deliver(past, late, self.name, 0, NEVER))
+        while self._awaiting and self._awaiting[0][2] <= now:
+            self._awaiting.popleft()
+        self._awaiting.append((subscriber, topic_filter, now + AWAITED_FOR))
+
+    def unsubscribe(self, subscriber: str, topic_filter: str) -> None:
+        if self.local.remove(subscriber, topic_filter):
+            self.effects.append(Erase(SUBSCRIPTIONS, _subscription(subscriber, topic_filter)))
+            self._awaiting = deque(entry for entry in self._awaiting if entry[:2] != (subscriber, topic_filter))
+
+    def subscribers(self, topic: str) -> tuple[str, ...]:
+        found = self._matches.get(topic)
+        if found is None:
+            self._matches.make_room(topic)
+            found = self._matches[topic] = self.local.subscribers(topic)
+        return found
+
+    def forget_matches(self) -> None:
+        """The local subscriptions have changed."""
+        self._matches.clear()
+
+    # Messages
+
+    def confirmation(self, source: str, header: Header, came_from: str, return_path: list[str]) -> Receipt:
+        """The confirmation of a parcel that requests one."""
+        return Receipt(
+            to=source,
+            sender=self.name,
+            hops_left=RECEIPT_HOPS_MAX,
+            incarnation=header.incarnation,
+            flow=0,
+            next=0,
+            beyond=b"",
+            path=_bounded(return_path),
+            heard=header.sequence,
+            came_from=came_from,
+            age_us=header.age_us,
+        )
+
+    def arrive(
+        self, header: Header, content: bytes, origin_name: str, now: Nanos, return_path: Sequence[str] = ()
+    ) -> None:
+        """A parcel arrived for this broker; BadContent if it is malformed, InDoubt if a reliable one is half processed.
+
+        `return_path`: to its source, against the way that it came.
+        """
+        part, messages = unpack(content, header.incarnation, header.messages)
+        is_history = bool(header.flags & _HISTORY)
+        if is_history and any(len(body) < NAME_BYTES for _, _, body in messages):
+            raise BadContent("replayed messages without names")
+        deadline_ns = header.deadline_us * US if header.deadline_us else NEVER
+        is_reliable = bool(header.flags & _RELIABLE)
+        arrival = Arrival(
+            part, messages, is_reliable, is_history, deadline_ns, header.age_us * US, now, len(content), return_path
+        )
+        name = header.origin, part.incarnation, part.flow
+        is_copy = header.flags & _COPY == _COPY and self.inflows.has(name, part.sequence)
+        if not arrival.reliable and messages and not is_copy:
+            self.gaps.came(name, part.sequence, messages[0][0])
+        try:
+            for ready in self.inflows.accept(header.origin, arrival, now):
+                self._hand_on(header.origin, origin_name, ready, now)
+        except Exception as error:
+            if not is_reliable and not self.inflows.is_holding:
+                raise
+            # Its progress may be recorded, and would be acknowledged although it was not delivered.
+            raise InDoubt(f"a reliable parcel of {origin_name} is half taken in") from error
+
+    def cut_through_flow(self, name: InflowName, single: SingleMessage) -> Inflow | None:
+        """The flow of a single best-effort message, if it is the next one and only has to be delivered."""
+        _, sequence, after, message = single
+        if self.federation.enter is not None or self.qos.of(message[0]).history:
+            return None
+        return self.inflows.with_next(name, sequence, after)
+
+    def arrive_cut_through(
+        self, flow: Inflow, name: InflowName, single: SingleMessage, age_ns: Nanos, origin_name: str, now: Nanos
+    ) -> None:
+        """As `arrive`, for the next of such a flow."""
+        _, sequence, _, message = single
+        topic = message[0]
+        flow.touch(age_ns, now)
+        flow.next += 1
+        self.gaps.came(name, sequence, topic)
+        if names := self.subscribers(topic):
+            self.effects.append(Deliver([message], {topic: names}, origin_name, age_ns, NEVER))
+
+    def due_receipts(self, name_of: dict[int, str], now: Nanos) -> list[Receipt]:
+        """Receipts that are due."""
+        return [
+            Receipt(
+                name_of[origin],
+                self.name,
+                RECEIPT_HOPS_MAX,
+                incarnation,
+                flow,
+                following,
+                bits_to_bytes(beyond),
+                bits_to_bytes(held),
+                behind,
+                _bounded(return_path),
+            )
+            for (origin, incarnation, flow), following, beyond, held, behind, return_path in self.inflows.due_receipts(
+                now
+            )
+            if origin in name_of
+        ]
+
+    def release_due(self, name_of: dict[int, str], now: Nanos) -> None:
+        for origin, ready in self.inflows.release_due(now):
+            self._hand_on(origin, name_of.get(origin, "?"), ready, now)
+
+    def readers_ready(self, name_of: dict[int, str], now: Nanos) -> None:
+        """Local readers have room again."""
+        for origin, ready in self.inflows.readers_ready(now):
+            self._hand_on(origin, name_of.get(origin, "?"), ready, now)
+
+    def _hand_on(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
+        messages = arrival.messages
+        if self.federation.enter is not None:
+            messages = self._let_in(origin_name, arrival)
+        if arrival.history:
+            messages, found = self._replayed(origin, arrival, now)
+        else:
+            found = self._receivers(messages)
+            self._remember(origin, arrival, now)
+        if found:
+            age_ns = arrival.age_ns + now - arrival.arrived_ns
+            is_asked = arrival.reliable and not arrival.history
+            self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns, is_asked))
+
+    def _receivers(self, messages: list[Message]) -> dict[str, tuple[str, ...]]:
+        if len(messages) == 1:
+            topic = messages[0][0]
+            names = self.subscribers(topic)
+            return {topic: names} if names else {}
+        topics = dict.fromkeys([topic for topic, _, _ in messages])
+        return {topic: names for topic in topics if (names := self.subscribers(topic))}
+
+    def _let_in(self, origin_name: str, arrival: Arrival) -> list[Message]:
+        """Remove the messages that may not enter this domain."""
+        may_enter = self.federation.may_enter
+        let_in = [message for message in arrival.messages if may_enter(message[0], origin_name)]
+        if len(let_in) < len(arrival.messages):
+            self.refused += self.losses.of(arrival.messages) - self.losses.of(let_in)
+        arrival.messages = let_in
+        return let_in
+
+    def _remember(self, origin: int, arrival: Arrival, now: Nanos) -> None:
+        if not self.qos.keeps_history:
+            return
+        part = arrival.part
+        for index, (topic, flags, body) in enumerate(arrival.messages):
+            qos = self.qos.of(topic)
+            if qos.history:
+                name = origin, part.incarnation, part.flow, part.sequence, index
+                self.effects += self.history.keep(Kept(name, topic, flags, body, qos, now - arrival.age_ns), now)
+
+    def _replayed(self, origin: int, arrival: Arrival, now: Nanos) -> tuple[list[Message], dict[str, tuple[str, ...]]]:
+        messages: list[Message] = []
+        found: dict[str, tuple[str, ...]] = {}
+        for topic, flags, wrapped in arrival.messages:
+            name, body = unwrap(origin, wrapped)
+            if self.history.knows(name):
+                continue
+            self.effects += self.history.keep(Kept(name, topic, flags, body, self.qos.of(topic), now), now)
+            late = [who for who, wanted, until in self._awaiting if until > now and matches(wanted, topic)]
+            if late:
+                messages.append((topic, flags, body))
+                found[topic] = tuple(dict.fromkeys(late))
+        return messages, found
+
+    # The store
+
+    def restore(self, table: str, key: bytes, value: bytes, now: Nanos) -> None:
+        if table == SUBSCRIPTIONS:
+            subscriber, _, topic_filter = key.decode().rpartition("\0")  # no filter has a null character
+            self.local.add(subscriber, topic_filter)
+        elif table == INFLOWS:
+            self.inflows.restore(decode_name(key), value, now)
+
+    def forget_idle(self, now: Nanos) -> None:
+        self.effects += [Erase(INFLOWS, encode_name(name)) for name in self.inflows.forget_idle(now)]
+        if self.qos.keeps_history:
+            self.effects += self.history.expire(now)
+
+    def _save_progress(self, name: InflowName, value: bytes) -> None:
+        self.effects.append(Save(INFLOWS, encode_name(name), value))
+
+
+def _bounded(return_path: Sequence[str]) -> list[str]:
+    """The return path of a receipt; empty if it is too long: then every hop takes the quickest path."""
+    return list(return_path) if len(return_path) <= RECEIPT_HOPS_MAX else []
+
+
+def _subscription(subscriber: str, topic_filter: str) -> bytes:
+    return f"{subscriber}\0{topic_filter}".encode()

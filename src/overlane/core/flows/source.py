@@ -1,0 +1,580 @@
+"""Source: messages published at this broker, sent to the brokers that need them.
+
+A published message joins the draft of its flow: the flow of its QoS class and of the brokers that need its topic.
+At the end of the turn each draft is sealed into a parcel, retained if it is reliable, and sent along the flow's
+route. What is not acknowledged is sent again, directly to the destination that misses it. A reliable parcel for
+which the first link's queue has no room has not been sent: it is sent, after those before it, when there is room.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from overlane.core.events import Effect, Erase, Save
+from overlane.core.federation import Federation
+from overlane.core.flows.cut_through import CutThrough, single_message_frame
+from overlane.core.flows.history import Kept, TopicHistory, wrap
+from overlane.core.flows.outflow import FlowName, Outflow, Retained, StoredParcel
+from overlane.core.flows.parcel_headers import Headers, age_us
+from overlane.core.flows.send_window import UNSENT, SendWindow
+from overlane.core.flows.topic_order import TopicOrder
+from overlane.core.flows.waiting_for_link import WaitingForLink
+from overlane.core.gossip.interest import RemoteInterest
+from overlane.core.gossip.link_state import LinkStateTable
+from overlane.core.qos import QosClass, QosTable
+from overlane.core.routing.duplicate_window import DuplicateWindow
+from overlane.core.routing.forwarding import Forwarding
+from overlane.core.routing.path_trust import PathTrust
+from overlane.core.routing.route_announcer import RouteAnnouncer
+from overlane.core.routing.routes import Route, RoutePlanner
+from overlane.core.routing.signalling import RouteEntry, RouteTable, reached_by
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.core.wire.control_messages import Receipt
+from overlane.core.wire.frame_codec import Header, ParcelFlag, broker_id, parcel_size
+from overlane.core.wire.frame_codec import parcel as parcel_frame
+from overlane.core.wire.parcel import Columns, FlowPart, Message, cut, names_too_many, pack_flow, pack_single
+
+PARCELS = "parcel"
+SWEEP_EVERY: Nanos = 5 * SECOND
+IDLE_MAX: Nanos = 60 * SECOND
+PATH_FULL = 0.75
+DRAFT_BYTES_MAX = 4 << 20
+"""What can wait is only put into queues of links that are not fuller than this; it waits here, up to so many bytes."""
+ASIDES_MAX = 8
+"""Topics of one flow that have flows of their own at a time: where the readers of more are behind, all are."""
+
+_CONFIRM = int(ParcelFlag.CONFIRM)
+_MOST = int(ParcelFlag.OWN_DEADLINE | ParcelFlag.ACK_REQUESTED)
+"""With these a parcel's header is as long as it gets."""
+
+
+@dataclass(slots=True)
+class Source:
+    me: str
+    identity: int
+    incarnation: int
+    qos: QosTable
+    remote: RemoteInterest
+    table: LinkStateTable
+    route_announcer: RouteAnnouncer
+    forwarding: Forwarding
+    cut_through: CutThrough
+    history: TopicHistory
+    retention_bytes_max: int
+    federation: Federation
+    on_drop: Callable[[], None]
+    """Called when a flow is dropped, so that nothing is published into it."""
+    flows: dict[FlowName, Outflow] = field(default_factory=dict)
+    retained_bytes: int = 0
+    room: int = field(init=False)
+    """Bytes left for bodies of reliable messages."""
+    wake_at: Nanos = NEVER
+    _by_place: dict[tuple[QosClass, tuple[str, ...]], Outflow] = field(default_factory=dict)
+    _places: TopicOrder = field(default_factory=TopicOrder)
+    _next_flow: int = 1
+    _local_count: int = 0
+    turn: int = 1
+    """The number of the current turn."""
+    _unsaved: deque[tuple[int, Outflow, Retained, bool]] = field(default_factory=deque)
+    """Reliable parcels that are not durable yet: of which turn, and whether their flow is full."""
+    _next_sweep: Nanos = -NEVER
+
+    effects: list[Effect] = field(init=False)
+    """Those of the route announcer too, in the order in which they arose."""
+    trust: PathTrust = field(init=False)
+    _is_asked: bool = False
+    """Something that was sent in this turn requests a confirmation."""
+    _planner: RoutePlanner = field(init=False)
+    _routes: RouteTable = field(init=False)
+    _headers: Headers = field(init=False)
+    _own: DuplicateWindow = field(init=False)
+    waiting_for_link: WaitingForLink = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.effects = self.route_announcer.effects
+        self._planner, self._routes = self.route_announcer.planner, self.route_announcer.routes
+        self.trust = PathTrust(self.me, self.table)
+        self._planner.experience = self.trust
+        self._headers = Headers(self.identity, self.incarnation)
+        self.waiting_for_link = WaitingForLink(self.forwarding)
+        self.room = self.retention_bytes_max
+        self._own = self.forwarding.duplicates.window(self.identity, self.incarnation)
+
+    # Publishing
+
+    def flow_of(self, topic: str, now: Nanos, qos: QosClass | None = None) -> Outflow | None:
+        """The flow of a topic, in its own class or in `qos`; None if no other broker needs it."""
+        destinations = self.destinations(topic)
+        return self._flow_to(qos or self.qos.of(topic), destinations, now) if destinations else None
+
+    def destinations(self, topic: str) -> tuple[str, ...]:
+        """The other brokers that need a topic and may receive it from here."""
+        may_leave = self.federation.may_leave
+        return tuple(name for name in self.remote.needing(topic) if name != self.me and may_leave(topic, name))
+
+    def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> tuple[list[Outflow], bool]:
+        """End of a turn: every draft becomes a parcel, or several. Returns the flows of which some has to wait, and
+        whether anything is to be done later about what was sent."""
+        waiting = []
+        is_more_to_do = False
+        for flow in open_flows:
+            messages, body_bytes = flow.draft, flow.draft_bytes
+            route = flow.route if flow.is_plain else None
+            if route is not None and len(messages) == 1 and self._send_single(flow, route, messages[0], now):
+                flow.draft, flow.draft_bytes = [], 0
+                continue
+            if flow.can_wait and not self.has_room(flow):
+                self._bound(flow)
+                waiting.append(flow)
+                continue
+            flow.draft, flow.draft_bytes = [], 0
+            is_more_to_do |= route is None
+            sealed = 0
+            for piece in cut(messages, body_bytes):
+                if sealed and flow.can_wait and not self.has_room(flow):
+                    flow.draft, flow.draft_bytes = messages[sealed:], body_bytes
+                    self._bound(flow)
+                    waiting.append(flow)
+                    break
+                self._seal(flow, piece, now)
+                sealed += len(piece[0])
+                body_bytes -= sum(map(len, piece[2]))
+        self.room = self.retention_bytes_max - self.retained_bytes
+        if self._is_asked:
+            self._is_asked, is_more_to_do = False, True
+        return waiting, is_more_to_do
+
+    def _bound(self, flow: Outflow) -> None:
+        """What waits for room is left as it is, but no more of it than is allowed: the newest goes."""
+        while flow.draft_bytes > DRAFT_BYTES_MAX and len(flow.draft) > 1:
+            _, flags, body = flow.draft.pop()
+            flow.draft_bytes -= len(body)
+            self.forwarding.losses.queue_full += self.forwarding.losses.count(flags, body)
+
+    def _send_single(self, flow: Outflow, route: Route, message: Message, now: Nanos) -> bool:
+        """The short way of one best-effort message that nothing but its own flow concerns; False if it has to take the
+        long one."""
+        entry = self._routes.entry(self.identity, route.id, route.version)
+        if entry is None:
+            return False
+        asks = now >= route.sample_at
+        onward = None if asks or flow.qos.deadline_ns < NEVER else self.cut_through.free_next_hop(entry)
+        if onward is None and flow.can_wait and not self.has_room(flow):
+            return False
+        if (after := self._places.order_single(flow, message[0], now)) is None:
+            return False
+        flow.sequence += 1
+        flow.last_used = now
+        if onward is not None:
+            number = self._headers.sequence + 1
+            if frame := single_message_frame(entry.key, number, flow.name[1], flow.sequence, after, message):
+                self._headers.sequence = number
+                self._own.record(number)
+                onward.park(frame, entry.name, 0, 1, now)
+                return True
+        header = self._headers.on_route(flow.qos, route, 0, 1)
+        if asks:
+            header = header._replace(flags=header.flags | _CONFIRM)
+        self._own.record(header.sequence)
+        rest = pack_single(flow.name, flow.sequence, after, message)
+        if onward is not None:
+            onward.park(parcel_frame(header, rest), entry.name, 0, 1, now)
+        elif not self.forwarding.forward(entry, header, rest, now, None, now):
+            self._take_back(flow, message[:1], after, now)
+        elif asks:
+            self._ask(route, header, rest, now)
+        return True
+
+    def has_room(self, flow: Outflow) -> bool:
+        """Whether the queues of the flow's next links have room for messages that can wait."""
+        return self.path_fullness(flow) <= PATH_FULL
+
+    def path_fullness(self, flow: Outflow) -> float:
+        """Fullness of the fullest queue among the flow's next links: from 0 to 1."""
+        route = flow.route or self._planner.route(flow.qos, flow.destinations)
+        entry = self._routes.entry(self.identity, route.id, route.version)
+        return 0.0 if entry is None else self.forwarding.queue_share(entry.next_hops)
+
+    def progress(self, flow: Outflow) -> int:
+        """Bytes sent so far over the flow's next links."""
+        route = flow.route or self._planner.route(flow.qos, flow.destinations)
+        entry = self._routes.entry(self.identity, route.id, route.version)
+        return 0 if entry is None else self.forwarding.progress(entry.next_hops)
+
+    def separate_flow(self, flow: Outflow, topic: str, now: Nanos) -> Outflow:
+        """The separate flow of a topic whose readers are behind; otherwise `flow` itself."""
+        if topic not in flow.behind:
+            return flow
+        flow.last_used = now
+        found = flow.separate_flows.get(topic)
+        if found is None:
+            if len(flow.separate_flows) >= ASIDES_MAX:
+                return flow
+            found = flow.separate_flows[topic] = Outflow(
+                (self.incarnation, self._next_flow), flow.qos, flow.destinations
+            )
+            found.main = flow
+            found.last_used = now
+            self._next_flow += 1
+            self.flows[found.name] = found
+        return found
+
+    def _flow_to(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
+        flow = self._by_place.get((qos, destinations))
+        if flow is None:
+            flow = Outflow((self.incarnation, self._next_flow), qos, destinations)
+            self._next_flow += 1
+            flow.last_used = now
+            self.flows[flow.name] = self._by_place[qos, destinations] = flow
+        return flow
+
+    def _seal(self, flow: Outflow, messages: Columns, now: Nanos, history: bool = False) -> None:
+        place = self._places.order(flow, messages[0], self.flows, now)
+        held_back = flow.qos.reliable and flow.is_full()
+        parcel = flow.seal(messages, place.after, place.predecessors, history, now, place.follows)
+        if flow.qos.reliable:
+            self._unsaved.append((self.turn, flow, parcel, held_back))
+            self.retained_bytes += len(parcel.content)
+            self.effects.append(Save(PARCELS, flow.key(parcel.sequence), flow.stored(parcel)))
+            for send_window in flow.send_windows.values():
+                self._wake_for(send_window, now + SECOND)
+        if flow.qos.history and not history:
+            for index, (topic, flags, body) in enumerate(zip(*messages, strict=True)):
+                name = self.identity, *flow.name, parcel.sequence, index
+                self.effects += self.history.keep(Kept(name, topic, flags, body, flow.qos, now), now)
+        if not flow.qos.reliable and not self._send(flow, parcel, now):
+            self._take_back(flow, messages[0], place.after, now)
+
+    def seal_draft(self, flow: Outflow, now: Nanos) -> None:
+        """Seal the draft of a reliable flow before the end of the turn."""
+        messages, flow.draft = flow.draft, []
+        flow.draft_bytes = 0
+        for piece in cut(messages):
+            self._seal(flow, piece, now)
+
+    def _take_back(self, flow: Outflow, topics: Iterable[str], after: int, now: Nanos) -> None:
+        """The best-effort parcel that was sealed last has gone nowhere: another takes its place, and nobody waits for
+        it. What is kept as history has its name for good."""
+        if not flow.qos.history:
+            flow.sequence -= 1
+            self._places.withdraw(flow, topics, after, now)
+
+    def is_unsaved(self) -> bool:
+        """Whether a parcel waits for a turn to be durable."""
+        return bool(self._unsaved)
+
+    def saved(self, turn: int, now: Nanos) -> None:
+        """All turns up to this one are durable: the reliable parcels sealed in them may leave."""
+        unsaved = self._unsaved
+        held: dict[FlowName, Outflow] = {}
+        while unsaved and unsaved[0][0] <= turn:
+            _, flow, parcel, held_back = unsaved.popleft()
+            parcel.is_saved = True
+            if held_back:
+                held[flow.name] = flow
+            elif parcel.missing and flow.waits_for_room(parcel):
+                flow.put_back(parcel, parcel.missing)
+            elif parcel.missing:
+                self._send(flow, parcel, now)
+        for flow in held.values():
+            # There may have been room while they were not durable yet; nothing else would release them.
+            for destination in sorted(flow.send_windows):
+                if not flow.send_windows[destination].is_full:
+                    self._resend(flow, destination, now, at_once=False)
+
+    def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> bool:
+        """False if no queue took it."""
+        route = flow.route = self._planner.route(flow.qos, flow.destinations)
+        if not route.version:
+            self.route_announcer.open(route, now)
+        entry = self._routes.entry(self.identity, route.id, route.version)
+        if entry is None or not entry.next_hops:
+            if not flow.qos.reliable:
+                losses = self.forwarding.losses
+                losses.unroutable += losses.of_content(parcel.content, parcel.messages)
+            return False
+        part = flow.part(parcel) if not parcel.predecessors else self._part_owed(flow, parcel, flow.destinations)
+        if names_too_many(part):
+            return False  # it is sent to each when that is not so any more
+        rest = pack_flow(part, self.incarnation) + parcel.content
+        asks = now >= route.sample_at
+        if flow.qos.reliable and not all(
+            self.forwarding.takes(hop, parcel_size(_MOST, rest)) for hop in entry.next_hops
+        ):
+            asks = False
+            entry = self._with_room(flow, parcel, entry, parcel_size(_MOST, rest), now)
+            if not entry.next_hops:
+                return False
+        header = self._headers.on_route(flow.qos, route, age_us(parcel, now), parcel.messages, parcel.history)
+        self._own.record(header.sequence)
+        if not asks:
+            return self.forwarding.forward(entry, header, rest, now, None, now)
+        header = header._replace(flags=header.flags | _CONFIRM)
+        is_taken = self.forwarding.forward(entry, header, rest, now, None, now)
+        if is_taken:
+            self._ask(route, header, rest, now)
+        return is_taken
+
+    def _ask(self, route: Route, header: Header, rest: bytes, now: Nanos) -> None:
+        """A parcel on a route asks for a confirmation. Where that is in doubt, or some path is on probation, copies of
+        it take other paths."""
+        self._is_asked = True
+        self.trust.sent(route, header.sequence, header.age_us, now)
+        for path in self.trust.copies(route, now):
+            copy = self._headers.copy_on_path(header)
+            due_ns = NEVER if not header.deadline_us else now + route.slack_ns
+            if self.forwarding.send_on_path(path, copy, rest, now, due_ns, now):
+                self.trust.copied(route.id, path, copy.sequence, copy.age_us, route.qos.label, now)
+
+    def _with_room(self, flow: Outflow, parcel: Retained, entry: RouteEntry, size: int, now: Nanos) -> RouteEntry:
+        """The route without next hops whose queues are full; destinations that are only behind these wait."""
+        open_hops = tuple(hop for hop in entry.next_hops if self.forwarding.takes(hop, size))
+        shut_hop = next(hop for hop in entry.next_hops if hop not in open_hops)
+        waiting = parcel.missing - reached_by(entry.message, open_hops)
+        flow.put_back(parcel, waiting)
+        for destination in sorted(waiting):
+            self._wait(flow, destination, shut_hop, size, now)
+        return replace(entry, next_hops=open_hops)
+
+    def _wait(self, flow: Outflow, destination: str, hop: str, size: int, now: Nanos) -> None:
+        flow.send_windows[destination].waits_for_room = True
+        self.waiting_for_link.wait(hop, (flow.name, destination), size, now)
+
+    def _release_waiting(self, now: Nanos) -> None:
+        """Send what waited for room in the queues of links."""
+        for name, destination in self.waiting_for_link.release(now):
+            flow = self.flows.get(name)
+            send_window = None if flow is None else flow.send_windows.get(destination)
+            if flow is not None and send_window is not None:
+                self._resend(flow, destination, now, at_once=False)
+
+    def keep_unsent(self, topic: str, body: bytes, flags: int, now: Nanos) -> None:
+        """Keep a message that no other broker needs yet for late subscribers."""
+        qos = self.qos.of(topic)
+        if qos.history:
+            self._local_count += 1
+            name = self.identity, self.incarnation, 0, self._local_count, 0
+            self.effects += self.history.keep(Kept(name, topic, flags, body, qos, now), now)
+
+    # Interest
+
+    def needed(self, broker: str, filters: list[str], now: Nanos) -> None:
+        """A broker newly needs filters: send it what is kept for late subscribers."""
+        if not self.qos.keeps_history or broker == self.me:
+            return
+        chosen: dict[tuple[int, ...], Kept] = {}
+        for kept in self.history.matching_any(filters, own_only=True, now=now):
+            if self.federation.may_leave(kept.topic, broker):
+                chosen[kept.name] = kept
+        flows: dict[FlowName, tuple[Outflow, list[Kept]]] = {}
+        for kept in chosen.values():
+            flow = self._flow_to(kept.qos, (broker,), now)
+            flows.setdefault(flow.name, (flow, []))[1].append(kept)
+        for flow, past in flows.values():
+            for piece in cut([(kept.topic, kept.flags, wrap(kept)) for kept in past]):
+                self._replay(flow, piece, now)
+
+    def _replay(self, flow: Outflow, messages: Columns, now: Nanos) -> None:
+        before = {topic: self._places.of(topic) for topic in messages[0]}
+        self._seal(flow, messages, now, history=True)
+        for topic, places in before.items():
+            for name, (sequence, at) in places.items():
+                if name != flow.name:
+                    self._places.also_at(topic, name, sequence, at)
+
+    def left(self, broker: str) -> None:
+        """A broker left for good: nothing is kept for it."""
+        losses = self.forwarding.losses
+        for flow in self.flows.values():
+            for parcel in flow.owed_to(broker):
+                losses.destination_left += losses.of_content(parcel.content, parcel.messages)
+            self._free(flow, flow.give_up(broker))
+
+    # Acknowledgement and retransmission
+
+    def receipt(self, message: Receipt, now: Nanos) -> None:
+        if message.heard:
+            if message.incarnation == self.incarnation:
+                self.trust.confirmed(message.heard, message.sender, message.came_from, message.age_us, now)
+            return
+        flow = self.flows.get((message.incarnation, message.flow))
+        if flow is None:
+            return
+        beyond = int.from_bytes(message.beyond, "little")
+        done, progress = flow.acknowledge(message.sender, message.next, beyond, now)
+        self._free(flow, done)
+        held = int.from_bytes(message.held, "little")
+        progress |= flow.held(message.sender, message.next, held, message.behind, now)
+        if (
+            progress
+            and (send_window := flow.send_windows[message.sender]).unacknowledged
+            and not send_window.waits_for_room
+        ):
+            self._resend(flow, message.sender, now, at_once=False)
+
+    def _resend(self, flow: Outflow, destination: str, now: Nanos, at_once: bool) -> None:
+        send_window = flow.send_windows[destination]
+        send_window.waits_for_room = False
+        route = self._planner.routes.get((flow.qos, flow.destinations))
+        route_id = 0 if route is None else route.id
+        found = self._planner.quickest_path(route_id, destination)
+        if found is None:
+            send_window.resend_at = NEVER  # until it is reachable again
+            send_window.is_reachable = False
+            return
+        send_window.is_reachable = True
+        path, latency_ns = found
+        due = flow.due_for_resend(destination, 2 * latency_ns, now, at_once)
+        if due and due[0].sequence in send_window.resent:
+            send_window.tries += 1
+            if not send_window.tries % 2:
+                # It does not arrive over that path, or its receipt does not return.
+                path = self.trust.other_path(path) or path
+        for place, parcel in enumerate(due):
+            part = self._part_owed(flow, parcel, (destination,))
+            if names_too_many(part):
+                continue
+            rest = pack_flow(part, self.incarnation) + parcel.content
+            if not self.forwarding.takes(path[1], parcel_size(_MOST, rest)):
+                for unsent in due[place:]:
+                    flow.put_back(unsent, (destination,))
+                self._wait(flow, destination, path[1], parcel_size(_MOST, rest), now)
+                break
+            header = self._headers.on_path(flow.qos, parcel, now)
+            if not place:
+                header = header._replace(flags=header.flags | _CONFIRM)
+            due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
+            if self.forwarding.send_on_path(path, header, rest, now, due_ns, now) and not place:
+                self.trust.copied(route_id, path, header.sequence, header.age_us, flow.qos.label, now)
+        self._wake_for(send_window, send_window.resend_at)
+
+    def _part_owed(self, flow: Outflow, parcel: Retained, destinations: tuple[str, ...]) -> FlowPart:
+        """As `part`, for some destinations, without predecessors that will not be sent any more."""
+        part = flow.part(parcel)
+        if not part.predecessors:
+            return part
+        names = {broker_id(name): name for name in destinations}
+        still = []
+        for one in part.predecessors:
+            earlier = self.flows.get((one.incarnation, one.flow))
+            if earlier is not None:
+                owed = tuple(
+                    at for at in one.brokers if at in names and earlier.owes(names[at], one.sequence, one.kind)
+                )
+                if owed:
+                    still.append(one._replace(brokers=owed))
+        return part._replace(predecessors=tuple(still))
+
+    def _free(self, flow: Outflow, sequences: list[int]) -> None:
+        for sequence in sequences:
+            self.effects.append(Erase(PARCELS, flow.key(sequence)))
+        if sequences:
+            before = self.retained_bytes
+            self.retained_bytes = sum(one.retained_bytes for one in self.flows.values())
+            self.room += before - self.retained_bytes
+
+    def _wake_for(self, send_window: SendWindow, at: Nanos) -> None:
+        if send_window.resend_at == NEVER:
+            send_window.resend_at = at
+        self.wake_at = min(self.wake_at, send_window.resend_at)
+
+    # Timers, and routes that change
+
+    def review(self, now: Nanos) -> None:
+        """The map may have changed: send again what was on routes that had to change."""
+        if self.forwarding.unsent_samples:
+            self.trust.withdraw(self.forwarding.unsent_samples)
+            self.forwarding.unsent_samples.clear()
+        if now >= self.trust.wake_at:
+            self.trust.tick(now)
+        if self.trust.effects:
+            self.effects += self.trust.effects
+            self.trust.effects.clear()
+        if now >= self.route_announcer.review_at():
+            for route in self.route_announcer.review(now):
+                self._retransmit_route(route, now)
+
+    def _retransmit_route(self, route: Route, now: Nanos) -> None:
+        flow = self._by_place.get((route.qos, route.destinations))
+        if flow is not None and flow.qos.reliable:
+            for one in (flow, *flow.separate_flows.values()):
+                for destination in sorted(one.send_windows):
+                    if one.send_windows[destination].unacknowledged:
+                        self._resend(one, destination, now, at_once=True)
+
+    def tick(self, now: Nanos) -> None:
+        if self.waiting_for_link.waiting:
+            self._release_waiting(now)
+        if now >= self.wake_at:
+            self.wake_at = NEVER
+            for flow in list(self.flows.values()):
+                self._expire(flow, now)
+                for destination in sorted(flow.send_windows):
+                    send_window = flow.send_windows[destination]
+                    if send_window.unacknowledged and send_window.resend_at <= now:
+                        self._resend(flow, destination, now, at_once=False)
+                    if send_window.unacknowledged:
+                        self.wake_at = min(self.wake_at, send_window.resend_at)
+                self.wake_at = min(self.wake_at, flow.next_expiry())
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP_EVERY
+            self._sweep(now)
+
+    def _expire(self, flow: Outflow, now: Nanos) -> None:
+        losses = self.forwarding.losses
+        for parcel in flow.too_old(now):
+            losses.lifespan_ended += losses.of_content(parcel.content, parcel.messages)
+        if given_up := flow.expire(now):
+            self._free(flow, given_up)
+            flow.send_held(now)
+
+    def next_deadline(self) -> Nanos:
+        return min(self.wake_at, self._next_sweep, self.route_announcer.review_at(), self.trust.wake_at)
+
+    def reachable_again(self, now: Nanos) -> None:
+        """The map changed: check again the send windows of destinations that were unreachable."""
+        for flow in self.flows.values():
+            for send_window in flow.send_windows.values():
+                if send_window.unacknowledged and send_window.resend_at == NEVER:
+                    send_window.resend_at = now
+                    self.wake_at = now
+
+    def _sweep(self, now: Nanos) -> None:
+        self.route_announcer.refresh(now)
+        self.trust.sweep((route.id for route in self._planner.routes.values()), now)
+        for flow in list(self.flows.values()):
+            if now - flow.last_used > IDLE_MAX and not (flow.retained or flow.draft or flow.separate_flows):
+                self._drop(flow)
+
+    def _drop(self, flow: Outflow) -> None:
+        """Drop a flow that was not used for a while."""
+        del self.flows[flow.name]
+        if flow.main is not flow:
+            flow.main.separate_flows = {
+                topic: one for topic, one in flow.main.separate_flows.items() if one is not flow
+            }
+            flow.main.update_separated_topics()
+        elif self._by_place.get((flow.qos, flow.destinations)) is flow:
+            del self._by_place[flow.qos, flow.destinations]
+            self.on_drop()
+            self.route_announcer.take_down(flow.qos, flow.destinations)
+
+    # The store
+
+    def restore(self, key: bytes, value: bytes, now: Nanos) -> None:
+        """A parcel retained in an earlier incarnation: it keeps its name and its destinations."""
+        name, sequence = Outflow.read_key(key)
+        stored = msgspec.msgpack.decode(value, type=StoredParcel)
+        flow = self.flows.get(name)
+        if flow is None:
+            flow = self.flows[name] = Outflow(name, stored.qos(), tuple(stored.destinations))
+            flow.last_used = now
+        flow.sequence = max(flow.sequence, sequence)
+        parcel = stored.parcel(sequence)
+        flow.retain(parcel, flow.destinations, UNSENT)
+        self.retained_bytes += len(parcel.content)
+        self._places.recover(parcel, name)
+        for send_window in flow.send_windows.values():
+            self._wake_for(send_window, now)

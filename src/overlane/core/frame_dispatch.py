@@ -1,0 +1,325 @@
+"""Frame dispatch: frames received from neighbours, handed to the part of the broker that handles them.
+
+Parcels go to forwarding and to the sink; hop acknowledgements and pongs to the link that they came over; control
+messages to gossip, signalling and source; receipts for other brokers are passed on. A violation of the protocol closes
+the link of the neighbour that sent it and changes nothing else.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from overlane.core.events import Lane, RouteEstablished
+from overlane.core.flows.sink import Sink
+from overlane.core.flows.source import Source
+from overlane.core.gossip.gossip import Gossip, News
+from overlane.core.link_supervisor import LinkSupervisor
+from overlane.core.links.neighbour import Neighbour
+from overlane.core.routing.forwarding import Forwarding
+from overlane.core.routing.route_announcer import RouteAnnouncer
+from overlane.core.routing.signalling import RouteEntry, RouteTable
+from overlane.core.units import US, Nanos
+from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import (
+    Advert,
+    ControlMessage,
+    Establish,
+    Established,
+    Farewell,
+    GossipSummary,
+    IncarnationProof,
+    InterestRequest,
+    InterestUpdate,
+    Namesake,
+    ProvenIncarnations,
+    Receipt,
+    Teardown,
+    decode,
+)
+from overlane.core.wire.frame_codec import NO_ROUTE, FrameType, Header, ParcelFlag
+from overlane.core.wire.parcel import BadContent
+from overlane.errors import Failure, InDoubt, ProtocolViolation
+
+_PARCEL = int(FrameType.PARCEL)
+_HOP_ACK = int(FrameType.HOP_ACK)
+_ACK_REQUESTED = int(ParcelFlag.ACK_REQUESTED)
+_DIRECT = int(ParcelFlag.DIRECT)
+_RELIABLE = int(ParcelFlag.RELIABLE)
+_CONFIRM = int(ParcelFlag.CONFIRM)
+
+
+class _ClosedByNeighbour(ProtocolViolation):
+    """No violation, but it ends a connection in the same way."""
+
+
+class _NameTaken(ProtocolViolation):
+    """The neighbour is not the broker that is known by its name."""
+
+
+class FrameDispatcher:
+    """`names`: of brokers, by their identities; those that adverts tell of are added."""
+
+    def __init__(
+        self,
+        me: str,
+        identity: int,
+        names: dict[int, str],
+        links: LinkSupervisor,
+        gossip: Gossip,
+        routes: RouteTable,
+        forwarding: Forwarding,
+        route_announcer: RouteAnnouncer,
+        source: Source,
+        sink: Sink,
+    ) -> None:
+        self._me = me
+        self._identity = identity
+        self._names = names
+        self._links = links
+        self._gossip = gossip
+        self._routes = routes
+        self._forwarding = forwarding
+        self._route_announcer = route_announcer
+        self._source = source
+        self._sink = sink
+        self._has_changes = False
+        self.violations = 0
+        self.failures: list[Failure] = []
+        """Parcels and bytes that failed by our own fault."""
+
+    def take(self, neighbour: Neighbour, data: bytes, lane: Lane, now: Nanos) -> bool:
+        """Bytes from a neighbour; whether more came than parcels and probes."""
+        self._has_changes = False
+        try:
+            for kind, body in neighbour.frames(data, lane):
+                if neighbour.greeted or kind == FrameType.HELLO:
+                    self._frame(neighbour, kind, body, now)
+                elif lane is Lane.CONTROL:
+                    self._refusal(neighbour, kind, body, now)
+                    raise ProtocolViolation("the first frame of a connection must be a greeting")
+        except _NameTaken as taken:
+            self._gossip.conflict(neighbour.name, taken.reason, now)
+            self._has_changes = True
+            self._links.close(neighbour, taken.reason, now, is_name_taken=True)
+        except _ClosedByNeighbour as goodbye:
+            self._close(neighbour, goodbye.reason, now)
+        except ProtocolViolation as violation:
+            self.violations += 1
+            self._close(neighbour, violation.reason, now)
+        return self._has_changes
+
+    def _refusal(self, neighbour: Neighbour, kind: int, body: memoryview, now: Nanos) -> None:
+        """Who does not want to link with us may say why instead of greeting."""
+        if kind == FrameType.CONTROL:
+            message = decode(frame_codec.read_control(body)[1])
+            if isinstance(message, Farewell):
+                self._control(neighbour, message, now)
+
+    def _close(self, neighbour: Neighbour, reason: str, now: Nanos) -> None:
+        self._has_changes = True
+        self._links.close(neighbour, reason, now)
+
+    def _frame(self, neighbour: Neighbour, kind: int, body: memoryview, now: Nanos) -> None:
+        # Nearly all are of the first two types, and a constant is much quicker than a member of an enumeration.
+        if kind == _PARCEL:
+            entry = self._routes.keyed.get(frame_codec.key_of(body))
+            name = NO_ROUTE if entry is None else entry.name
+            header, rest = frame_codec.read_parcel(body, name, neighbour.health.latency_ns // US)
+            self._parcel(neighbour, entry, header, rest, now)
+            return
+        if kind == _HOP_ACK:
+            neighbour.handle_hop_ack(frame_codec.read_hop_ack(body), now)
+            return
+        match kind:
+            case FrameType.PING:
+                neighbour.send_urgent(frame_codec.pong(frame_codec.read_token(body)))
+            case FrameType.PONG:
+                neighbour.answered(frame_codec.read_token(body), now)
+            case FrameType.DETOUR:
+                self._detour(neighbour, frame_codec.read_detour(body), now)
+            case FrameType.ROUTE:
+                message = decode(body)
+                if not isinstance(message, Establish):
+                    raise ProtocolViolation("a route frame that describes no route")
+                self._control(neighbour, message, now)
+            case FrameType.CONTROL:
+                sequence, content = frame_codec.read_control(body)
+                neighbour.check_order(sequence)
+                self._control(neighbour, decode(content), now)
+            case FrameType.HELLO:
+                self._hello(neighbour, frame_codec.read_hello(body), now)
+            case _:
+                raise ProtocolViolation(f"a frame of unknown type {kind}")
+
+    # Control
+
+    def _hello(self, neighbour: Neighbour, hello: frame_codec.Hello, now: Nanos) -> None:
+        self._has_changes = True
+        if neighbour.greeted:
+            raise ProtocolViolation("a second greeting")
+        if hello.name != neighbour.name:
+            raise ProtocolViolation(f"calls itself {hello.name}, expected {neighbour.name}")
+        if (other := self._gossip.linked_as_another(hello.name, hello.instance)) is not None:
+            raise _NameTaken(f"another broker named {hello.name} is linked with {other}")
+        if hello.incarnation != neighbour.incarnation:
+            self._routes.hop_restarted(hello.name)
+        neighbour.greet(hello.incarnation, now)
+        self._routes.origin_restarted(hello.name, hello.incarnation)
+        self._gossip.greet(neighbour)
+
+    def _control(self, neighbour: Neighbour, message: ControlMessage, now: Nanos) -> None:
+        self._has_changes = True
+        sender = neighbour.name
+        match message:
+            case (
+                Advert()
+                | InterestUpdate()
+                | InterestRequest()
+                | GossipSummary()
+                | IncarnationProof()
+                | ProvenIncarnations()
+            ):
+                self.learn(self._gossip.hear(sender, message, now), now)
+            case Establish():
+                if message.origin == self._me:
+                    raise ProtocolViolation("a route of our own that we did not make")
+                if self._gossip.is_known_incarnation(message.origin, message.incarnation):
+                    outbox, _ = self._routes.establish(sender, message, now)
+                    self._route_announcer.outbox += outbox
+            case Established():
+                outbox, ours = self._routes.acknowledged(sender, message)
+                self._route_announcer.outbox += outbox
+                if ours and self._route_announcer.established(message.route, message.version):
+                    self._route_announcer.effects.append(RouteEstablished(message.route, message.version))
+            case Teardown():
+                if message.origin == self._me:
+                    raise ProtocolViolation("a route of our own torn down by another")
+                if self._gossip.is_known_incarnation(message.origin, message.incarnation):
+                    self._route_announcer.outbox += self._routes.tear_down(sender, message)
+            case Receipt():
+                self._receipt(message, now)
+            case Namesake(detail):
+                self._gossip.conflict(self._me, detail, now)
+            case Farewell(reason, is_name_taken):
+                if is_name_taken:
+                    self._gossip.conflict(self._me, f"{sender} refuses this one: {reason}", now)
+                raise _ClosedByNeighbour(f"closed by the neighbour: {reason}")
+            case _:
+                assert_never(message)
+
+    def learn(self, news: News, now: Nanos) -> None:
+        """What gossip means to the other parts."""
+        for broker in news.admitted:
+            self._names[frame_codec.broker_id(broker)] = broker
+        for broker, incarnation in news.proven:
+            self._routes.origin_proven(broker, incarnation)
+            self._forwarding.duplicates.forget_after(frame_codec.broker_id(broker), incarnation)
+        for broker, incarnation in news.restarted:
+            self._routes.origin_restarted(broker, incarnation)
+        for broker in news.left:
+            self._source.left(broker)
+        for broker, filters in news.needed:
+            self._source.needed(broker, filters, now)
+        for broker in news.forgotten:
+            if not self._links.is_neighbour(broker):
+                identity = frame_codec.broker_id(broker)
+                self._names.pop(identity, None)
+                self._forwarding.duplicates.forget(identity)
+
+    def _receipt(self, receipt: Receipt, now: Nanos) -> None:
+        if receipt.to == self._me:
+            self._source.receipt(receipt, now)
+        elif receipt.hops_left:
+            self._forwarding.post(msgspec.structs.replace(receipt, hops_left=receipt.hops_left - 1))
+
+    # Parcels
+
+    def _parcel(
+        self, neighbour: Neighbour, entry: RouteEntry | None, header: Header, rest: memoryview, now: Nanos
+    ) -> None:
+        if entry is None:
+            self._lost(header, rest)
+            return
+        if header.origin == self._identity:
+            self._forwarding.counters.duplicates_dropped += 1
+            return
+        if header.flags & _ACK_REQUESTED:
+            neighbour.schedule_hop_ack(header, now)
+        if header.flags & _CONFIRM and entry.deliver:
+            # Each copy: the source learns which of its paths work.
+            self._confirm(header, neighbour.name, entry.return_path(neighbour.name))
+        if not self._forwarding.duplicates.record(header.origin, header.incarnation, header.sequence):
+            self._forwarding.counters.duplicates_dropped += 1
+            return
+        if entry.next_hops:
+            self._forwarding.forward(entry, header, rest, now, neighbour.name, now)
+        if entry.deliver:
+            return_path = entry.return_path(neighbour.name) if header.flags & _RELIABLE else []
+            self._arrive(header, rest, return_path, now)
+
+    def _detour(self, neighbour: Neighbour, detour: frame_codec.Detour, now: Nanos) -> None:
+        header, rest = frame_codec.read_long(detour.parcel, neighbour.health.latency_ns // US)
+        if detour.hops[detour.position] != self._identity:
+            raise ProtocolViolation("a detour that does not pass here")
+        if header.flags & _ACK_REQUESTED:
+            neighbour.schedule_hop_ack(header, now)
+        if detour.position + 1 < len(detour.hops):
+            self._forwarding.pass_on(detour.hops, detour.position, header, rest, now, now)
+        elif not self._gossip.is_known_incarnation(self._names.get(header.origin, ""), header.incarnation):
+            # An invented incarnation would displace the real one in the duplicate windows.
+            self._lost(header, rest)
+        else:
+            self._end_of_detour(neighbour, detour, header, rest, now)
+
+    def _end_of_detour(
+        self, neighbour: Neighbour, detour: frame_codec.Detour, header: Header, rest: memoryview, now: Nanos
+    ) -> None:
+        is_direct = bool(header.flags & _DIRECT)
+        entry = None if is_direct else self._routes.entry_of(header)
+        return_path = self._return_path(detour, header)
+        if header.flags & _CONFIRM and (is_direct or (entry is not None and entry.deliver)):
+            self._confirm(header, neighbour.name, return_path)
+        if not self._forwarding.duplicates.record(header.origin, header.incarnation, header.sequence):
+            self._forwarding.counters.duplicates_dropped += 1
+        elif is_direct:
+            self._arrive(header, rest, return_path, now)
+        elif entry is not None:
+            self._forwarding.forward(entry, header, rest, now, None, now)
+            if entry.deliver:
+                self._arrive(header, rest, return_path, now)
+        else:
+            self._lost(header, rest)
+
+    def _lost(self, header: Header, rest: memoryview) -> None:
+        """Nobody knows where it goes."""
+        losses = self._forwarding.losses
+        losses.unroutable += losses.of_parcel(header, rest)
+
+    def _return_path(self, detour: frame_codec.Detour, header: Header) -> list[str]:
+        """To the source, if the detour began there."""
+        if header.version:
+            return []  # it began at a broker on the route
+        names = [self._names.get(identity) for identity in (header.origin, *detour.hops[:-1])]
+        found = [name for name in reversed(names) if name is not None]
+        return found if len(found) == len(names) else []
+
+    def _confirm(self, header: Header, came_from: str, return_path: list[str]) -> None:
+        """Tell the source that a parcel has come: at once, whatever becomes of it here."""
+        source = self._names.get(header.origin)
+        if source is not None:
+            self._has_changes = True
+            receipt = self._sink.confirmation(source, header, came_from, return_path)
+            self._forwarding.post(receipt)
+
+    def _arrive(self, header: Header, rest: memoryview, return_path: list[str], now: Nanos) -> None:
+        origin = self._names.get(header.origin, "?")
+        try:
+            self._sink.arrive(header, bytes(rest), origin, now, return_path)
+        except BadContent:
+            # Its origin's fault, not the neighbour's that passed it on untouched.
+            self.violations += 1
+        except InDoubt:
+            raise
+        except Exception as error:
+            # The neighbour that passed it on is not closed for it: the origin would send it again by any other way.
+            self.failures.append(Failure("parcel", origin, error))

@@ -1,0 +1,432 @@
+"""Gossip: how link state and interest reach every broker.
+
+Adverts and changes of interest are flooded. What is new is kept and passed on to every neighbour except the sender;
+what is old is answered with what is newer, or its sender would never learn. A new neighbour first sends a summary of
+what it knows and gets what it lacks: this is how a broker that was away catches up.
+
+Any broker may pass on what others have said, so a neighbour that lies can speak in their name:
+
+  - A broker that hears a newer statement about itself than it has made repeats its own with a higher number.
+  - A statement about a neighbour, passed on by others, is refused if it names a later incarnation than the one in which
+    that neighbour is connected, or a sequence number that nobody could have reached.
+  - Where brokers prove their incarnations (incarnation_proofs.py), what is proven prevails over anything said about
+    later ones, whichever came first.
+
+Which brokers are kept and passed on at all is decided in broker_admission.py. Interest of a broker that is not admitted
+yet is requested again when it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlane.core.events import Effect, LaterIncarnationKnown, NameConflict
+from overlane.core.gossip.broker_admission import WAIT_MAX, BrokerAdmission
+from overlane.core.gossip.incarnation import next_after
+from overlane.core.gossip.incarnation_proofs import IncarnationProofs
+from overlane.core.gossip.interest import LocalInterest, RemoteInterest, mention
+from overlane.core.gossip.link_state import AdvertThrottle, LinkStateTable
+from overlane.core.links.interest_transfer import WholeSet
+from overlane.core.links.neighbour import Neighbour
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.core.wire.control_messages import (
+    Advert,
+    ControlMessage,
+    GossipSummary,
+    IncarnationProof,
+    InterestRequest,
+    InterestUpdate,
+    Known,
+    LinkClaim,
+    Namesake,
+    ProvenIncarnations,
+    is_between,
+    pages,
+)
+
+LATER_INCARNATION_AFTER: Nanos = 3 * SECOND
+"""How long a broker waits before it restarts because of a later incarnation of its own: that may be another broker with
+its name, which then shows by the links that others claim with it."""
+CONFLICT_TOLD_EVERY: Nanos = 60 * SECOND
+LEAP_MAX = 1 << 32
+"""No broker sends so many updates in one incarnation: greater leaps are refused, or they would use up the numbers."""
+
+
+@dataclass(slots=True)
+class News:
+    """What the rest of the broker must know of received gossip."""
+
+    needed: list[tuple[str, list[str]]] = field(default_factory=list)
+    """Brokers that newly need topic filters."""
+    left: list[str] = field(default_factory=list)
+    restarted: list[tuple[str, int]] = field(default_factory=list)
+    proven: list[tuple[str, int]] = field(default_factory=list)
+    """Brokers and their proven incarnations; what was said of later ones is false."""
+    admitted: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    """Brokers that were heard of for the first time, and those of which nothing is known any more."""
+
+
+class Gossip:
+    def __init__(
+        self,
+        me: str,
+        incarnation: int,
+        neighbours: Mapping[str, Neighbour],
+        table: LinkStateTable,
+        local: LocalInterest,
+        remote: RemoteInterest,
+        proofs: IncarnationProofs,
+        admission: BrokerAdmission,
+        instance: int = 0,
+    ) -> None:
+        self._me = me
+        self._incarnation = incarnation
+        self._neighbours = neighbours
+        self._table = table
+        self._local = local
+        self._remote = remote
+        self._instance = instance
+        self._proofs = proofs
+        self._admission = admission
+        self._unheard: dict[str, tuple[str, Nanos]] = {}
+        """Brokers whose interest came before they were admitted, or in a later incarnation than known: sender, time."""
+        self._later_incarnation: tuple[int, str, Nanos] | None = None
+        """The incarnation to restart with because others know a later one than this, its sender, and since when."""
+        self._namesakes: set[str] = set()
+        """Who claimed at the last sweep to be linked with a broker of our name that is not this one."""
+        self._conflict_told_at: dict[str, Nanos] = {}
+        self.effects: list[Effect] = []
+        self.name_conflicts = 0
+        self._advert_throttle = AdvertThrottle()
+        self._sequence = 0
+        self._is_taken_for_gone = False
+        """Somebody said that we left, and who believes that has forgotten what we need."""
+
+    def next_deadline(self) -> Nanos:
+        return min(self._advert_throttle.next_deadline(), self._admission.next_deadline(), self._table.next_deadline())
+
+    def greet(self, neighbour: Neighbour) -> None:
+        """A new neighbour: tell it what we know, so that it can tell us what we do not."""
+        for message in self._proofs.greeting():
+            neighbour.send(message)
+        self._sum_up(neighbour)
+
+    def _sum_up(self, neighbour: Neighbour) -> None:
+        for page, after, until in pages(sorted(self._told())):
+            known = [Known(name, self._table.version_of(name), self._interest_version(name)) for name in page]
+            neighbour.send(GossipSummary(known, after, until))
+
+    def _told(self) -> set[str]:
+        """The brokers that neighbours are told of: who is admitted, and who may be away for long and still counts."""
+        away = (name for name in self._remote.brokers() if self._admission.is_trusted(name))
+        return {*self._table.adverts, *away, self._me}
+
+    def announce(
+        self, links: list[LinkClaim], processing_us: dict[str, int], failure: int, left: bool, now: Nanos
+    ) -> bool:
+        """Advertise our own links if that is due; True if it was."""
+        advert = Advert(
+            self._me, self._incarnation, self._sequence + 1, links, processing_us, failure, left, self._instance
+        )
+        if not self._advert_throttle.consider(advert, now):
+            return False
+        self._sequence += 1
+        self._advert_throttle.said(advert, now)
+        self._table.accept(advert, now)
+        self._admission.took(advert)
+        self._flood(advert)
+        if self._is_taken_for_gone:
+            self._is_taken_for_gone = False
+            self._local.sequence += 1
+            self._flood(self._local.mention())
+        return True
+
+    def tell_interest(self) -> None:
+        """Tell the others what changed in what we need."""
+        for news in self._local.news():
+            self._flood(news)
+
+    def next_part(self, neighbour: Neighbour) -> InterestUpdate | None:
+        """The next part of what a neighbour was promised of whole sets of filters, made now."""
+        return neighbour.transfers.next_part(self._whole_set)
+
+    def lost(self, peer: str) -> None:
+        """A link is gone: what its neighbour had still to tell of others' needs is asked of those that are there."""
+        for broker in self._remote.lost(peer):
+            for neighbour in self._greeted():
+                if neighbour.name != peer:
+                    neighbour.send(InterestRequest(broker))
+
+    def settle(self, now: Nanos, *, is_sweep: bool = False) -> News:
+        """At the end of each turn: see who is connected now. In a sweep also forget who has not been for long."""
+        news = News()
+        greeted = tuple(neighbour.name for neighbour in self._greeted())
+        found = self._admission.survey(greeted, now, is_sweep=is_sweep)
+        for sender, advert in found.admitted:
+            if self._refuse_contradicted(sender, advert.broker, (advert.incarnation, advert.sequence), (0, 0)):
+                self._admission.lost(advert.broker)
+            else:
+                self._take(sender, advert, news, now)
+        for broker in found.regained:
+            if (known := self._table.adverts.get(broker)) is not None:
+                self._flood(known)
+                self._flood(mention(broker, *self._interest_version(broker)))
+        if is_sweep:
+            self._look_at_self(now)
+            found.evicted += self._admission.expired_interest(self._remote.brokers(), now)
+            self._unheard = {name: heard for name, heard in self._unheard.items() if now - heard[1] <= WAIT_MAX}
+        for broker in found.evicted:
+            self._remote.disown(broker)
+            news.left.append(broker)
+        for broker in found.forgotten:
+            self._forget(broker, news)
+        self._table.settle(now)
+        return news
+
+    def _look_at_self(self, now: Nanos) -> None:
+        """Check whether another broker has our name, and whether we must restart with a later incarnation."""
+        namesakes = set(self._admission.linked_elsewhere())
+        lasting = sorted(namesakes & self._namesakes)
+        self._namesakes = namesakes
+        for where in lasting[:1]:
+            self.conflict(self._me, f"{where} says that it is linked with it", now)
+        if self._later_incarnation is None or now - self._later_incarnation[2] < LATER_INCARNATION_AFTER:
+            return
+        incarnation, sender, _ = self._later_incarnation
+        if not namesakes:
+            self._later_incarnation = None
+            self.effects.append(LaterIncarnationKnown(incarnation, sender))
+
+    def conflict(self, broker: str, detail: str, now: Nanos) -> None:
+        """Two brokers have one name: ours or that of a neighbour."""
+        self.name_conflicts += 1
+        if now >= self._conflict_told_at.get(broker, -NEVER) + CONFLICT_TOLD_EVERY:
+            self._conflict_told_at[broker] = now
+            self.effects.append(NameConflict(broker, detail))
+
+    def namesake(self, peer: str, address: str, now: Nanos) -> None:
+        """Another broker with the name of a neighbour wanted to link with us, and was refused."""
+        self.conflict(peer, f"the one at {address} was refused", now)
+        if (neighbour := self._neighbours.get(peer)) is not None and neighbour.greeted:
+            neighbour.send(Namesake(f"one at {address} was refused by {self._me}"))
+
+    def linked_as_another(self, broker: str, instance: int) -> str | None:
+        """With whom another instance of a broker is linked, if there is one. The same one was only restarted, wherever;
+        who continues a broker on another host continues its instance."""
+        known = self._table.adverts.get(broker)
+        if known is None or known.left or not known.instance or not instance or known.instance == instance:
+            return None
+        return self._admission.linked_with(broker)
+
+    def _hear_of_self(self, sender: str, incarnation: int, now: Nanos, *, is_proven: bool = False) -> None:
+        """Somebody knows an incarnation of ours. If incarnations are proven, only proven ones count."""
+        if incarnation <= self._incarnation or (self._proofs.proves and not is_proven):
+            return
+        following = next_after(incarnation, self._incarnation)
+        if following is None:
+            return
+        since = now if self._later_incarnation is None else self._later_incarnation[2]
+        if self._later_incarnation is None or following > self._later_incarnation[0]:
+            self._later_incarnation = following, sender, since
+
+    def _forget(self, broker: str, news: News) -> None:
+        """A broker is no longer on the map. While messages are kept for it, its incarnation stays known."""
+        news.forgotten.append(broker)
+        if not self._remote.is_needy(broker):
+            self._remote.disown(broker)
+            self._proofs.forget(broker)
+
+    def is_plausible_incarnation(self, broker: str, incarnation: int) -> bool:
+        """Whether no proof contradicts this incarnation of a broker. A neighbour's own greeting proves it too,
+        but only here."""
+        proven = self._proofs.incarnation_of(broker)
+        if proven is None or incarnation <= proven:
+            return True
+        neighbour = self._neighbours.get(broker)
+        return neighbour is not None and neighbour.greeted and incarnation <= neighbour.incarnation
+
+    def is_known_incarnation(self, broker: str, incarnation: int) -> bool:
+        """Whether a broker has announced this incarnation itself, or a later one; otherwise it is invented.
+
+        A broker announces it before everything else. Forged parcels or routes of a future incarnation would otherwise
+        displace those of the present one for good.
+        """
+        if not self.is_plausible_incarnation(broker, incarnation):
+            return False
+        advert = self._table.adverts.get(broker)
+        if advert is not None and incarnation <= advert.incarnation:
+            return True
+        neighbour = self._neighbours.get(broker)
+        return neighbour is not None and neighbour.greeted and incarnation <= neighbour.incarnation
+
+    def hear(
+        self,
+        sender: str,
+        message: Advert | InterestUpdate | InterestRequest | GossipSummary | IncarnationProof | ProvenIncarnations,
+        now: Nanos,
+    ) -> News:
+        news = News()
+        match message:
+            case Advert():
+                self._hear_advert(sender, message, news, now)
+            case InterestUpdate():
+                self._hear_interest(sender, message, news, now)
+            case InterestRequest(broker):
+                if self._whole_set(broker) is not None:
+                    self._neighbours[sender].want(broker)
+            case GossipSummary():
+                self._hear_summary(sender, message)
+                for entry in message.known:
+                    if entry.broker == self._me:
+                        self._hear_of_self(sender, max(entry.advert[0], entry.interest[0]), now)
+            case IncarnationProof():
+                self._hear_proof(sender, message, news, now)
+            case ProvenIncarnations():
+                for proof in self._proofs.lacking(message):
+                    self._neighbours[sender].send(proof)
+        return news
+
+    def _hear_proof(self, sender: str, proof: IncarnationProof, news: News, now: Nanos) -> None:
+        broker, incarnation = proof.broker, proof.incarnation
+        neighbour = self._neighbours.get(broker)
+        if neighbour is not None and neighbour.greeted and incarnation < neighbour.incarnation:
+            return  # it has restarted since, and is connected
+        if not self._proofs.accept(sender, proof, now):
+            if broker == self._me and incarnation > self._incarnation and self._proofs.verify(sender, proof, now):
+                self._hear_of_self(sender, incarnation, now, is_proven=True)
+            return
+        self._flood(proof, except_for=sender)
+        news.proven.append((broker, incarnation))
+        advert, needs_incarnation = self._table.adverts.get(broker), self._remote.version_of(broker)[0]
+        is_lie = advert is not None and advert.incarnation > incarnation
+        if is_lie:
+            self._table.forget(broker, now)
+            self._admission.lost(broker)
+        if needs_incarnation > incarnation or (is_lie and advert is not None and advert.left):
+            self._remote.disown(broker)
+        if self._proofs.take_missed(broker) or is_lie or needs_incarnation > incarnation:
+            # What the broker says itself may have been told before, in vain; and the sender may be the one that lied.
+            for neighbour in self._greeted():
+                self._sum_up(neighbour)
+
+    def _hear_advert(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
+        if advert.broker == self._me:
+            self._hear_of_self(sender, advert.incarnation, now)
+            if advert.incarnation == self._incarnation and 0 < advert.sequence - self._sequence < LEAP_MAX:
+                self._sequence = advert.sequence
+                self._advert_throttle.speak_up()
+                self._is_taken_for_gone |= advert.left
+            return
+        version = advert.incarnation, advert.sequence
+        if self._refuse_contradicted(sender, advert.broker, version, self._table.version_of(advert.broker)):
+            return
+        newest = self._table.adverts.get(advert.broker)
+        if newest is None or (newest.incarnation, newest.sequence) < version:
+            if self._admission.take_or_wait(sender, advert, self._remote.is_needy(advert.broker), now):
+                self._take(sender, advert, news, now)
+        elif (newest.incarnation, newest.sequence) > version:
+            self._neighbours[sender].send(newest)
+
+    def _take(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
+        """Keep an advert that is news, and pass it on."""
+        broker, incarnation_before = advert.broker, self._table.version_of(advert.broker)[0]
+        if broker not in self._table.adverts:
+            news.admitted.append(broker)
+        self._table.accept(advert, now)
+        self._admission.took(advert)
+        if advert.incarnation > incarnation_before:
+            news.restarted.append((broker, advert.incarnation))
+        if advert.left:
+            self._remote.forget(broker)
+            news.left.append(broker)
+        self._flood(advert, except_for=sender)
+        if (heard := self._unheard.pop(broker, None)) is not None and not advert.left:
+            asked = self._neighbours.get(heard[0])
+            if asked is not None and asked.greeted:
+                asked.send(InterestRequest(broker))
+
+    def _hear_interest(self, sender: str, message: InterestUpdate, news: News, now: Nanos) -> None:
+        if message.broker == self._me:
+            if message.incarnation == self._incarnation and 0 < message.sequence - self._local.sequence < LEAP_MAX:
+                self._local.sequence = message.sequence + 1
+                self._flood(self._local.mention())
+            return
+        if self._has_left(message.broker, message.incarnation):
+            return
+        version = message.incarnation, message.sequence
+        if self._refuse_contradicted(sender, message.broker, version, self._remote.version_of(message.broker)):
+            return
+        if not self._may_need(sender, message):
+            if len(self._unheard) < self._admission.brokers_max:
+                self._unheard[message.broker] = sender, now
+            return
+        accepted, gap, fresh = self._remote.accept(message, sender, now)
+        if gap:
+            self._neighbours[sender].send(InterestRequest(message.broker))
+        elif accepted:
+            if fresh:
+                news.needed.append((message.broker, fresh))
+            if not self._remote.is_whole(message.broker):
+                return
+            # Whoever lacks the set asks for it: it may be large, and most have it from another neighbour.
+            is_last_part = message.base < 0 and message.part > 0
+            if is_last_part:
+                message = mention(message.broker, *self._remote.version_of(message.broker))
+            self._flood(message, except_for=sender)
+
+    def _refuse_contradicted(self, sender: str, broker: str, told: tuple[int, int], known: tuple[int, int]) -> bool:
+        """Refuse, with True, what is told of an unproven incarnation where another is proven, of an incarnation of a
+        neighbour later than the connected one, or under a sequence number that nobody could have reached."""
+        incarnation = told[0]
+        if not self.is_plausible_incarnation(broker, incarnation):
+            self._proofs.miss(broker)
+            return True
+        neighbour = self._neighbours.get(broker)
+        if neighbour is not None and broker != sender and neighbour.greeted and incarnation > neighbour.incarnation:
+            return incarnation != self._proofs.incarnation_of(broker)
+        return told[0] == known[0] and told[1] - known[1] >= LEAP_MAX
+
+    def _may_need(self, sender: str, interest: InterestUpdate) -> bool:
+        """Whether the interest of this incarnation is kept: the broker is present, or trusted to come back."""
+        advert = self._table.adverts.get(interest.broker)
+        if advert is None:
+            return interest.broker == sender or self._admission.is_trusted(interest.broker)
+        return interest.broker == sender or interest.incarnation <= advert.incarnation
+
+    def _has_left(self, broker: str, incarnation: int) -> bool:
+        """Whether this is an echo of a broker that has left for good since."""
+        advert = self._table.adverts.get(broker)
+        return advert is not None and advert.left and advert.incarnation >= incarnation
+
+    def _hear_summary(self, sender: str, page: GossipSummary) -> None:
+        neighbour = self._neighbours[sender]
+        theirs = {entry.broker: entry for entry in page.known}
+        for name in self._admission.nearest_first(
+            name for name in self._told() if is_between(name, page.after, page.until)
+        ):
+            entry = theirs.get(name)
+            advert = self._table.adverts.get(name)
+            if advert is not None and (entry is None or entry.advert < (advert.incarnation, advert.sequence)):
+                neighbour.send(advert)
+            is_lacking = entry is None or entry.interest < self._interest_version(name)
+            if is_lacking and self._whole_set(name) is not None:
+                neighbour.want(name)
+
+    def _whole_set(self, broker: str) -> WholeSet | None:
+        return self._local.whole() if broker == self._me else self._remote.whole(broker)
+
+    def _interest_version(self, broker: str) -> tuple[int, int]:
+        if broker == self._me:
+            return self._incarnation, self._local.sequence
+        return self._remote.version_of(broker)
+
+    def _flood(self, message: ControlMessage, except_for: str | None = None) -> None:
+        for neighbour in self._greeted():
+            if neighbour.name == except_for:
+                continue
+            if isinstance(message, InterestUpdate) and neighbour.transfers.is_waiting(message.broker):
+                continue  # the set that it is about to be told has the change
+            neighbour.send(message)
+
+    def _greeted(self) -> list[Neighbour]:
+        return [self._neighbours[name] for name in sorted(self._neighbours) if self._neighbours[name].greeted]

@@ -1,0 +1,144 @@
+"""Network map: what follows from all adverts together, at one moment.
+
+A link counts while both ends claim it and neither says that it failed. The map answers in the terms of the path solver,
+with or without suspect links, and as a QoS class sees it (brokers keep some classes longer than others). A map is
+immutable: a changed advert makes a new one, of which only what is asked for is computed.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from functools import lru_cache
+
+from msgspec import structs
+
+from overlane.core.links.link_health import LinkState
+from overlane.core.units import US, Nanos
+from overlane.core.wire.control_messages import Advert, LinkClaim, decode, encode
+from overlane.planning import paths
+from overlane.planning.network import HOP_BITS
+
+MILLION = 1_000_000
+MAPS_KEPT = 64
+
+
+def matter_of(advert: Advert) -> bytes:
+    """What of an advert the map depends on: all but its number."""
+    return encode(structs.replace(advert, incarnation=0, sequence=0, instance=0))
+
+
+@lru_cache(MAPS_KEPT)
+def draw(matters: tuple[bytes, ...]) -> "NetworkMap":
+    """The map of these adverts, in the order of their brokers. A pure function: who knows the same has the same map."""
+    adverts = [decode(memoryview(matter)) for matter in matters]
+    return NetworkMap(advert for advert in adverts if isinstance(advert, Advert))
+
+
+class NetworkMap:
+    def __init__(self, adverts: Iterable[Advert]) -> None:
+        present = {advert.broker: advert for advert in adverts if not advert.left}
+        claims = {(name, link.peer): link for name, advert in present.items() for link in advert.links}
+        self._adverts = present
+        self.claims: dict[tuple[str, str], LinkClaim] = {}
+        """Every link that counts, in each direction."""
+        self.suspects: set[tuple[str, str]] = set()
+        for (one, other), claim in claims.items():
+            back = claims.get((other, one))
+            worst = LinkState.FAILED if back is None else max(claim.state, back.state)
+            if worst != LinkState.FAILED:
+                self.claims[one, other] = claim
+                if worst == LinkState.SUSPECT:
+                    self.suspects.add((one, other))
+        self._labels = {label for advert in present.values() for label in advert.processing_us}
+        self._networks: dict[tuple[bool, str], paths.Network] = {}
+        self._trees: dict[tuple[str, bool, str], paths.Tree | None] = {}
+        self._latencies: dict[tuple[str, bool, str], dict[str, Nanos]] = {}
+
+    def processing_ns(self, broker: str, label: str) -> Nanos:
+        """How long a message of this class stays in a broker, by its own measurement."""
+        advert = self._adverts.get(broker)
+        return 0 if advert is None else advert.processing_us.get(label, 0) * US
+
+    def failure(self, link: tuple[str, str]) -> float:
+        """How likely a link is down by its history, as its ends say; the more cautious of them counts."""
+        risks = [claim.risk_millionths for ends in (link, link[::-1]) if (claim := self.claims.get(ends)) is not None]
+        return max(risks, default=0) / MILLION
+
+    def broker_failure(self, broker: str) -> float:
+        """How likely a broker is down by its history."""
+        advert = self._adverts.get(broker)
+        return 0.0 if advert is None else advert.failure_millionths / MILLION
+
+    def slowed(self, extra_us: Mapping[tuple[str, str], int]) -> "NetworkMap":
+        """The same map with links that take so much longer than their ends claim."""
+        if not extra_us:
+            return self
+        found = copy(self)
+        found.claims = {
+            link: structs.replace(claim, latency_us=claim.latency_us + extra_us[link]) if link in extra_us else claim
+            for link, claim in self.claims.items()
+        }
+        found._networks, found._trees, found._latencies = {}, {}, {}
+        return found
+
+    def network(self, suspects: bool, label: str = "") -> paths.Network:
+        """The map as the path solver wants it."""
+        key = suspects or not self.suspects, label if label in self._labels else ""
+        found = self._networks.get(key)
+        if found is None:
+            found = self._networks[key] = self._draw(*key)
+        return found
+
+    def tree(self, source: str, suspects: bool, label: str = "") -> paths.Tree | None:
+        """The quickest paths from one broker to all; None if it is not on the map."""
+        key = source, suspects or not self.suspects, label if label in self._labels else ""
+        if key not in self._trees:
+            network = self.network(suspects, label)
+            self._trees[key] = paths.shortest_tree(network, network.index(source)) if source in network else None
+        return self._trees[key]
+
+    def latencies(self, source: str, suspects: bool, label: str = "") -> Mapping[str, Nanos]:
+        """From one broker to every one that it reaches, by the quickest path."""
+        key = source, suspects or not self.suspects, label if label in self._labels else ""
+        found = self._latencies.get(key)
+        if found is None:
+            tree, names = self.tree(source, suspects, label), self.network(suspects, label).names
+            reached = () if tree is None else zip(names, tree.latency_ns, strict=True)
+            found = self._latencies[key] = {name: ns for name, ns in reached if ns is not None}
+        return found
+
+    def quickest_path(self, source: str, destination: str) -> tuple[tuple[str, ...], Nanos] | None:
+        """The quickest path between two brokers and its latency, without suspect links if there is one."""
+        for suspects in (False, True):
+            network, tree = self.network(suspects), self.tree(source, suspects)
+            if tree is not None and destination in network:
+                path = tree.path(network.index(destination))
+                if path is not None:
+                    return tuple(network.named(path.brokers)), path.latency_ns
+        return None
+
+    def _draw(self, suspects: bool, label: str) -> paths.Network:
+        # The same as `Network.build`, without the checks: adverts were checked when they came.
+        names = tuple(self._adverts)
+        index = {name: at for at, name in enumerate(names)}
+        processing = tuple(self.processing_ns(name, label) for name in names)
+        forth: list[list[tuple[int, int]]] = [[] for _ in names]
+        back: list[list[tuple[int, int]]] = [[] for _ in names]
+        failure: dict[tuple[int, int], float] = {}
+        for ends, claim in self.claims.items():
+            if not suspects and ends in self.suspects:
+                continue
+            start, end = index[ends[0]], index[ends[1]]
+            cost = (claim.latency_us * US + processing[end] << HOP_BITS) + 1
+            forth[start].append((end, cost))
+            back[end].append((start, cost))
+            both = (start, end) if start < end else (end, start)
+            failure[both] = max(failure.get(both, 0.0), claim.risk_millionths / MILLION)
+        return paths.Network(
+            names,
+            processing,
+            tuple(advert.failure_millionths / MILLION for advert in self._adverts.values()),
+            failure,
+            tuple(tuple(sorted(steps)) for steps in forth),
+            tuple(tuple(sorted(steps)) for steps in back),
+            index,
+        )

@@ -1,0 +1,375 @@
+"""Link supervisor: all links of this broker: connecting and closing, timers, sending, and what is advertised of them.
+
+A link is closed if it stays silent, is dead or blocked, or never greets. Parcels that waited for it are sent around it
+where their class allows that. What is measured on a link is advertised when it has changed significantly, together
+with the time that each QoS class waits in this broker.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from overlane.core.events import Close, Effect, Lane, LinkChanged
+from overlane.core.gossip.gossip import Gossip
+from overlane.core.gossip.link_state import differs, processing_differs
+from overlane.core.gossip.network_map import MILLION
+from overlane.core.links.link_health import LinkState
+from overlane.core.links.link_queue import QueuedItem
+from overlane.core.links.neighbour import HOP_ACK_AHEAD, Chunk, Neighbour, OutgoingParcel, Signals
+from overlane.core.qos import coarse_us
+from overlane.core.routing.forwarding import Forwarding
+from overlane.core.routing.signalling import RouteTable
+from overlane.core.units import MS, NEVER, US, Nanos
+from overlane.core.wire.control_messages import CLAIMED_US_MAX, LinkClaim
+from overlane.core.wire.frame_codec import AGE_US_MAX, ParcelFlag, RouteName, aged
+from overlane.errors import Failure
+
+RISK_REMEMBERED = 20_000
+"""Millionths: how likely a link that was in trouble lately is taken to fail a message."""
+ASK_AFTER: Nanos = 1 * MS
+"""How soon after a change of one link the others are probed: it may be the first of several changes."""
+PROCESSING_US_MIN = 500
+"""Processing latency below this is not advertised."""
+
+_REPAIR = int(ParcelFlag.REPAIR)
+_DATA = Lane.DATA
+
+
+@dataclass(slots=True)
+class SentCounters:
+    parcel_bytes: int = 0
+    control_bytes: int = 0
+    parcels: int = 0
+    messages: int = 0
+
+
+@dataclass(slots=True)
+class LinkSupervisor:
+    me: str
+    incarnation: int
+    scheduling: str
+    ping_interval_ns: Nanos
+    queue_bytes_max: Callable[[str], int]
+    failure: float
+    link_failure: Mapping[str, float]
+    neighbours: dict[str, Neighbour]
+    gossip: Gossip
+    routes: RouteTable
+    forwarding: Forwarding
+    effects: list[Effect] = field(default_factory=list)
+    sent: SentCounters = field(default_factory=SentCounters)
+    instance: int = 0
+    leaving: bool = False
+    failure_override: float | None = None
+    """How likely this broker is down, by its history, if a plan says so."""
+    link_failure_override: Mapping[str, float] = field(default_factory=dict)
+    """The same of links, by neighbour."""
+    _processing_us: dict[int, int] = field(default_factory=dict)
+    """By the deadline of the class, as coarse as in its label for others."""
+    _processing_said: dict[int, int] = field(default_factory=dict)
+    _processing_news: bool = False
+    _has_new_failure_risk: bool = False
+    _signals: Signals = field(default_factory=Signals)
+
+    @property
+    def unsendable(self) -> int:
+        """Messages and parcels that were not sent since neighbours would refuse them."""
+        return self._signals.unsendable
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Failures that were not reported yet; whoever reports them clears the list."""
+        return self._signals.failures
+
+    # Connections
+
+    def up(self, peer: str, now: Nanos) -> Neighbour:
+        neighbour = self.neighbours.get(peer)
+        if neighbour is None:
+            bytes_max = self.queue_bytes_max(peer)
+            neighbour = Neighbour(peer, self.scheduling, bytes_max, self.ping_interval_ns, self._signals)
+            self.neighbours[peer] = neighbour
+        elif neighbour.connected:
+            # Both ends have dialled at once, and one of the two connections stays: that says nothing about the link.
+            self._strand(neighbour, now, is_replaced=True)
+        neighbour.connect(self.me, self.incarnation, now, self.instance)
+        return neighbour
+
+    def is_neighbour(self, peer: str) -> bool:
+        return peer in self.neighbours
+
+    def down(self, peer: str, now: Nanos) -> None:
+        neighbour = self.neighbours.get(peer)
+        if neighbour is not None and neighbour.connected:
+            self._strand(neighbour, now)
+
+    def close(self, neighbour: Neighbour, reason: str, now: Nanos, *, is_name_taken: bool = False) -> None:
+        farewell = neighbour.farewell(reason, is_name_taken=is_name_taken)
+        self.effects.append(Close(neighbour.name, reason, farewell))
+        self._strand(neighbour, now)
+
+    def tend(self, now: Nanos) -> None:
+        """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked."""
+        if now < self.next_deadline():
+            return
+        for name in sorted(self.neighbours):
+            neighbour = self.neighbours[name]
+            if neighbour.connected and now >= neighbour.next_deadline():
+                self._tend(neighbour, now)
+
+    def next_deadline(self) -> Nanos:
+        signals = self._signals
+        if signals.woken:
+            signals.woken = False
+            signals.wake_at = min([one.next_deadline() for one in self.neighbours.values()], default=NEVER)
+        return signals.wake_at
+
+    def _tend(self, neighbour: Neighbour, now: Nanos) -> None:
+        before = neighbour.health.state
+        for out in neighbour.tick(now):
+            self._repair(neighbour, out, now)
+        if neighbour.is_greeting_overdue(now):
+            self.close(neighbour, "no greeting came", now)
+        elif neighbour.health.dead:
+            self.close(neighbour, "nothing passes: three pings in a row were not answered", now)
+        elif neighbour.is_blocked:
+            self.close(neighbour, "blocked: it takes nothing more", now)
+        elif before is LinkState.UP and neighbour.health.state is LinkState.SUSPECT:
+            for out in neighbour.take_unacknowledged():
+                self._repair(neighbour, out, now)
+
+    def _repair(self, neighbour: Neighbour, out: OutgoingParcel, now: Nanos) -> None:
+        self.forwarding.repair(out, neighbour.name, self.routes.entry_of(out.header), now)
+
+    def _strand(self, neighbour: Neighbour, now: Nanos, *, is_replaced: bool = False) -> None:
+        """The connection is gone: parcels that waited for it take a detour, if their class allows that."""
+        losses = self.forwarding.losses
+        unacknowledged, waiting = neighbour.disconnect(now, is_replaced=is_replaced)
+        self.gossip.lost(neighbour.name)
+        for out in unacknowledged:
+            self._try_detour(neighbour, out, now)
+        for out in waiting:
+            if not self._try_detour(neighbour, out, now):
+                losses.link_lost += losses.of_waiting(out)
+
+    def _try_detour(self, neighbour: Neighbour, out: OutgoingParcel, now: Nanos) -> bool:
+        if not out.header.flags & _REPAIR or out.hops:
+            return False
+        return self.forwarding.go_around(out, neighbour.name, self.routes.entry_of(out.header), now)
+
+    def _lost_in_time(self, dropped: Iterable[QueuedItem]) -> None:
+        """Count items that can no longer be in time."""
+        losses = self.forwarding.losses
+        for one in dropped:
+            out: OutgoingParcel = one.chunk  # type: ignore[assignment]  # nothing else is ever queued
+            losses.expired += losses.of_waiting(out)
+
+    # Sending
+
+    def ready(self) -> list[str]:
+        waiting = self._signals.ready
+        return sorted(waiting) if len(waiting) > 1 else list(waiting)
+
+    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
+        neighbour = self.neighbours[peer]
+        if not neighbour.connected:
+            return []
+        has_sets = neighbour.transfers.is_active
+        if neighbour.parked is not None and not neighbour.has_control and not has_sets and bytes_max > 0:
+            return [(_DATA, self._pull_parked(neighbour, *neighbour.parked, now, in_buffer))]
+        chunks: list[Chunk] = []
+        room = bytes_max
+        if neighbour.has_control:
+            while room > 0 and (chunk := neighbour.pull_control()) is not None:
+                chunks.append(chunk)
+                room -= len(chunk[1])
+                self.sent.control_bytes += len(chunk[1])
+        if has_sets:
+            room -= self._pull_sets(neighbour, chunks, min(room, 1))
+        if room > 0 and neighbour.parked is not None:
+            chunks.append((_DATA, self._pull_parked(neighbour, *neighbour.parked, now, in_buffer)))
+            if has_sets:
+                self._signals.ready.add(peer)
+            return chunks
+        while room > 0:
+            is_last = neighbour.queue.single is not None
+            out, data, dropped = neighbour.pull_parcel(now, in_buffer)
+            if dropped:
+                self._lost_in_time(dropped)
+                self.forwarding.note_dropped(dropped)
+            if out is not None:
+                self._count(out, data, now)
+                data = self._with_hop_ack(neighbour, data, now)
+                chunks.append((_DATA, data))
+                room -= len(data)
+            if out is None or is_last:
+                self._signals.ready.discard(peer)
+                break
+        if has_sets:
+            self._pull_sets(neighbour, chunks, room)
+            self._signals.ready.add(peer)
+        return chunks
+
+    def _pull_sets(self, neighbour: Neighbour, chunks: list[Chunk], room: int) -> int:
+        """Parts of sets of filters, as many as have room; how many bytes they are. One goes ahead of parcels, so that
+        it gets through, and more behind them, so that they do too."""
+        pulled_bytes = 0
+        while pulled_bytes < room and neighbour.may_transfer:
+            part = self.gossip.next_part(neighbour)
+            if part is None:
+                break
+            if (chunk := neighbour.pull_message(part)) is not None:
+                chunks.append(chunk)
+                pulled_bytes += len(chunk[1])
+        self.sent.control_bytes += pulled_bytes
+        return pulled_bytes
+
+    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
+        """As `pull`, of what has a deadline or measures the link alone."""
+        neighbour = self.neighbours[peer]
+        chunks: list[Chunk] = []
+        if not neighbour.connected:
+            return chunks
+        room = bytes_max
+        while room > 0 and (probe := neighbour.pull_probe()) is not None:
+            chunks.append((_DATA, probe))
+            room -= len(probe)
+            self.sent.control_bytes += len(probe)
+        while room > 0:
+            out, data, dropped = neighbour.pull_parcel(now, in_buffer, is_urgent=True)
+            self._lost_in_time(dropped)
+            self.forwarding.note_dropped(dropped)
+            if out is None:
+                break
+            self._count(out, data, now)
+            data = self._with_hop_ack(neighbour, data, now)
+            chunks.append((_DATA, data))
+            room -= len(data)
+        return chunks
+
+    def _pull_parked(
+        self,
+        neighbour: Neighbour,
+        frame: bytes,
+        _name: RouteName,
+        age_us: int,
+        messages: int,
+        entered_ns: Nanos,
+        now: Nanos,
+        in_buffer: int,
+    ) -> bytes:
+        """The frame that was parked, with the age that it has now; nothing else waits."""
+        neighbour.parked = None
+        self._signals.ready.discard(neighbour.name)
+        neighbour.queue.passed_by(len(frame), now, in_buffer)
+        sent = self.sent
+        sent.parcels += 1
+        sent.parcel_bytes += len(frame)
+        sent.messages += messages
+        age_us += (now - entered_ns) // US
+        frame = aged(frame, age_us if age_us < AGE_US_MAX else AGE_US_MAX)
+        if neighbour.hop_acks.due_ns - now > HOP_ACK_AHEAD:
+            return frame
+        return self._with_hop_ack(neighbour, frame, now)
+
+    def _with_hop_ack(self, neighbour: Neighbour, data: bytes, now: Nanos) -> bytes:
+        if neighbour.hop_acks.due_ns - now > HOP_ACK_AHEAD:
+            return data
+        hop_ack = neighbour.pull_hop_ack(now)
+        self.sent.control_bytes += len(hop_ack)
+        return data + hop_ack
+
+    def _count(self, out: OutgoingParcel, data: bytes, now: Nanos) -> None:
+        sent, header = self.sent, out.header
+        sent.parcels += 1
+        sent.parcel_bytes += len(data)
+        sent.messages += header.messages
+        if (deadline_us := header.deadline_us) and not out.is_repair:
+            deadline_us = coarse_us(deadline_us)
+            known = self._processing_us.get(deadline_us, 0)
+            average = known + (((now - out.entered_ns) // US - known) >> 3)
+            self._processing_us[deadline_us] = average
+            if processing_differs(self._processing_said.get(deadline_us, 0), average):
+                self._processing_news = True
+
+    def forget_processing(self) -> None:
+        """Let the processing latency of classes without traffic decay."""
+        self._processing_us = {deadline_us: us >> 1 for deadline_us, us in self._processing_us.items() if us > 1}
+        self._processing_news = bool(self._processing_said)
+
+    # Advertising
+
+    def set_failure_risk(self, failure: float | None, links: Mapping[str, float]) -> None:
+        """Set failure probabilities that override the configuration."""
+        self.failure_override, self.link_failure_override = failure, dict(links)
+        self._has_new_failure_risk = True
+
+    def has_news(self) -> bool:
+        """Whether there may be something to advertise."""
+        return self._signals.touched or self._processing_news or self._has_new_failure_risk
+
+    def advertise(self, now: Nanos) -> bool:
+        """Advertise our links, if something significant has changed."""
+        news = self._links_differ(now) or self._processing_news or self._has_new_failure_risk
+        if not news and now < self.gossip.next_deadline():
+            return False
+        self._processing_news = self._has_new_failure_risk = False
+        claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}
+        links = [claim for claim in claims.values() if claim is not None]
+        processing_us = {deadline: us for deadline, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
+        labelled = {str(deadline_us): us for deadline_us, us in processing_us.items()}
+        failure = self.failure if self.failure_override is None else self.failure_override
+        if self.gossip.announce(links, labelled, _millionths(failure), self.leaving, now):
+            self._processing_said = processing_us
+            for name, claim in claims.items():
+                self.neighbours[name].claimed = claim
+        return True
+
+    def leave(self, now: Nanos) -> None:
+        self.leaving = True
+        self._processing_news = True
+        self.advertise(now)
+
+    def _links_differ(self, now: Nanos) -> bool:
+        news = False
+        if not self._signals.touched:
+            return news
+        self._signals.touched = False
+        for neighbour in self.neighbours.values():
+            if not neighbour.touched:
+                continue
+            neighbour.touched = False
+            state = neighbour.health.state
+            if state is not neighbour.reported_state:
+                neighbour.reported_state = state
+                self.effects.append(LinkChanged(neighbour.name, state.name.lower()))
+            claim, said = self._claim(neighbour, now), neighbour.claimed
+            news |= claim != said if claim is None or said is None else differs(said, claim)
+        if news:
+            # Trouble of one link often affects the whole broker, and an unused link is only checked by pings.
+            for neighbour in self.neighbours.values():
+                neighbour.ask(now + ASK_AFTER)
+        return news
+
+    def failure_of(self, peer: str) -> float:
+        """How likely the link to a neighbour is down."""
+        failure_override = self.link_failure_override.get(peer)
+        return self.link_failure.get(peer, 0.0) if failure_override is None else failure_override
+
+    def _claim(self, neighbour: Neighbour, now: Nanos) -> LinkClaim | None:
+        health = neighbour.health
+        if not neighbour.greeted or not health.measured or self.leaving:
+            return None
+        remembered = RISK_REMEMBERED if now < health.risky_until else 0
+        return LinkClaim(
+            neighbour.name,
+            min(health.latency_ns // US, CLAIMED_US_MAX),
+            min(health.jitter_ns // US, CLAIMED_US_MAX),
+            min(max(health.loss_millionths, remembered), MILLION),
+            _millionths(self.failure_of(neighbour.name)),
+            int(health.state),
+            min(health.swing_ns // US, CLAIMED_US_MAX) if now < health.swings_until else 0,
+        )
+
+
+def _millionths(probability: float) -> int:
+    return min(MILLION, max(0, int(probability * MILLION)))

@@ -1,0 +1,94 @@
+"""Route announcer: installs this broker's routes in the brokers that carry them, and keeps them installed.
+
+A route that is used for the first time, or has changed, is described to the brokers on its links. The description is
+repeated until all of them have acknowledged it, and from then on refreshed periodically, so that it survives restarts
+and unused routes expire. A route that is no longer used is torn down. Changes of the map that come close together are
+handled together (`REVIEW_EVERY`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from overlane.core.events import DeadlineUnmeetable, Effect, RouteChanged
+from overlane.core.qos import QosClass
+from overlane.core.routing.routes import Route, RoutePlanner
+from overlane.core.routing.signalling import AGAIN_AFTER, REFRESH_EVERY, Outbox, RouteTable
+from overlane.core.units import MS, NEVER, Nanos
+from overlane.core.wire.control_messages import Establish, Teardown
+
+REVIEW_EVERY: Nanos = 10 * MS
+
+
+@dataclass(slots=True)
+class RouteAnnouncer:
+    me: str
+    incarnation: int
+    planner: RoutePlanner
+    routes: RouteTable
+    effects: list[Effect] = field(default_factory=list)
+    outbox: Outbox = field(default_factory=list)
+    _reviewed_ns: Nanos = -NEVER
+
+    def open(self, route: Route, now: Nanos) -> None:
+        """Somebody has something to send on a route that there was no need for until now."""
+        self.planner.plan(route, "first use", now)
+        self._moved(route, now)
+
+    def review_at(self) -> Nanos:
+        when = 0 if self.planner.is_news() else self.planner.wake_at
+        return max(when, self._reviewed_ns + REVIEW_EVERY)
+
+    def review(self, now: Nanos) -> Iterator[Route]:
+        """The map may have changed: each route that had to move, when its brokers have been told."""
+        self._reviewed_ns = now
+        for route in self.planner.review(now):
+            self._moved(route, now)
+            yield route
+        for route in self.planner.take_renewed():
+            if route.description is not None:
+                self._describe(route, route.description, now)
+
+    def established(self, route_id: int, version: int) -> bool:
+        """All brokers of a route have answered; False if it is not that one any more."""
+        for route in self.planner.routes.values():
+            if route.id == route_id and route.version == version:
+                route.established = True
+                return True
+        return False
+
+    def refresh(self, now: Nanos) -> None:
+        for route in list(self.planner.routes.values()):
+            if route.description is None:
+                continue
+            wait = REFRESH_EVERY if route.established else AGAIN_AFTER
+            if now - route.described_ns >= wait:
+                route.description = structs.replace(route.description, refresh=route.description.refresh + 1)
+                self._describe(route, route.description, now)
+
+    def take_down(self, qos: QosClass, destinations: tuple[str, ...]) -> None:
+        """A new one is made when it is needed again."""
+        route = self.planner.routes.get((qos, destinations))
+        if route is not None:
+            self.planner.drop(route)
+            self.outbox += self.routes.tear_down(None, Teardown(self.me, self.incarnation, route.id))
+
+    def _moved(self, route: Route, now: Nanos) -> None:
+        description = route.description
+        if description is None:
+            return
+        self._describe(route, description, now)
+        links = tuple(sorted(route.plan.links))
+        self.effects.append(
+            RouteChanged(route.id, route.version, route.qos, route.destinations, links, route.cause, route.latency_ns)
+        )
+        for destination, latency_ns in sorted(route.plan.latency_ns.items()):
+            if latency_ns > route.qos.deadline_ns:
+                self.effects.append(DeadlineUnmeetable(route.qos, destination, latency_ns))
+
+    def _describe(self, route: Route, description: Establish, now: Nanos) -> None:
+        route.described_ns = now
+        outbox, established = self.routes.establish(None, description, now)
+        route.established |= established
+        self.outbox += outbox

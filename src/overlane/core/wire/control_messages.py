@@ -1,0 +1,343 @@
+"""Control messages between brokers, as typed values; their bytes are msgpack inside CONTROL frames.
+
+The decoder checks types and limits before anything else of a message is looked at. Names of brokers and topic filters
+are well formed behind it: they become keys of records and parts of topics.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Annotated, assert_never
+
+import msgspec
+from msgspec import Meta
+
+from overlane.core.limits import LABELS_MAX, TOPIC_BYTES_MAX
+from overlane.core.topics import BadTopic, check_filter, check_topic
+from overlane.core.wire.frame_codec import HOPS_MAX, NAME_BYTES_MAX
+from overlane.errors import OverlaneError, ProtocolViolation
+
+BROKERS_MAX = 4096
+PAGE_MAX = 512
+"""Brokers on a page of what a new neighbour is told."""
+LINKS_MAX = 65536
+REASON_LENGTH_MAX = 256
+PART_FILTERS_MAX = 1024
+"""In one message, of those that it adds and of those that it removes."""
+CLAIMED_US_MAX = (1 << 40) - 1
+"""Of times that a broker measures on its links."""
+BEHIND_MAX = 64
+BEHIND_PERCENT_MAX = 1000
+PROOF_BYTES_MAX = 16384
+
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_BYTES_MAX - 1}}}")
+"""As in the network file."""
+NAMES_CHECKED = 4096
+"""How many names that were found well formed are remembered."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+"""`check` looks at its characters."""
+Bound = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
+"""Of a range of names; empty where there is none."""
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Filters = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX)]], Meta(max_length=PART_FILTERS_MAX)
+]
+Places = Annotated[list[Annotated[int, Meta(ge=0, lt=BROKERS_MAX)]], Meta(max_length=2 * LINKS_MAX)]
+"""Indices into a list of brokers."""
+U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+"""What parcels carry."""
+Label = Annotated[str, Meta(max_length=10)]
+"""Of QoS classes: a deadline in microseconds, with 32 bits."""
+Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
+class LinkClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a broker says of one of its own links, in the direction away from it."""
+
+    peer: Name
+    latency_us: Annotated[int, Meta(ge=0, le=CLAIMED_US_MAX)]
+    jitter_us: Annotated[int, Meta(ge=0, le=CLAIMED_US_MAX)]
+    loss_millionths: Millionths
+    risk_millionths: Millionths
+    """How likely the link is in trouble at any time, from its recent past and from what was configured."""
+    state: Annotated[int, Meta(ge=0, le=3)]
+    swing_us: Annotated[int, Meta(ge=0, le=CLAIMED_US_MAX)] = 0
+    """By how much its latency rose at once, lately."""
+
+
+class Advert(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """All the links of one broker; the newest by (incarnation, sequence) wins."""
+
+    broker: Name
+    incarnation: U32
+    sequence: Count
+    links: Annotated[list[LinkClaim], Meta(max_length=BROKERS_MAX)]
+    processing_us: Annotated[dict[Label, Count], Meta(max_length=LABELS_MAX)]
+    """Measured processing latency (matching and queueing) per QoS class, by the class's label."""
+    failure_millionths: Millionths
+    left: bool = False
+    instance: Count = 0
+    """Which of several brokers with the same name this is, if there should be several; 0 if it does not tell."""
+
+
+class InterestUpdate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """A change of the topic filters a broker needs, from one sequence number to the next; base -1 tells all of them.
+
+    All of them may come in parts, one after the other. A message whose base is its sequence number brings nothing but
+    that number.
+    """
+
+    broker: Name
+    incarnation: U32
+    sequence: Count
+    base: Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
+    added: Filters
+    removed: Filters
+    part: Count = 0
+    more: bool = False
+    """Whether another part follows."""
+
+
+class InterestRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """A gap was detected: request the complete interest of this broker."""
+
+    broker: Name
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    broker: Name
+    advert: tuple[U32, Count]
+    interest: tuple[U32, Count]
+
+
+class GossipSummary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
+    """What a new neighbour knows, by (incarnation, sequence); it is sent whatever is newer.
+
+    It comes in pages. Each is of the brokers whose names are greater than `after` and no greater than `until`, where
+    these are not empty.
+    """
+
+    known: Annotated[list[Known], Meta(max_length=PAGE_MAX)]
+    after: Bound = ""
+    until: Bound = ""
+
+
+class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
+    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were in the version before."""
+
+    origin: Name
+    incarnation: U32
+    route: U32
+    version: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    brokers: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
+    kept: Places
+    added: Places
+    obsolete: Places
+    destinations: Places
+    ahead_us: Annotated[list[Count], Meta(max_length=BROKERS_MAX)]
+    """Per broker, the latency still to go to its farthest destination."""
+    deadline_us: U32
+    latency_us: Count
+    hops: Count
+    refresh: Count = 0
+    """Grows each time the source tells the same version again; each is passed on once."""
+
+
+class Established(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):
+    """The acknowledgement, from the leaves back."""
+
+    origin: Name
+    incarnation: U32
+    route: Count
+    version: Annotated[int, Meta(ge=0, le=0xFFFF)]
+
+
+class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):
+    origin: Name
+    incarnation: U32
+    route: Count
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=8):
+    """End to end: of this flow, all below `next` and those with a bit set in `beyond` (bit i = next+1+i) have come.
+
+    Those in `held` (bit i = next+i) are there, but not taken yet: they need not be sent again, and may be forgotten.
+    `behind` names topics whose readers do not keep up, and how full their queues are, in per cent.
+
+    With `heard` it acknowledges nothing, but confirms that the parcel of this number has come: over which last hop, and
+    how old. It takes `path`, the brokers still to pass, the last of which it is for; without one, or where that
+    is broken, every broker sends it the quickest way.
+    """
+
+    to: Name
+    sender: Name
+    hops_left: Annotated[int, Meta(ge=0, le=255)]
+    incarnation: Count
+    flow: Count
+    next: Count
+    beyond: Annotated[bytes, Meta(max_length=1024)]
+    held: Annotated[bytes, Meta(max_length=1024)] = b""
+    behind: Annotated[
+        dict[Annotated[str, Meta(max_length=TOPIC_BYTES_MAX)], Annotated[int, Meta(ge=0, le=BEHIND_PERCENT_MAX)]],
+        Meta(max_length=BEHIND_MAX),
+    ] = {}
+    path: Annotated[list[Name], Meta(max_length=HOPS_MAX)] = []
+    heard: Count = 0
+    came_from: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] = ""
+    age_us: Count = 0
+
+
+class Farewell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):
+    """The last frame before a link is closed on purpose: why."""
+
+    reason: Annotated[str, Meta(max_length=REASON_LENGTH_MAX)]
+    is_name_taken: bool = False
+    """Whether another broker that has the same name is linked with already."""
+
+
+class Namesake(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=12):
+    """To a neighbour: another broker with its name wanted to link with us, and was refused."""
+
+    detail: Annotated[str, Meta(max_length=REASON_LENGTH_MAX)]
+
+
+class IncarnationProof(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=10):
+    """An incarnation of a broker, and the proof of it; sent before everything else in that incarnation."""
+
+    broker: Name
+    incarnation: U32
+    proof: Annotated[bytes, Meta(min_length=1, max_length=PROOF_BYTES_MAX)]
+
+
+class ProvenIncarnations(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=11):
+    """Which incarnations are proven to a new neighbour; it is sent the proofs that it lacks. In pages, as a summary."""
+
+    incarnations: Annotated[dict[Name, U32], Meta(max_length=PAGE_MAX)]
+    after: Bound = ""
+    until: Bound = ""
+
+
+ControlMessage = (
+    Advert
+    | InterestUpdate
+    | InterestRequest
+    | GossipSummary
+    | Establish
+    | Established
+    | Teardown
+    | Receipt
+    | Farewell
+    | IncarnationProof
+    | ProvenIncarnations
+    | Namesake
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[ControlMessage] = msgspec.msgpack.Decoder(ControlMessage)
+
+
+def pages(names: list[str]) -> Iterator[tuple[list[str], str, str]]:
+    """Sorted names in pages, each with the bounds of its range; together these leave no name out."""
+    after = ""
+    for start in range(0, max(1, len(names)), PAGE_MAX):
+        page = names[start : start + PAGE_MAX]
+        until = page[-1] if start + PAGE_MAX < len(names) else ""
+        yield page, after, until
+        after = until
+
+
+def is_between(name: str, after: str, until: str) -> bool:
+    """Whether a page with these bounds is about the broker of this name."""
+    return name > after and (not until or name <= until)
+
+
+def _names_in(message: ControlMessage) -> Iterable[str]:
+    match message:
+        case Advert(broker=broker, links=links):
+            return [broker, *(link.peer for link in links)]
+        case GossipSummary(known, after, until):
+            return [*(entry.broker for entry in known), after, until]
+        case Establish(origin=origin, brokers=brokers):
+            return [origin, *brokers]
+        case ProvenIncarnations(incarnations, after, until):
+            return [*incarnations, after, until]
+        case Receipt(to=to, sender=sender, path=path, came_from=came_from):
+            return to, sender, came_from, *path
+        case InterestUpdate() | InterestRequest() | IncarnationProof():
+            return (message.broker,)
+        case Established() | Teardown():
+            return (message.origin,)
+        case Farewell() | Namesake():
+            return ()
+        case _:
+            assert_never(message)
+
+
+def check(message: ControlMessage) -> ControlMessage:
+    """What the types alone cannot refuse."""
+    for name in _names_in(message):
+        if name and not is_name(name):
+            raise ProtocolViolation(f"{name[:20]!a} is not a broker's name")
+    match message:
+        case Advert(broker=broker, links=links):
+            peers = {link.peer for link in links}
+            if broker in peers or len(peers) < len(links):
+                raise ProtocolViolation(f"an advert of {broker} with a link to itself, or with a link twice")
+        case Establish(brokers=brokers, destinations=destinations, ahead_us=ahead):
+            places = [*message.kept, *message.added, *message.obsolete, *destinations]
+            if any(len(ends) % 2 for ends in (message.kept, message.added, message.obsolete)):
+                raise ProtocolViolation("a route with half a link")
+            if max(places, default=0) >= len(brokers) or len(ahead) != len(brokers):
+                raise ProtocolViolation("a route over brokers it does not name")
+            if len(set(brokers)) < len(brokers) or message.origin not in brokers:
+                raise ProtocolViolation("a route that names a broker twice, or not its own source")
+        case InterestUpdate(added=added, removed=removed):
+            _check_topics(check_filter, added)
+            _check_topics(check_filter, removed)
+        case Receipt(behind=behind):
+            _check_topics(check_topic, behind)
+        case _:
+            pass
+    return message
+
+
+def _check_topics(check_one: Callable[[str], None], topics: Iterable[str]) -> None:
+    try:
+        for topic in topics:
+            check_one(topic)
+    except BadTopic as bad:
+        raise ProtocolViolation(str(bad)) from None
+
+
+@lru_cache(maxsize=NAMES_CHECKED)
+def is_name(name: str) -> bool:
+    """Whether a broker may be called so."""
+    return NAME.fullmatch(name) is not None
+
+
+def encode(message: ControlMessage) -> bytes:
+    return _encoder.encode(message)
+
+
+class Unsendable(OverlaneError, ValueError):
+    """A message of our own that its receiver would refuse."""
+
+    error_code = "OVL-902"
+
+
+def encode_checked(message: ControlMessage) -> bytes:
+    """As `encode`, of a message that is to be sent: it is read as its receiver will read it, or Unsendable."""
+    try:
+        data = _encoder.encode(message)
+        decode(memoryview(data))
+    except (ProtocolViolation, OverflowError, UnicodeEncodeError) as wrong:
+        raise Unsendable(f"a message of our own is beyond its limits: {wrong}") from None
+    return data
+
+
+def decode(data: memoryview) -> ControlMessage:
+    try:
+        return check(_decoder.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise ProtocolViolation(f"a control message that is not one: {wrong}") from None

@@ -1,0 +1,38 @@
+"""What the overlay has brought for clients here, as they would count it.
+
+What it carries is not always one message of a topic: a run is many at once, a message for a shared subscription goes by
+a name of its own, and retained messages that brokers exchange are for nobody in particular.
+"""
+
+from collections.abc import Iterator
+
+from overlane.core.events import Deliver
+from overlane.mqtt.runs import RUN, size_of_run
+from overlane.pubsub.cluster.envelope import PROPERTIES, bytes_behind_properties
+from overlane.pubsub.cluster.names import topic_of
+
+
+def counted(effect: Deliver) -> Iterator[tuple[str, int, int]]:
+    """(topic, messages, the bytes of their payloads); those of one topic that follow each other together, as every
+    message is seen."""
+    last, count, size_bytes = "", 0, 0
+    for topic, flags, body in effect.messages:
+        if topic is not last or flags & RUN:
+            if count and (told := _told(last, effect)):
+                yield told, count, size_bytes
+            last, count, size_bytes = topic, 0, 0
+            if flags & RUN:
+                if told := _told(topic, effect):
+                    yield told, *size_of_run(flags, body)
+                continue
+        count += 1
+        size_bytes += bytes_behind_properties(body) if flags & PROPERTIES else len(body)
+    if count and (told := _told(last, effect)):
+        yield told, count, size_bytes
+
+
+def _told(topic: str, effect: Deliver) -> str:
+    """The topic as clients know it; empty if it is for no client."""
+    if topic not in effect.subscribers:
+        return ""
+    return topic_of(topic) if topic.startswith("$") else topic

@@ -1,0 +1,1 @@
+"""Packets of MQTT 3.1.1 and 5: bytes to values, values to bytes, and the rules that both have to keep."""

@@ -1,0 +1,64 @@
+"""Keep-alive: clients that do not introduce themselves in time, or then say nothing for longer than their keep-alive.
+
+Any byte is a sign of life. Time during which the broker did not listen, because the client had to rest or to stop, does
+not count against it.
+"""
+
+import mqtt5
+
+from overlane.core.units import NEVER, Nanos
+from overlane.mqtt.connection import Connection, Phase
+from overlane.pubsub.counters import Refusal
+from overlane.pubsub.sessions.registry import Sessions
+from overlane.pubsub.state import State
+from overlane.pubsub.timers import Failed
+
+KEEP_ALIVE_TIMEOUT = int(mqtt5.DisconnectReasonCode.KEEP_ALIVE_TIMEOUT)
+
+
+class KeepAlive:
+    def __init__(self, state: State, sessions: Sessions) -> None:
+        self._state = state
+        self._sessions = sessions
+
+    def expect_connect(self, connection: Connection, due_ns: Nanos) -> None:
+        """It has come, and is to be let in by then."""
+        connection.timer = self._state.timers.at(
+            due_ns, lambda now: self._look_at_handshake(connection, now), self._failed(connection)
+        )
+
+    def watch(self, connection: Connection) -> None:
+        """It has introduced itself, or been let in."""
+        self._state.timers.cancel(connection.timer)
+        if connection.phase is Phase.OPEN and connection.keep_alive_ns < NEVER:
+            due_ns = _silent_until(connection)
+            connection.timer = self._state.timers.at(
+                due_ns, lambda now: self._look(connection, now), self._failed(connection)
+            )
+
+    def _failed(self, connection: Connection) -> Failed:
+        return lambda error: self._state.failed("timer", connection.peer.address, error, connection)
+
+    def _look_at_handshake(self, connection: Connection, now: Nanos) -> None:
+        if connection.phase in (Phase.WAITING, Phase.CHECKING):
+            told = "no CONNECT in time"
+            self._state.refuse(Refusal.CONNECT_LATE, told, connection)
+            connection.close(-1, told)
+            self._sessions.leave(connection, True, now)
+
+    def _look(self, connection: Connection, now: Nanos) -> None:
+        if connection.phase is not Phase.OPEN:
+            return
+        if now >= _silent_until(connection):
+            told = "silent for longer than its keep-alive"
+            self._state.refuse(Refusal.KEEP_ALIVE, told, connection)
+            connection.close(KEEP_ALIVE_TIMEOUT, told)
+            self._sessions.leave(connection, True, now)
+        else:
+            self.watch(connection)
+
+
+def _silent_until(connection: Connection) -> Nanos:
+    """How long it may be silent. While it had to rest, it was we who did not listen."""
+    heard_ns = max(connection.heard_ns, connection.rests_until_ns, connection.stops_until_ns)
+    return heard_ns + connection.keep_alive_ns

@@ -1,0 +1,55 @@
+"""Reason codes of MQTT 5 (section 2.4) for what pubsub refuses or ends."""
+
+from typing import Final
+
+import mqtt5
+
+from overlane.pubsub.consumer import Ending
+from overlane.pubsub.refused import Fault
+
+NO_SUBSCRIBERS: Final = 0x10
+PROTOCOL_ERROR: Final = 0x82
+IMPLEMENTATION: Final = 0x83
+NOT_AUTHORIZED: Final = 0x87
+TOPIC_INVALID: Final = 0x90
+IDENTIFIER_UNKNOWN: Final = 0x92
+RECEIVE_MAX: Final = 0x93
+ALIAS_INVALID: Final = 0x94
+QUOTA: Final = 0x97
+RETAIN_UNAVAILABLE: Final = 0x9A
+
+Granted = mqtt5.SubAckReasonCode
+
+_PUBLISH: Final = {
+    Fault.NOT_ALLOWED: NOT_AUTHORIZED,
+    Fault.INVALID_TOPIC: TOPIC_INVALID,
+    Fault.INVALID_OVERRIDE: IMPLEMENTATION,
+    Fault.UNPROCESSABLE: IMPLEMENTATION,
+    Fault.NO_ROOM: QUOTA,
+}
+_SUBSCRIBE: Final = {
+    Fault.NOT_ALLOWED: Granted.NOT_AUTHORIZED,
+    Fault.INVALID_TOPIC: Granted.TOPIC_FILTER_INVALID,
+    Fault.INVALID_OVERRIDE: Granted.IMPLEMENTATION_SPECIFIC_ERROR,
+    Fault.UNPROCESSABLE: Granted.IMPLEMENTATION_SPECIFIC_ERROR,
+    Fault.NO_ROOM: Granted.QUOTA_EXCEEDED,
+}
+_ENDING: Final = {
+    Ending.TAKEN_OVER: mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER,
+    Ending.BY_OPERATOR: mqtt5.DisconnectReasonCode.ADMINISTRATIVE_ACTION,
+    Ending.SHUTTING_DOWN: mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN,
+    Ending.INTERNAL_ERROR: mqtt5.DisconnectReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+}
+
+
+def publish_reason(fault: Fault) -> int:
+    """For PUBACK and PUBREC."""
+    return _PUBLISH[fault]
+
+
+def subscribe_reason(fault: Fault) -> Granted:
+    return _SUBSCRIBE[fault]
+
+
+def disconnect_reason(ending: Ending) -> int:
+    return int(_ENDING[ending])

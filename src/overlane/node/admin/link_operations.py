@@ -1,0 +1,153 @@
+"""The operations of the admin API that change the overlay: neighbours come and go, a broker leaves for good, and, where
+the broker was started for it, links are made to behave badly.
+
+What is changed here lasts until the broker ends; what shall last longer belongs into the network file.
+"""
+
+import asyncio
+import logging
+
+from overlane.adminapi.views import ErrorView
+from overlane.core.events import Leave
+from overlane.network.kinds import endpoint, name
+from overlane.network.schema import LINK_FAILURE, Endpoint
+from overlane.node.admin.operations import Answer, Asked, BadRequest, Operation, Parameter, told
+from overlane.node.driver import Driver
+from overlane.node.links.emulation import Conditions
+from overlane.node.links.overlay import Overlay
+from overlane.quantities import parse_duration, parse_rate
+
+LEAVE_S = 1.5
+"""How long a broker that leaves stays, so that the word gets round."""
+
+log = logging.getLogger("overlane.admin")
+
+_PEER = Parameter("id", "The neighbour's name.", "path")
+_CONDITIONS = (
+    Parameter("latency", "One way, such as 80ms."),
+    Parameter("jitter", "Such as 3ms."),
+    Parameter("loss", "The share of packets lost, from 0 to 1: they come late, and as datagrams not at all."),
+    Parameter("rate", "Such as 10Mbit."),
+    Parameter("cut", "true: nothing passes at all."),
+)
+
+
+class LinkOperations:
+    def __init__(self, driver: Driver, overlay: Overlay, *, is_chaotic: bool) -> None:
+        self._driver = driver
+        self._overlay = overlay
+        self._is_chaotic = is_chaotic
+        self.left = asyncio.Event()
+        """Set when the broker has left the overlay and may end."""
+        self._leaving: asyncio.Task[None] | None = None
+        wrong = {400: ErrorView}
+        unknown = {404: ErrorView}
+        self.all: tuple[Operation, ...] = (
+            Operation(
+                "PUT",
+                "/links/{id}",
+                "Link with a neighbour from now on.",
+                self._join,
+                {204: None, **wrong},
+                (
+                    _PEER,
+                    Parameter("address", "Where to dial it, host:port; several with commas between; none: it dials."),
+                ),
+            ),
+            Operation("DELETE", "/links/{id}", "Be linked no more.", self._part, {204: None, **unknown}, (_PEER,)),
+            Operation(
+                "PUT",
+                "/emulation/{id}",
+                "Let our direction of a link behave like this; what is not said is as good as can be.",
+                self._emulate,
+                {204: None, 403: ErrorView, **wrong, **unknown},
+                (_PEER, *_CONDITIONS),
+            ),
+            Operation(
+                "DELETE",
+                "/emulation/{id}",
+                "Let our direction of a link be as the network file says.",
+                self._heal,
+                {204: None, 403: ErrorView, **unknown},
+                (_PEER,),
+            ),
+            Operation("POST", "/leave", "Leave the overlay for good, and end.", self._leave, {204: None}),
+        )
+
+    async def _join(self, asked: Asked) -> Answer:
+        peer = asked["id"]
+        try:
+            name().read(peer)
+            addresses: list[Endpoint] = [endpoint().read(one) for one in asked.get("address", "").split(",") if one]
+        except ValueError:
+            raise BadRequest("a name, and addresses such as 10.0.0.1:7001, are needed") from None
+        if peer == self._driver.core.name:
+            raise BadRequest("a broker is no neighbour of its own")
+        if peer not in self._overlay.neighbours:
+            self._driver.core.expect_link(peer, LINK_FAILURE, self._driver.core.config.queue_bytes_max)
+        self._overlay.join(peer, addresses, self._overlay.conditions(peer), is_expected=False)
+        log.info("%s is a neighbour from now on", peer)
+        return Answer(204, b"")
+
+    async def _part(self, asked: Asked) -> Answer:
+        if asked["id"] not in self._overlay.neighbours:
+            return _unknown()
+        self._overlay.part(asked["id"])
+        log.info("%s is no neighbour any more", asked["id"])
+        return Answer(204, b"")
+
+    async def _emulate(self, asked: Asked) -> Answer:
+        if not self._is_chaotic:
+            return _not_chaotic()
+        if asked["id"] not in self._overlay.neighbours:
+            return _unknown()
+        self._overlay.emulate(asked["id"], conditions_of(asked))
+        return Answer(204, b"")
+
+    async def _heal(self, asked: Asked) -> Answer:
+        if not self._is_chaotic:
+            return _not_chaotic()
+        if asked["id"] not in self._overlay.neighbours:
+            return _unknown()
+        self._overlay.heal(asked["id"])
+        return Answer(204, b"")
+
+    async def _leave(self, _: Asked) -> Answer:
+        self.leave()
+        return Answer(204, b"")
+
+    def leave(self) -> None:
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._say_goodbye())
+
+    async def _say_goodbye(self) -> None:
+        log.info("the broker leaves the overlay for good")
+        self._driver.tell_core(Leave())
+        await asyncio.sleep(LEAVE_S)
+        self.left.set()
+
+
+def conditions_of(asked: Asked) -> Conditions:
+    """What the parameters of a request say of a link; BadRequest."""
+    try:
+        loss = float(asked.get("loss", "0"))
+        conditions = Conditions(
+            latency_ns=parse_duration(asked.get("latency", "0ms")),
+            jitter_ns=parse_duration(asked.get("jitter", "0ms")),
+            loss=loss,
+            rate_bps=parse_rate(asked["rate"]) if "rate" in asked else None,
+            is_cut=asked.get("cut", "false") == "true",
+        )
+    except ValueError:
+        raise BadRequest("allowed are latency=80ms, jitter=3ms, loss=0.01, rate=10Mbit and cut=true") from None
+    if conditions.latency_ns < 0 or conditions.jitter_ns < 0 or not 0 <= loss <= 1 or conditions.rate_bps == 0:
+        raise BadRequest("durations must not be negative, the rate not 0, and the loss from 0 to 1")
+    return conditions
+
+
+def _unknown() -> Answer:
+    return told(ErrorView(error="no such neighbour"), 404)
+
+
+def _not_chaotic() -> Answer:
+    return told(ErrorView(error="links are made to fail only where the broker was started with --chaos"), 403)

@@ -1,0 +1,180 @@
+"""Metrics for Prometheus: what the broker counts, in the text format that Prometheus scrapes.
+
+Nothing is kept here. A scrape reads the counters of the state machines, the store and the loop as they are. Labels are
+reasons, directions and neighbours, never clients or topics: their number is bounded by the code and the network file.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from overlane import __version__
+from overlane.core.units import SECOND
+from overlane.node.admin.inspection import Census, Inspection
+from overlane.node.failures import KINDS
+from overlane.node.store.timed import BOUNDS_NS
+from overlane.pubsub.counters import Drop, Refusal
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_LINK_STATES = ("up", "suspect", "failed", "down")
+
+
+class Metrics(Collector):
+    def __init__(self, survey: Inspection) -> None:
+        self._survey = survey
+        self._census = Census()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    async def exposition(self) -> bytes:
+        self._census = await self._survey.census()
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._broker()
+        yield from self._clients()
+        yield from self._traffic()
+        yield from self._trouble()
+        yield from self._store()
+        yield from self._overlay()
+
+    def _broker(self) -> Iterator[Metric]:
+        survey = self._survey
+        info = {"name": survey.name, "version": __version__}
+        yield InfoMetricFamily("overlane_broker", "The broker.", value=info)
+        yield _gauge("overlane_uptime_seconds", "Time since the broker started.", survey.uptime_s)
+        yield _gauge("overlane_ready", "1 if clients are welcome, as /ready says.", not survey.not_ready())
+        lag = GaugeMetricFamily("overlane_loop_lag_seconds", "How late the event loop was lately.", labels=["of"])
+        lag.add_metric(["average"], survey.pulse.lag_s)
+        lag.add_metric(["worst"], survey.pulse.lag_max_s)
+        yield lag
+
+    def _clients(self) -> Iterator[Metric]:
+        state, census = self._survey.driver.server.state, self._census
+        retained = state.retained
+        yield _gauge("overlane_connections", "Open connections, those not let in yet included.", len(state.connections))
+        lingering = len(self._survey.driver.lingering)
+        yield _gauge("overlane_connections_lingering", "Ended by the broker, until clients have read why.", lingering)
+        yield _gauge("overlane_clients_connected", "Clients connected.", census.clients)
+        yield _gauge("overlane_sessions", "Sessions, those of clients that are away included.", len(state.sessions))
+        yield _gauge("overlane_subscriptions", "Subscriptions.", len(state.subscriptions))
+        yield _gauge(
+            "overlane_queue_messages", "QoS 1 and 2 messages not acknowledged by clients.", census.queue_messages
+        )
+        yield _gauge("overlane_queue_bytes", "Bytes of these.", census.queue_bytes)
+        yield _gauge("overlane_in_flight_messages", "Of these, sent and not acknowledged.", census.in_flight)
+        yield _gauge("overlane_retained_messages", "Retained messages.", len(retained))
+        yield _gauge("overlane_retained_bytes", "Bytes of these.", retained.bytes)
+        accepted = state.counters.connections_accepted
+        yield _counter("overlane_connections_accepted", "Clients that were let in.", accepted)
+
+    def _traffic(self) -> Iterator[Metric]:
+        counters = self._survey.driver.server.counters
+        messages = CounterMetricFamily(
+            "overlane_messages", "PUBLISH packets from and to clients.", labels=["direction"]
+        )
+        messages.add_metric(["in"], counters.messages_in)
+        messages.add_metric(["out"], counters.messages_out)
+        yield messages
+        size = CounterMetricFamily("overlane_bytes", "Bytes of packets from and to clients.", labels=["direction"])
+        size.add_metric(["in"], counters.bytes_in)
+        size.add_metric(["out"], counters.bytes_out)
+        yield size
+
+    def _trouble(self) -> Iterator[Metric]:
+        counters = self._survey.driver.server.counters
+        dropped = CounterMetricFamily("overlane_dropped", "Messages that did not reach a client.", labels=["reason"])
+        for drop in Drop:
+            dropped.add_metric([drop.value], counters.dropped[drop])
+        yield dropped
+        refused = CounterMetricFamily("overlane_refused", "Clients and packets turned away.", labels=["reason"])
+        for refusal in Refusal:
+            refused.add_metric([refusal.value], counters.refused[refusal])
+        yield refused
+        errors = CounterMetricFamily(
+            "overlane_internal_errors", "Unexpected exceptions of the broker that were isolated.", labels=["of"]
+        )
+        for kind in KINDS:
+            errors.add_metric([kind], self._survey.driver.failures.counts[kind])
+        yield errors
+        yield _counter("overlane_throttled", "Times a client was read more slowly.", counters.throttled)
+        yield _counter("overlane_dead_letters", "Messages put on the dead-letter topic.", counters.dead_letters)
+
+    def _store(self) -> Iterator[Metric]:
+        store, is_durable = self._survey.store, self._survey.is_durable
+        yield _gauge("overlane_store_durable", "1 if records are kept on disk.", is_durable)
+        yield _gauge("overlane_store_failing", "1 while the disk takes nothing.", store.failing is not None)
+        yield _gauge("overlane_store_pending_turns", "Turns whose records are not on disk yet.", store.pending)
+        yield _gauge("overlane_store_quarantined", "Damaged records put aside at the start.", len(store.quarantined))
+        buckets, so_far = [], 0
+        for bound_ns, count in zip((*BOUNDS_NS, None), store.buckets, strict=True):
+            so_far += count
+            buckets.append(("+Inf" if bound_ns is None else repr(bound_ns / SECOND), so_far))
+        yield HistogramMetricFamily(
+            "overlane_store_commit_seconds",
+            "From the end of a turn to its records on disk.",
+            buckets=buckets,
+            sum_value=store.latency_total_ns / SECOND,
+        )
+
+    def _overlay(self) -> Iterator[Metric]:
+        survey = self._survey
+        for name, value in survey.driver.core.counters.items():
+            if name == "retained_bytes":
+                yield _gauge("overlane_overlay_unacknowledged_bytes", "Parcels not acknowledged by brokers.", value)
+            elif name == "suspected_links":
+                yield _gauge("overlane_overlay_suspected_links", "Links of others that routes avoid.", value)
+            else:
+                yield _counter(f"overlane_overlay_{name}", f"{name.replace('_', ' ').capitalize()}.", value)
+        state = GaugeMetricFamily("overlane_link_state", "1 for the state of each link.", labels=["peer", "state"])
+        latency = GaugeMetricFamily("overlane_link_latency_seconds", "One way, as measured.", labels=["peer"])
+        jitter = GaugeMetricFamily("overlane_link_jitter_seconds", "Of the round trip, as measured.", labels=["peer"])
+        loss = GaugeMetricFamily("overlane_link_loss_ratio", "Share of what is lost, as measured.", labels=["peer"])
+        queue = GaugeMetricFamily("overlane_link_queue_bytes", "What waits for each link.", labels=["peer"])
+        datagrams = CounterMetricFamily(
+            "overlane_link_datagrams", "Datagrams beside the present connection.", labels=["peer", "what"]
+        )
+        usable = GaugeMetricFamily(
+            "overlane_link_datagrams_usable", "1 if what has a deadline goes in datagrams.", labels=["peer"]
+        )
+        for link in survey.links():
+            if (beside := link.datagrams) is not None:
+                usable.add_metric([link.peer], beside.state != "probing")
+                for what, count in (("sent", beside.sent), ("received", beside.received), ("lost", beside.lost)):
+                    datagrams.add_metric([link.peer, what], count)
+                for reason, count in beside.refused.items():
+                    datagrams.add_metric([link.peer, reason], count)
+            for one in _LINK_STATES:
+                state.add_metric([link.peer, one], link.state == one)
+            queue.add_metric([link.peer], link.queue_bytes)
+            if link.latency_ms is not None and link.jitter_ms is not None and link.loss is not None:
+                latency.add_metric([link.peer], link.latency_ms / 1e3)
+                jitter.add_metric([link.peer], link.jitter_ms / 1e3)
+                loss.add_metric([link.peer], link.loss)
+        yield from (state, latency, jitter, loss, queue, usable, datagrams)
+        sockets = survey.overlay.sockets
+        if sockets is not None:
+            yield _counter("overlane_datagrams_strange", "Datagrams that belong to no link.", sockets.strange)
+
+
+def _gauge(name: str, told: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, told, value=float(value))
+
+
+def _counter(name: str, told: str, value: float) -> Metric:
+    return CounterMetricFamily(name, told, value=value)

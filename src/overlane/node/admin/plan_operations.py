@@ -1,0 +1,108 @@
+"""The operations of the admin API for plans: what the history of the overlay says, and what the broker makes of it.
+
+What a plan says of this broker and its links goes to the core, which tells the other brokers; what it says of others
+is theirs to tell. The book is written in a thread: an operator may wait for the disk, messages must not.
+"""
+
+import asyncio
+import logging
+import time
+
+from overlane.adminapi.views import ErrorView, PlanView, StoredPlanView
+from overlane.core.events import SetFailureRisk
+from overlane.core.units import SECOND
+from overlane.network.plan import BadPlan, Plan, read_plan
+from overlane.node.admin.operations import BODY, Answer, Asked, BadRequest, Operation, Parameter, told
+from overlane.node.admin.plan_history import PlanHistory, StalePlan
+from overlane.node.driver import Driver
+
+CLOCKS_DIFFER_NS = 3_600 * SECOND
+
+log = logging.getLogger("overlane.plans")
+
+_CHECK = Parameter("check", "true: say only whether it would be taken.")
+_TO = Parameter("to", "The version to follow again, the one before if not said; 0: none.")
+
+
+class PlanOperations:
+    def __init__(self, driver: Driver, book: PlanHistory) -> None:
+        self._driver = driver
+        self._book = book
+        self._one_at_a_time = asyncio.Lock()
+        refused = {400: ErrorView, 409: ErrorView, 507: ErrorView}
+        self.all: tuple[Operation, ...] = (
+            Operation(
+                "GET", "/plan", "The plan that is followed, and those that are kept.", self._show, {200: PlanView}
+            ),
+            Operation(
+                "PUT", "/plan", "Follow a plan from now on.", self._take, {204: None, **refused}, (_CHECK,), Plan
+            ),
+            Operation(
+                "POST",
+                "/plan/rollback",
+                "Follow an earlier plan again.",
+                self._roll_back,
+                {204: None, **refused},
+                (_TO,),
+            ),
+        )
+
+    def begin(self) -> None:
+        if self._book.followed is not None:
+            self._follow()
+
+    async def _show(self, _: Asked) -> Answer:
+        book = self._book
+        async with self._one_at_a_time:  # a thread may be changing it
+            kept = tuple(
+                StoredPlanView(version=plan.version, made_ns=plan.made_ns, source=plan.source)
+                for plan in sorted(book.kept.values(), key=lambda plan: plan.version)
+            )
+            return told(PlanView(version=book.version, newest=book.newest, plan=book.followed, kept=kept))
+
+    async def _take(self, asked: Asked) -> Answer:
+        try:
+            plan = read_plan(asked[BODY].encode())
+            if plan.made_ns > time.time_ns() + CLOCKS_DIFFER_NS:
+                raise BadPlan("made_ns", str(plan.made_ns), "a time in the past")
+            async with self._one_at_a_time:
+                if asked.get("check") == "true":
+                    self._book.check(plan)
+                    return Answer(204, b"")
+                await asyncio.get_running_loop().run_in_executor(None, self._book.take, plan)
+        except BadPlan as bad:
+            raise BadRequest(str(bad)) from None
+        except StalePlan as stale:
+            return told(ErrorView(error=str(stale)), 409)
+        except OSError as error:
+            return _unkept(error)
+        self._follow()
+        return Answer(204, b"")
+
+    async def _roll_back(self, asked: Asked) -> Answer:
+        text = asked.get("to")
+        if text is not None and not (text.isascii() and text.isdigit()):
+            raise BadRequest(f"to={text[:40]!a}: allowed is the version of a plan that is kept, or 0")
+        try:
+            async with self._one_at_a_time:
+                version = None if text is None else int(text)
+                await asyncio.get_running_loop().run_in_executor(None, self._book.roll_back, version)
+        except StalePlan as stale:
+            return told(ErrorView(error=str(stale)), 409)
+        except OSError as error:
+            return _unkept(error)
+        self._follow()
+        return Answer(204, b"")
+
+    def _follow(self) -> None:
+        plan, me = self._book.followed, self._driver.core.name
+        if plan is None:
+            log.info("no plan is followed, the network file alone counts")
+            self._driver.tell_core(SetFailureRisk(None, {}))
+        else:
+            log.info("plan %d is followed", plan.version)
+            self._driver.tell_core(SetFailureRisk(plan.failure_of(me), plan.failures_around(me)))
+
+
+def _unkept(error: OSError) -> Answer:
+    return told(ErrorView(error=f"the plan cannot be kept: {(error.strerror or str(error)).lower()}"), 507)

@@ -1,0 +1,148 @@
+"""The admin API's server: HTTP in the broker's own loop.
+
+On a loopback address it asks for nothing, as long as the network file has no token; `httpaccess` tells who is answered.
+
+It ends after everything else of the broker, so that an end can be watched.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import assert_never
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from overlane.adminapi import httpaccess
+from overlane.adminapi.httpserver import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, read_body
+from overlane.adminapi.views import ErrorView
+from overlane.errors import Failure, InDoubt
+from overlane.network.schema import Endpoint
+from overlane.node.admin.openapi import document
+from overlane.node.admin.operations import BODY, USER, Answer, BadRequest, Operation, told
+from overlane.node.failures import Failures
+from overlane.node.security.logins import Login, Logins
+from overlane.secret import Secret
+
+CONNECTIONS_MAX = 100
+BODY_BYTES_MAX = 16 << 20
+
+log = logging.getLogger("overlane.admin")
+
+
+class Admin:
+    """`token` may be replaced while it serves."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        operations: tuple[Operation, ...],
+        token: Secret | None,
+        logins: Callable[[], Logins | None] = lambda: None,
+        failures: Failures | None = None,
+    ) -> None:
+        """`logins`: of the users of MQTT, as they are now."""
+        self.token = token
+        self._logins = logins
+        self._failures = failures or Failures()
+        self._openapi = msgspec.json.encode(document(operations))
+        routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in operations]
+        routes.append(Route("/openapi.json", self._document, methods=["GET"]))
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
+        always = [one.path for one in operations if one.is_open]
+        server = HttpServer("admin", endpoint, app, CONNECTIONS_MAX, always)
+        self.start, self.stop = server.start, server.stop
+
+    # Requests
+
+    def _answering(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            asked = {**request.query_params, **request.path_params}
+            given = httpaccess.credentials(request) if operation.is_for_users else None
+            refusal = self._refusal(request, operation.is_open) if given is None else await self._unknown(*given)
+            if refusal is not None:
+                return refusal
+            if operation.is_for_users:
+                asked[USER] = "" if given is None else given[0]
+            try:
+                if operation.takes is not None:
+                    asked[BODY] = await _body(request)
+                return _response(await operation.call(asked))
+            except BadRequest as bad:
+                return _wrong(400, str(bad))
+            except BodyTooSlow:
+                return _wrong(408, f"the body did not come within {BODY_S:g} s", {"connection": "close"})
+            except ClientDisconnect:
+                return _wrong(400, "the body was not sent to its end")  # to nobody
+            except InDoubt as error:
+                self._failures.fatal(f"{operation.method} {operation.path}", error)
+            except Exception as error:
+                # A defect of ours; it must not end more than this request.
+                self._failures.isolated(Failure("admin", f"{operation.method} {operation.path}", error))
+                return _wrong(500, "the broker could not answer; its log tells more")
+
+        return answer
+
+    async def _unknown(self, user: str, password: Secret) -> Response | None:
+        """Why the user is not answered, if so."""
+        logins = self._logins()
+        login = Login.REFUSED if logins is None or not user else await logins.check(user, password)
+        match login:
+            case Login.ACCEPTED:
+                return None
+            case Login.BUSY:
+                return _wrong(503, "too many log in at once")
+            case Login.REFUSED:
+                log.warning("a request with a wrong user or password was refused")
+                return _wrong(401, "no such user, or another password", {"www-authenticate": "Basic"})
+            case _:
+                assert_never(login)
+
+    async def _document(self, request: Request) -> Response:
+        return self._refusal(request, False) or _response(Answer(200, self._openapi))
+
+    def _refusal(self, request: Request, is_open: bool) -> Response | None:
+        """Why the request is not answered, if so."""
+        if is_open and self.token is not None:
+            return None
+        found = httpaccess.refusal(request, self.token)
+        if found is None:
+            return None
+        if found.status == HTTPStatus.UNAUTHORIZED:
+            client = request.client.host if request.client else "?"
+            log.warning("a request without the token was refused, from %s", client)
+        return _wrong(found.status, found.why, found.headers)
+
+
+async def _body(request: Request) -> str:
+    """BadRequest if there is too much of it, before it is read."""
+    try:
+        return (await read_body(request, BODY_BYTES_MAX)).decode()
+    except BodyTooLarge:
+        raise BadRequest(f"the body is larger than {BODY_BYTES_MAX} bytes") from None
+    except UnicodeDecodeError:
+        raise BadRequest("the body is no UTF-8 text") from None
+
+
+def _path(operation: Operation) -> str:
+    """Identifiers of clients may have slashes in them."""
+    return operation.path.replace("{id}", "{id:path}")
+
+
+def _response(answer: Answer, headers: dict[str, str] | None = None) -> Response:
+    return Response(answer.body, answer.status, headers, answer.content_type if answer.body else None)
+
+
+def _wrong(status: int, error: str, headers: dict[str, str] | None = None) -> Response:
+    return _response(told(ErrorView(error=error), status), headers)
+
+
+async def _misdirected(_: Request, error: Exception) -> Response:
+    """No such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers) if error.headers else None
+    return _wrong(error.status_code, f"{HTTPStatus(error.status_code).phrase.lower()}; see /openapi.json", headers)

@@ -1,0 +1,1 @@
+"""Where clients connect: listeners, WebSocket, limits on connections."""

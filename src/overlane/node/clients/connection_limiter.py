@@ -1,0 +1,83 @@
+"""The connection limiter: which new connections of clients are accepted.
+
+Connections are accepted at no more than the allowed rate. Those that come faster are counted and rejected: some may
+send CONNECT, and get the reason in CONNACK; the others are closed at once.
+"""
+
+import asyncio
+import ipaddress
+from enum import Enum
+
+from overlane.core.units import SECOND, Nanos
+from overlane.node.driver import Driver
+from overlane.node.security.tls import user_of
+from overlane.pubsub.consumer import Peer
+from overlane.pubsub.counters import Refusal
+from overlane.turn.clientlink import ClientLink
+
+TURNED_AWAY_MAX = 64
+"""Those of a second that are told why."""
+
+
+class Admission(Enum):
+    LET_IN = "let in"
+    TURNED_AWAY = "to be told that it may not come in"
+    SHUT_OUT = "closed at once"
+
+
+class ConnectionLimiter:
+    """Lets connections in at a bounded rate: as many at once as come in a second, then one by one."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._tokens = float(driver.server.state.limits.connections_per_second)
+        self._tokens_ns = driver.clock.now()
+        self._answers = float(TURNED_AWAY_MAX)
+
+    def admits(self) -> Admission:
+        state, now = self.driver.server.state, self.driver.clock.now()
+        rate = state.limits.connections_per_second
+        past_s = (now - self._tokens_ns) / SECOND
+        self._tokens = min(float(rate), self._tokens + past_s * rate)
+        self._answers = min(float(TURNED_AWAY_MAX), self._answers + past_s * TURNED_AWAY_MAX)
+        self._tokens_ns = now
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return Admission.LET_IN
+        self.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections a second")
+        if self._answers < 1:
+            return Admission.SHUT_OUT
+        self._answers -= 1
+        return Admission.TURNED_AWAY
+
+    def left_ns(self, since_ns: Nanos) -> Nanos:
+        """How long one that came then still has to introduce itself."""
+        state, now = self.driver.server.state, self.driver.clock.now()
+        return max(0, since_ns + state.limits.connect_within_ns - now)
+
+    def refuse(self, why: Refusal, told: str, link: ClientLink | None = None) -> None:
+        """Count one that is turned away before the server has seen a packet of it."""
+        self.driver.server.state.refuse(why, told, link.connection if link is not None else None)
+        self.driver.end_turn_soon()
+
+
+def peer_of(transport: asyncio.BaseTransport, listener: str) -> Peer:
+    address = transport.get_extra_info("peername") or ("?", 0)
+    host = str(address[0])
+    secure = transport.get_extra_info("ssl_object")
+    return Peer(
+        f"{host}:{address[1]}",
+        is_loopback=_is_loopback(host),
+        is_secure=secure is not None,
+        certified=user_of(secure.getpeercert()) if secure is not None else None,
+        listener=listener,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

@@ -1,0 +1,150 @@
+"""Listeners: where clients come in, by TCP or TLS, plain or as a WebSocket.
+
+The time that a client has to introduce itself runs from the moment it knocks, TLS and all. Who it is allowed to be is
+the server's to judge.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from typing import cast
+
+from overlane.binding import bound
+from overlane.core.units import SECOND
+from overlane.network.listeners import ListenerKind
+from overlane.network.schema import Endpoint
+from overlane.node.clients.connection_limiter import Admission, ConnectionLimiter, peer_of
+from overlane.node.clients.websocket import WebSocketPipe
+from overlane.node.driver import Driver
+from overlane.pubsub.counters import Refusal
+from overlane.turn.clientlink import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
+
+BACKLOG = 4_096
+READ_BYTES = 64 * 1024
+READ_LITTLE_BYTES = 4 * 1024
+"""At once from one client, where many have to wait with what was read of them."""
+
+_buffer = memoryview(bytearray(READ_BYTES))
+_little = _buffer[:READ_LITTLE_BYTES]
+
+log = logging.getLogger("overlane.node")
+
+
+class ClientProtocol(asyncio.BufferedProtocol):
+    """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
+
+    __slots__ = ("_doorman", "_link", "_name", "_since_ns", "tls_late")
+
+    def __init__(self, doorman: ConnectionLimiter, name: str) -> None:
+        self._doorman = doorman
+        self._name = name
+        self._since_ns = doorman.driver.clock.now()
+        self._link: ClientLink | None = None
+        self.tls_late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        if self.tls_late is not None:
+            self.tls_late.cancel()
+            self.tls_late = None
+        admission = self._doorman.admits()
+        if admission is Admission.SHUT_OUT:
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
+        self._link = self._doorman.driver.attach(
+            transport, peer_of(transport, self._name), self._since_ns, admission is Admission.TURNED_AWAY
+        )
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return _little if self._doorman.driver.backpressure.reads_little else _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._link is not None:
+            self._link.received(bytes(_buffer[:nbytes]), nbytes in (READ_BYTES, READ_LITTLE_BYTES))
+
+    def pause_writing(self) -> None:
+        if self._link is not None:
+            self._link.full()
+
+    def resume_writing(self) -> None:
+        if self._link is not None:
+            self._link.drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._link is not None:
+            self._link.lost()
+            self._link = None
+
+
+PROTOCOLS: dict[tuple[str, bool], type["ClientProtocol | WebSocketPipe"]] = {
+    # Protocol, and whether it comes in a WebSocket: what reads its bytes.
+    ("mqtt", False): ClientProtocol,
+    ("mqtt", True): WebSocketPipe,
+}
+
+
+class Listener:
+    """One address where clients come in. `renew` changes its certificate and lets nobody stand before a closed door: a
+    new server takes over the same sockets before the old one lets go of them."""
+
+    def __init__(self, driver: Driver, kind: ListenerKind, endpoint: Endpoint) -> None:
+        self._driver = driver
+        self.name = kind.name
+        self._endpoint = endpoint
+        self._doorman = ConnectionLimiter(driver)
+        self._protocol = PROTOCOLS[kind.protocol, kind.is_websocket]
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self.is_secure = False
+
+    async def open(self, tls: ssl.SSLContext | None) -> None:
+        """Let clients in; Unavailable if the address cannot be had."""
+        self.is_secure = tls is not None
+        self._sockets = await bound(self.name, self._endpoint, BACKLOG)
+        self._servers = await self._serve(tls)
+
+    async def renew(self, tls: ssl.SSLContext) -> None:
+        """Those who come from now on meet this certificate; those who are there stay."""
+        before, self._servers = self._servers, await self._serve(tls)
+        for server in before:
+            server.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients can connect."""
+        return bool(self._servers) and all(server.is_serving() for server in self._servers)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for one in self._sockets:
+            one.close()
+
+    async def _serve(self, tls: ssl.SSLContext | None) -> list[asyncio.Server]:
+        loop = asyncio.get_running_loop()
+        within_s = self._driver.server.state.limits.connect_within_ns / SECOND
+        servers = []
+        for one in self._sockets:
+            server = await loop.create_server(
+                self._knocking if tls is None else self._knocking_by_tls,
+                sock=one.dup(),
+                ssl=tls,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=within_s if tls else None,
+            )
+            servers.append(server)
+        return servers
+
+    def _knocking(self) -> "ClientProtocol | WebSocketPipe":
+        return self._protocol(self._doorman, self.name)
+
+    def _knocking_by_tls(self) -> "ClientProtocol | WebSocketPipe":
+        """The protocol hears of a connection when TLS is agreed on. Where it never is, that must be counted too."""
+        protocol = self._knocking()
+        within_s = self._driver.server.state.limits.connect_within_ns / SECOND
+        protocol.tls_late = asyncio.get_running_loop().call_later(
+            within_s, self._doorman.refuse, Refusal.CONNECT_LATE, "TLS was not agreed on"
+        )
+        return protocol

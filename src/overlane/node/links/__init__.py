@@ -1,0 +1,1 @@
+"""Links to neighbours: dialling, greeting, connections and datagrams, emulated links."""

@@ -1,0 +1,159 @@
+"""The datagrams of one link to a neighbour: its path, driven by a socket and a timer.
+
+Where the neighbour is, the end that dialled knows from its connection; the other one learns it from what comes, as both
+do when a NAT gives the neighbour another port: the latest datagram that was believed tells. A link may be emulated:
+then a datagram arrives when the emulation says, or is lost.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from overlane.core.units import NEVER, SECOND, US, Nanos
+from overlane.core.wire import frame_codec
+from overlane.node.links.datagram_path import DatagramPath, PathState
+from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, DatagramRefused, Opener, Sealer
+from overlane.node.links.datagram_socket import Address, DatagramSocket
+from overlane.node.links.emulation import Emulation
+from overlane.node.links.greeting import Session
+from overlane.node.links.pacing import Pace
+
+
+class DatagramLink:
+    """`hear` gets the frames that came; `go_on` is called when the path takes something again; `rescue` gets frames
+    that are to be sent over the connection, since the path may have swallowed them; `failed` gets a fault of ours."""
+
+    def __init__(
+        self,
+        socket: DatagramSocket,
+        session: Session,
+        address: Address | None,
+        now: Callable[[], Nanos],
+        hear: Callable[[bytes], None],
+        go_on: Callable[[], None],
+        rescue: Callable[[bytes], None],
+        *,
+        pace: Pace | None,
+        emulation: Emulation | None,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._socket = socket
+        self._session = session
+        self._address = address
+        self._now = now
+        self._hear = hear
+        self._go_on = go_on
+        self._rescue = rescue
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Nanos = NEVER
+        self._is_closed = False
+        self._is_held_up = False
+        self.pace = pace
+        self.emulation = emulation
+        self.sent = self.received = self.bytes_in = self.bytes_out = 0
+        self.path = DatagramPath(
+            Sealer(session.theirs, session.key_out),
+            Opener(session.key_in),
+            now(),
+            begins=address is not None,
+        )
+        socket.enlist(session.ours, self._received)
+        self._tend()
+
+    @property
+    def is_usable(self) -> bool:
+        return self.path.is_usable
+
+    @property
+    def is_doubted(self) -> bool:
+        return self.path.state is PathState.DOUBTED
+
+    def has_room(self) -> bool:
+        """Whether the largest datagram would be taken."""
+        self._is_held_up = not self.path.flight.has_room(DATAGRAM_BYTES_MAX, self._now())
+        return not self._is_held_up
+
+    def send(self, chunk: bytes) -> bool:
+        """A chunk of the core's DATA lane; False if it has to take the stream."""
+        if not frame_codec.is_urgent(chunk):
+            return False
+        now = self._now()
+        if not self.path.takes(len(chunk), now):
+            return False
+        self._emit(self.path.seal(chunk, now, asks=not frame_codec.is_answer(chunk)), now)
+        if self.path.next_deadline() < self._timer_at:
+            self._arm(now)
+        return True
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._socket.dismiss(self._session.ours)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _received(self, datagram: bytes, address: Address) -> None:
+        try:
+            self._take(datagram, address)
+        except Exception as error:
+            self._failed(error)
+
+    def _take(self, datagram: bytes, address: Address) -> None:
+        self.received += 1
+        self.bytes_in += len(datagram)
+        was_usable = self.is_usable
+        try:
+            frames, is_newest = self.path.open(datagram, self._now())
+        except DatagramRefused:
+            return
+        if is_newest:
+            self._address = address
+        if frames:
+            self._hear(frames)
+        if not self._is_closed:
+            self._tend()
+            if (self.is_usable and not was_usable) or (self._is_held_up and self.has_room()):
+                self._go_on()
+
+    def _tend(self) -> None:
+        now = self._now()
+        if now >= self.path.next_deadline():
+            for datagram in self.path.tick(now):
+                self._emit(datagram, now)
+            for frames, sent_ns in self.path.take_unheard():
+                self._rescue(frame_codec.older(frames, (now - sent_ns) // US))
+        self._arm(now)
+
+    def _arm(self, now: Nanos) -> None:
+        due = self.path.next_deadline()
+        if self._timer is not None:
+            if now < self._timer_at <= due:
+                return  # it comes early enough
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = None
+        if due < NEVER:
+            self._timer = self._loop.call_later(max(0, due - now) / SECOND, self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._timer_at = None, NEVER
+        try:
+            self._tend()
+        except Exception as error:
+            self._failed(error)
+
+    def _emit(self, datagram: bytes, now: Nanos) -> None:
+        if self._address is None:
+            return
+        self.sent += 1
+        self.bytes_out += len(datagram)
+        if self.emulation is None:
+            self._socket.send(datagram, self._address)
+            if self.pace is not None:
+                self.pace.sent(len(datagram), now)
+        elif (arrives_ns := self.emulation.datagram(len(datagram), now)) is not None:
+            self._loop.call_later((arrives_ns - now) / SECOND, self._arrive, datagram)
+
+    def _arrive(self, datagram: bytes) -> None:
+        if not self._is_closed and self._address is not None:
+            self._socket.send(datagram, self._address)

@@ -1,0 +1,207 @@
+"""Datagrams between two brokers: their bytes, and whether they are believed.
+
+     0         8          14     15
+    +---------+----------+------+-----------------------+--------+-----+
+    | session | number   | kind | what has come         | frames | tag |
+    +---------+----------+------+-----------------------+--------+-----+
+      u64       u48        u8     highest u48 | delay u16 (16 us) | earlier u64, where the kind says so
+
+The session was named by the receiver when the two brokers greeted each other, at random; it tells which link a datagram
+belongs to. The number grows by one with every datagram of a session, and never comes twice.
+
+Where the link is encrypted or has a secret, there is a key for each direction: all behind the number is sealed with
+ChaCha20-Poly1305 (RFC 8439) under it, the number is the nonce, session and number are authenticated with it. A key
+serves one connection only. Without key there is no tag, and who does not know the session is not heard.
+
+A datagram that was opened is not opened again, nor one that is so old that it cannot be known (RFC 4303, 3.4.3).
+No I/O, no clock.
+"""
+
+import struct
+from enum import Enum, IntFlag
+from typing import NamedTuple, Protocol
+
+from overlane.core.wire import frame_codec
+from overlane.errors import OverlaneError, ProtocolViolation
+
+DATAGRAM_BYTES_MAX = 1_232
+"""With the headers of IPv6 and UDP, what every link of the Internet takes in one packet (RFC 8200, 5)."""
+KEY_BYTES = 32
+TAG_BYTES = 16
+NUMBER_MAX = (1 << 48) - 1
+REPLAY_WINDOW = 1_024
+
+_HEAD = struct.Struct("!QHI")
+_CAME = struct.Struct("!HIHQ")
+_SESSION = struct.Struct("!Q")
+_NONCE = struct.Struct("!IQ")
+
+HEAD_BYTES = _HEAD.size
+FRAMES_BYTES_MAX = DATAGRAM_BYTES_MAX - HEAD_BYTES - 1 - _CAME.size - TAG_BYTES
+"""What a datagram carries at most, whatever else is in it."""
+
+_FRAMES_ALLOWED = frozenset(
+    {
+        frame_codec.FrameType.PING,
+        frame_codec.FrameType.PONG,
+        frame_codec.FrameType.HOP_ACK,
+        frame_codec.FrameType.PARCEL,
+        frame_codec.FrameType.DETOUR,
+        frame_codec.FrameType.ROUTE,
+    }
+)
+
+
+class Kind(IntFlag):
+    TELLS = 1
+    """It says what has come."""
+    ASKS = 2
+    """Its receiver is to say, soon, that it came."""
+    PROBE = 4
+    """Its receiver is to say so at once. Nothing but padding is in it."""
+
+
+class Refusal(Enum):
+    """Why a datagram is not heard. It is counted, and nothing else happens."""
+
+    MALFORMED = "malformed"
+    FORGED = "forged"
+    REPLAYED = "replayed"
+
+
+class DatagramRefused(OverlaneError):
+    error_code = "OVL-306"
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.value)
+        self.refusal = refusal
+
+
+class Came(NamedTuple):
+    """What has come: the highest number, how long ago, and bit i of earlier: highest-1-i."""
+
+    highest: int
+    delay_us: int
+    earlier: int
+
+
+class Opened(NamedTuple):
+    number: int
+    kind: int
+    came: Came | None
+    frames: bytes
+    is_newest: bool
+    """No later one has come before it."""
+
+
+class _Cipher(Protocol):
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
+
+
+def session_of(datagram: bytes | memoryview) -> int | None:
+    return int(_SESSION.unpack_from(datagram)[0]) if len(datagram) > HEAD_BYTES else None
+
+
+class Sealer:
+    """Our direction of a session that the other end named."""
+
+    def __init__(self, session: int, key: bytes | None) -> None:
+        self._session = session
+        self._cipher = _cipher(key) if key is not None else None
+        self.number = 0
+        """Of the last one sealed."""
+
+    def seal(self, kind: int, came: Came | None, frames: bytes = b"", *, size_bytes: int = 0) -> bytes:
+        """A datagram; padded to a size, where it has one."""
+        if self.number >= NUMBER_MAX:
+            raise OverflowError("a number would be used twice")
+        self.number += 1
+        head = _HEAD.pack(self._session, self.number >> 32, self.number & 0xFFFFFFFF)
+        if came is None:
+            plain = b"%c%b" % (kind, frames)
+        else:
+            highest, delay_us, earlier = came
+            told = _CAME.pack(highest >> 32, highest & 0xFFFFFFFF, min(delay_us >> 4, 0xFFFF), earlier)
+            plain = b"%c%b%b" % (kind | Kind.TELLS, told, frames)
+        tag_bytes = TAG_BYTES if self._cipher is not None else 0
+        plain = plain.ljust(size_bytes - HEAD_BYTES - tag_bytes, b"\0")
+        if self._cipher is None:
+            return head + plain
+        return head + self._cipher.encrypt(_NONCE.pack(0, self.number), plain, head)
+
+
+class Opener:
+    """The other end's direction of the session that we named."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self._cipher = _cipher(key) if key is not None else None
+        self.highest = 0
+        self._seen = 0
+        """Bit i: highest-i has come."""
+
+    @property
+    def earlier(self) -> int:
+        """Bit i: highest-1-i has come; of the last 64."""
+        return (self._seen >> 1) & 0xFFFFFFFFFFFFFFFF
+
+    def open(self, datagram: bytes) -> Opened:
+        """DatagramRefused if it is not believed, or says nothing."""
+        if len(datagram) <= HEAD_BYTES:
+            raise DatagramRefused(Refusal.MALFORMED)
+        _, high, low = _HEAD.unpack_from(datagram)
+        number = high << 32 | low
+        self._check_fresh(number)
+        plain = self._plain(datagram, number)
+        kind, at, came = plain[0] if plain else 0, 1, None
+        if kind & Kind.TELLS:
+            if len(plain) < 1 + _CAME.size:
+                raise DatagramRefused(Refusal.MALFORMED)
+            high, low, delay, earlier = _CAME.unpack_from(plain, 1)
+            came, at = Came(high << 32 | low, delay << 4, earlier), 1 + _CAME.size
+        frames = b"" if kind & Kind.PROBE else plain[at:]
+        if not plain or not _is_whole(frames):
+            raise DatagramRefused(Refusal.MALFORMED)
+        is_newest = number > self.highest
+        self._remember(number)
+        return Opened(number, kind, came, frames, is_newest)
+
+    def _check_fresh(self, number: int) -> None:
+        behind = self.highest - number
+        if number == 0 or behind >= REPLAY_WINDOW or (behind >= 0 and self._seen >> behind & 1):
+            raise DatagramRefused(Refusal.REPLAYED)
+
+    def _plain(self, datagram: bytes, number: int) -> bytes:
+        if self._cipher is None:
+            return datagram[HEAD_BYTES:]
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._cipher.decrypt(_NONCE.pack(0, number), datagram[HEAD_BYTES:], datagram[:HEAD_BYTES])
+        except InvalidTag:
+            raise DatagramRefused(Refusal.FORGED) from None
+
+    def _remember(self, number: int) -> None:
+        if number > self.highest:
+            shift = number - self.highest
+            self._seen = (self._seen << shift if shift < REPLAY_WINDOW else 0) | 1
+            self._seen &= (1 << REPLAY_WINDOW) - 1
+            self.highest = number
+        else:
+            self._seen |= 1 << (self.highest - number)
+
+
+def _is_whole(frames: bytes) -> bool:
+    """Whether it is nothing but whole frames of the kinds that may be lost one by one."""
+    try:
+        found, used = frame_codec.split(frames)
+    except ProtocolViolation:
+        return False
+    return used == len(frames) and all(kind in _FRAMES_ALLOWED for kind, _ in found)
+
+
+def _cipher(key: bytes) -> _Cipher:
+    # Only links with a key pay for loading it.
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    return ChaCha20Poly1305(key)

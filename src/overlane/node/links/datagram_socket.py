@@ -1,0 +1,110 @@
+"""The sockets of a broker's datagrams: one for each of its addresses that a connection to a neighbour uses.
+
+A datagram leaves from the address that the connection beside it has, so that it takes the same way and a NAT that knows
+the one lets the other in. All of them have the port of the overlay's listener where that is free, so that a firewall
+has one number to let through. What comes is sorted by session; what belongs to none is counted.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, session_of
+
+RECEIVE_BYTES = 1024 * 1024
+AT_ONCE_MAX = 64
+"""Datagrams that are read before others get their turn."""
+
+log = logging.getLogger("overlane.link")
+
+Address = tuple[Any, ...]
+"""As the socket module has it."""
+Receive = Callable[[bytes, Address], None]
+
+
+class DatagramSockets:
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._open: dict[str, DatagramSocket] = {}
+        self.strange = 0
+        """Datagrams of sessions that there are not."""
+
+    def at(self, address: Address) -> "DatagramSocket | None":
+        """The socket of one of our addresses; None where there cannot be one."""
+        host = str(address[0])
+        if host not in self._open:
+            made = self._bind(address)
+            if made is None:
+                return None
+            self._open[host] = DatagramSocket(made, self)
+        return self._open[host]
+
+    def close(self) -> None:
+        for one in self._open.values():
+            one.close()
+        self._open.clear()
+
+    def _bind(self, address: Address) -> socket.socket | None:
+        family = socket.AF_INET6 if len(address) == 4 else socket.AF_INET
+        for port in (self._port, 0):
+            try:
+                made = socket.socket(family, socket.SOCK_DGRAM)
+            except OSError as error:
+                log.warning("no datagrams at %s: %s", address[0], error.strerror)
+                return None
+            try:
+                made.setblocking(False)
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+                made.bind((address[0], port, *address[2:]))
+                return made
+            except OSError as error:
+                made.close()
+                if error.errno != errno.EADDRINUSE:
+                    log.warning("no datagrams at %s: %s", address[0], error.strerror)
+                    return None
+        return None
+
+
+class DatagramSocket:
+    def __init__(self, made: socket.socket, all_of_them: DatagramSockets) -> None:
+        self._socket = made
+        self._all = all_of_them
+        self._sessions: dict[int, Receive] = {}
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(made.fileno(), self._read)
+        self.port: int = made.getsockname()[1]
+
+    def enlist(self, session: int, receive: Receive) -> None:
+        self._sessions[session] = receive
+
+    def dismiss(self, session: int) -> None:
+        self._sessions.pop(session, None)
+
+    def send(self, datagram: bytes, address: Address) -> None:
+        """It may be lost here as anywhere."""
+        with suppress(OSError):
+            self._socket.sendto(datagram, address)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    def _read(self) -> None:
+        for _ in range(AT_ONCE_MAX):
+            try:
+                datagram, address = self._socket.recvfrom(DATAGRAM_BYTES_MAX + 1)
+            except BlockingIOError:
+                return
+            except OSError as error:  # what an earlier datagram met with
+                log.debug("datagrams: %s", error)
+                continue
+            session = session_of(datagram)
+            receive = self._sessions.get(session) if session is not None else None
+            if receive is None:
+                self._all.strange += 1
+            else:
+                receive(datagram, address)

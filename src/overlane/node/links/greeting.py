@@ -1,0 +1,227 @@
+"""The greeting of two brokers: each proves who it is before anything else of it is read.
+
+    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, whom it wants, nonce, offer, instance]
+    proof   length u8 | HMAC-SHA256 of role, both names and both nonces under the shared secret; empty without one
+
+Who dials says hello first, the other answers with hello and proof, and the first with its proof. What a side says in
+its proof names its role and both nonces, so that no proof is worth anything on another connection or the other way
+round. A certificate, where the link has one, must be of the broker that the hello names. With neither secret nor
+certificate a name is only believed where the connection comes from the same machine, or the file allows it.
+
+A hello may offer datagrams beside the connection: [port, session, key part]. When both do, they have a session
+(`datagramseal`); and keys for it where there is a secret to make them from, be it the overlay's, or the key parts,
+which are only said where nobody else can hear them. A proof covers what was offered.
+
+No I/O: bytes go in, bytes come out. Nothing longer than a few hundred bytes is ever kept.
+"""
+
+import hmac
+import struct
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from hashlib import sha256
+
+import msgspec
+
+from overlane.core.wire.frame_codec import NAME_BYTES_MAX
+from overlane.errors import ProtocolViolation
+from overlane.secret import Secret
+
+MAGIC = b"OVLG"
+VERSION = 2
+NONCE_BYTES = 16
+KEY_PART_BYTES = 32
+HELLO_BYTES_MAX = 2 * NAME_BYTES_MAX + NONCE_BYTES + KEY_PART_BYTES + 64
+PROOF_BYTES = 32
+
+_HEAD = struct.Struct("!4sBH")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is known and what is demanded. `certified`: the name in the neighbour's certificate."""
+
+    me: str
+    secret: Secret | None
+    certified: str | None
+    is_trusted_place: bool
+    """Whether a mere name is believed here."""
+    instance: int = 0
+    """Which of several brokers with our name we are, if there should be several; 0 if that is not told."""
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True):
+    """Where datagrams for this end go, and which session they name."""
+
+    port: int
+    session: int
+    key_part: bytes
+    """Random, where the connection is encrypted; otherwise empty."""
+
+
+class _Hello(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    wanted: str
+    nonce: bytes
+    offer: Offer | None = None
+    instance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What both ends know of their datagrams after the greeting."""
+
+    ours: int
+    theirs: int
+    port: int
+    """Of the neighbour."""
+    key_out: bytes | None
+    key_in: bytes | None
+
+
+class _Stage(Enum):
+    HELLO = auto()
+    PROOF = auto()
+    DONE = auto()
+
+
+@dataclass(slots=True)
+class Greeting:
+    """One connection's greeting. `peer`: whom we dial; "" where we are dialled."""
+
+    credentials: Credentials
+    nonce: bytes
+    peer: str = ""
+    offer: Offer | None = None
+    instance: int = 0
+    """Of the neighbour."""
+    _their_offer: Offer | None = None
+    _stage: _Stage = _Stage.HELLO
+    _their_nonce: bytes = b""
+    _buffer: bytearray = field(default_factory=bytearray)
+    _dials: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._dials = bool(self.peer)
+
+    @property
+    def is_done(self) -> bool:
+        return self._stage is _Stage.DONE
+
+    @property
+    def session(self) -> Session | None:
+        """Of datagrams, where both ends have offered them and would not say less over them than here is kept secret."""
+        mine, theirs = self.offer, self._their_offer
+        if not self.is_done or mine is None or theirs is None or not 0 < theirs.port < 1 << 16:
+            return None
+        is_private = len(mine.key_part) == len(theirs.key_part) == KEY_PART_BYTES
+        if not is_private and (mine.key_part or theirs.key_part):
+            return None
+        has_keys = is_private or self.credentials.secret is not None
+        key_out, key_in = (self._key(self._dials), self._key(not self._dials)) if has_keys else (None, None)
+        return Session(mine.session, theirs.session, theirs.port, key_out, key_in)
+
+    def opening(self) -> bytes:
+        """What to send at once."""
+        return self._hello() if self._dials else b""
+
+    def receive(self, data: bytes) -> tuple[bytes, bytes]:
+        """What to answer, and what of the data lies behind the greeting; ProtocolViolation if it is not believed."""
+        self._buffer += data
+        answer = b""
+        if self._stage is _Stage.HELLO and self._read_hello():
+            self._stage = _Stage.PROOF
+            answer = self._proof(self._dials) if self._dials else self._hello() + self._proof(self._dials)
+        if self._stage is _Stage.PROOF and self._read_proof():
+            self._stage = _Stage.DONE
+            rest = bytes(self._buffer)
+            self._buffer.clear()
+            return answer, rest
+        return answer, b""
+
+    def _hello(self) -> bytes:
+        mine = self.credentials
+        body = msgspec.msgpack.encode([mine.me, self.peer, self.nonce, self.offer, mine.instance])
+        return _HEAD.pack(MAGIC, VERSION, len(body)) + body
+
+    def _read_hello(self) -> bool:
+        buffer = self._buffer
+        if len(buffer) < _HEAD.size:
+            if not MAGIC.startswith(bytes(buffer[: len(MAGIC)])) and buffer[: len(MAGIC)] != MAGIC:
+                raise ProtocolViolation("not a broker of this overlay")
+            return False
+        magic, version, length = _HEAD.unpack_from(buffer)
+        if magic != MAGIC:
+            raise ProtocolViolation("not a broker of this overlay")
+        if version != VERSION:
+            raise ProtocolViolation(f"greets in version {version}, understood is {VERSION}")
+        if length > HELLO_BYTES_MAX:
+            raise ProtocolViolation("a hello of too many bytes")
+        if len(buffer) < _HEAD.size + length:
+            return False
+        body = bytes(buffer[_HEAD.size : _HEAD.size + length])
+        del buffer[: _HEAD.size + length]
+        try:
+            said = msgspec.msgpack.decode(body, type=_Hello)
+        except msgspec.MsgspecError:
+            raise ProtocolViolation("a hello that says nothing") from None
+        self._check(said.name, said.wanted, said.nonce)
+        self.peer, self._their_nonce, self._their_offer = said.name, said.nonce, said.offer
+        self.instance = said.instance
+        return True
+
+    def _check(self, name: str, wanted: str, nonce: bytes) -> None:
+        mine = self.credentials
+        if len(nonce) != NONCE_BYTES or nonce == self.nonce:
+            raise ProtocolViolation("a hello without a nonce of its own")
+        if self._dials and name != self.peer:
+            raise ProtocolViolation(f"calls itself {name[:NAME_BYTES_MAX]!a}, expected {self.peer}")
+        if wanted not in ((mine.me, "") if self._dials else (mine.me,)):
+            raise ProtocolViolation(f"wants {wanted[:NAME_BYTES_MAX]!a}, this is {mine.me}")
+        if name == mine.me:
+            raise ProtocolViolation("calls itself by our own name")
+        if mine.certified is not None and mine.certified != name:
+            raise ProtocolViolation(f"calls itself {name[:NAME_BYTES_MAX]!a}, its certificate says {mine.certified!a}")
+        if mine.certified is None and mine.secret is None and not mine.is_trusted_place:
+            raise ProtocolViolation("comes from another machine without certificate or secret")
+
+    def _read_proof(self) -> bool:
+        buffer = self._buffer
+        if not buffer:
+            return False
+        length = buffer[0]
+        if length not in (0, PROOF_BYTES):
+            raise ProtocolViolation("a proof of a wrong length")
+        if len(buffer) < 1 + length:
+            return False
+        shown = bytes(buffer[1 : 1 + length])
+        del buffer[: 1 + length]
+        if self.credentials.secret is not None and not hmac.compare_digest(self._mac(not self._dials), shown):
+            raise ProtocolViolation(f"{self.peer} does not know the secret of this overlay")
+        return True
+
+    def _proof(self, of_dialler: bool) -> bytes:
+        if self.credentials.secret is None:
+            return b"\0"
+        return bytes((PROOF_BYTES,)) + self._mac(of_dialler)
+
+    def _mac(self, of_dialler: bool) -> bytes:
+        assert self.credentials.secret is not None
+        said = msgspec.msgpack.encode(["dialler" if of_dialler else "dialled", *self._ends()])
+        return hmac.new(self.credentials.secret.reveal(), said, sha256).digest()
+
+    def _key(self, of_dialler: bool) -> bytes:
+        """For what this end sends in datagrams; another one for each connection, as the nonces are."""
+        said = msgspec.msgpack.encode(["datagrams of", "dialler" if of_dialler else "dialled", *self._ends()])
+        secret = self.credentials.secret.reveal() if self.credentials.secret is not None else b""
+        return hmac.new(secret, said, sha256).digest()
+
+    def _ends(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        """What the dialler has said of itself, and the dialled."""
+        mine: tuple[object, ...] = self.credentials.me, self.nonce, self.credentials.instance
+        theirs: tuple[object, ...] = self.peer, self._their_nonce, self.instance
+        if self.offer is not None:
+            mine = *mine, self.offer
+        if self._their_offer is not None:
+            theirs = *theirs, self._their_offer
+        return (mine, theirs) if self._dials else (theirs, mine)

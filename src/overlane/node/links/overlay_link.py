@@ -1,0 +1,491 @@
+"""A connection to a neighbour: greeting, then the core's frames both ways.
+
+Little is ever handed to the kernel ahead of time: the order of what is sent is the core's to decide until the last
+moment. TCP_NOTSENT_LOWAT bounds what the kernel takes beyond what it can send, and more is pulled from the core only
+when the transport has nothing left, and no sooner than the line takes it where its rate is known (`pace`). A link may
+be emulated: then what is sent arrives when the emulation says.
+
+Where both ends have offered them, datagrams go beside the connection (`datagramlink`): probes, answers, and parcels
+with a deadline, as long as they fit and the path takes them. They leave also while the connection itself is blocked.
+They must not make a connection look alive over which nothing passes: once in a while one of them goes over it too, and
+where only datagrams come any more the connection is given up.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections import deque
+from typing import Protocol, cast
+
+from overlane.core.events import Lane
+from overlane.core.links.neighbour import Chunk
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.errors import ProtocolViolation
+from overlane.node.links.datagram_link import DatagramLink
+from overlane.node.links.emulation import Emulation
+from overlane.node.links.greeting import NONCE_BYTES, Credentials, Greeting, Offer, Session
+from overlane.node.links.pacing import Pace
+
+GREETING_S = 5.0
+PULL_BYTES = 64 * 1024
+PULL_SECURE_BYTES = 16 * 1024
+"""With TLS what was pulled waits twice, encrypted and not, when the line takes no more: it is to be little."""
+READ_BYTES = 64 * 1024
+MUCH_BYTES = 16 * 1024
+"""After a read of so much, more may be there."""
+PATIENCE_NS: Nanos = 20 * MS
+CALM_PATIENCE_NS: Nanos = 500 * MS
+"""Where much waits for another neighbour, this one is read again when less does, or after this time: sooner where
+something urgent comes from it, and after no more than a part of the time that has to spare; later where nothing is. A
+neighbour whose processor was busy catches up in it. One behind a slow link must not hold up others, nor the pings."""
+MOVING_BYTES = 128 * 1024
+"""Where the others have taken so much within the longer of these times they are busy, not slow: it begins anew."""
+LOOK_AGAIN_S = 0.001
+RECORDED_BYTES_MAX = 256 * 1024
+READ_SLOWLY_BYTES = 8 * 1024
+"""A neighbour that tells what is to be recorded, by more than that at once, is read again when it is on disk, and by no
+more than so much at a time: acknowledgements of clients wait for the same disk and the same loop."""
+NOTSENT_BYTES = 16 * 1024
+STUCK_MS = 5_000
+"""A connection on which nothing was acknowledged for so long is broken (TCP_USER_TIMEOUT)."""
+EMULATED_AHEAD_NS: Nanos = 2 * MS
+"""An emulated link takes more only when it has less than this left to send."""
+
+TELL_EVERY: Nanos = 2 * SECOND
+"""A connection over which nothing was sent for so long gets a copy of what goes beside it."""
+ALONE_MAX: Nanos = STUCK_MS * MS
+"""How long datagrams may come without anything over the connection."""
+
+URGENT_BYTES = 8 * 1024
+"""What is pulled at once for datagrams alone."""
+BEHIND_BYTES_MAX = 64 * 1024
+"""What is urgent but too large for a datagram may join so much that waits for the connection."""
+
+_DATA = Lane.DATA
+_buffer = memoryview(bytearray(READ_BYTES))
+"""All links read into it: nothing stays in it between reads."""
+
+log = logging.getLogger("overlane.link")
+
+
+class Host(Protocol):
+    """What a connection asks of the broker that it belongs to."""
+
+    def now(self) -> Nanos: ...
+    def credentials(self, transport: asyncio.Transport) -> Credentials: ...
+    def offer(self, transport: asyncio.Transport) -> Offer | None:
+        """Of datagrams beside this connection."""
+
+    def datagrams(self, link: "OverlayLink", session: Session, transport: asyncio.Transport) -> DatagramLink | None:
+        """Both ends have offered them; None if they are not wanted on this link."""
+
+    def emulation(self, peer: str) -> Emulation | None: ...
+    def pace(self, peer: str) -> Pace | None: ...
+    def greeted(self, link: "OverlayLink") -> bool:
+        """Whether the connection is to be kept."""
+
+    def received(self, link: "OverlayLink", data: bytes) -> None:
+        """Says `recorded` where it made records that are to be written."""
+
+    def is_crowded(self, besides: str) -> bool:
+        """Whether much waits for some other neighbour than this one."""
+
+    def left_bytes(self, besides: str) -> int:
+        """How much has left for other neighbours than this one, since the beginning."""
+
+    def patience_ns(self, peer: str) -> Nanos:
+        """How long what comes from a neighbour can be left unread; NEVER if nothing of it is urgent."""
+
+    def pull(self, peer: str, bytes_max: int) -> bytes:
+        """What to send next, up to about so many bytes; if there is less than that, it is all there is."""
+
+    def pull_apart(self, peer: str, bytes_max: int) -> list[Chunk]:
+        """As `pull`, chunk by chunk."""
+
+    def pull_urgent(self, peer: str, bytes_max: int) -> list[Chunk]:
+        """As `pull_apart`, of what is worth a datagram."""
+
+    def sent(self) -> None:
+        """Something may have left between turns."""
+
+    def lost(self, link: "OverlayLink", why: str) -> None: ...
+    def failed(self, link: "OverlayLink", error: Exception) -> None:
+        """A fault of ours."""
+
+
+class OverlayLink(asyncio.BufferedProtocol):
+    """`dials`: the neighbour's name where we dial, "" where we are dialled.
+
+    After a read that may not have been all there is, the next one waits for the end of the turn: what has come is
+    passed on before more is taken in. Where it cannot be passed on at once it also waits for a moment, not for long.
+    """
+
+    def __init__(self, host: Host, dials: str = "") -> None:
+        self._host = host
+        self._dials = dials
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._greeting: Greeting | None = None
+        self._is_full = False
+        self._pull_bytes = PULL_BYTES
+        self._late: asyncio.TimerHandle | None = None
+        self._emulation: Emulation | None = None
+        self._under_way: deque[tuple[Nanos, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Nanos = 0
+        self._rest: asyncio.TimerHandle | None = None
+        self._crowded_from: Nanos = NEVER
+        self._left_before = 0
+        """How much had left for other neighbours then."""
+        self._recorded_bytes = 0
+        self._recorded_turn = 0
+        """What this neighbour told and may not be on disk yet: how many bytes, and up to which turn."""
+        self._reads_slowly = False
+        self._disk_patience: asyncio.TimerHandle | None = None
+        """Set while no more is read because of that."""
+        self._why = "closed by the neighbour"
+        self.pace: Pace | None = None
+        self.datagrams: DatagramLink | None = None
+        self._told_ns: Nanos = 0
+        """When something was last sent over the connection."""
+        self._alone_from: Nanos = NEVER
+        """Since when datagrams come, and nothing over the connection."""
+        self.peer = dials
+        self.instance = 0
+        self.is_up = False
+        self.opened_ns: Nanos = 0
+        self.address = ""
+        self._bytes_in = self._bytes_out = 0
+        self.settled = asyncio.Event()
+        """Set when the greeting has come to an end, one way or another."""
+
+    @property
+    def bytes_in(self) -> int:
+        return self._bytes_in + (self.datagrams.bytes_in if self.datagrams is not None else 0)
+
+    @property
+    def bytes_out(self) -> int:
+        return self._bytes_out + (self.datagrams.bytes_out if self.datagrams is not None else 0)
+
+    @property
+    def is_broken(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def was_dialled_by_us(self) -> bool:
+        return bool(self._dials)
+
+    # The transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # Not 0 and 0: with TLS an empty buffer would be a full one, until something comes from the neighbour.
+        self._transport.set_write_buffer_limits(1, 0)
+        if self._transport.get_extra_info("ssl_object") is not None:
+            self._pull_bytes = PULL_SECURE_BYTES
+        _tune(self._transport.get_extra_info("socket"))
+        address = self._transport.get_extra_info("peername") or ("?", 0)
+        self.address = f"{address[0]}:{address[1]}"
+        self.opened_ns = self._host.now()
+        self._greeting = Greeting(
+            self._host.credentials(self._transport),
+            secrets.token_bytes(NONCE_BYTES),
+            self._dials,
+            self._host.offer(self._transport),
+        )
+        self._late = self._loop.call_later(GREETING_S, self.close, "no greeting came")
+        self._transport.write(self._greeting.opening())
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return _buffer[:READ_SLOWLY_BYTES] if self._reads_slowly else _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(_buffer[:nbytes])
+        self._bytes_in += nbytes
+        self._alone_from = NEVER
+        try:
+            if (nbytes >= MUCH_BYTES or self._reads_slowly) and self._transport is not None:
+                self._transport.pause_reading()
+                self._loop.call_soon(self._go_on)
+            if self._greeting is not None:
+                data = self._greet(self._greeting, data)
+            if data and self.is_up:
+                self._host.received(self, data)
+        except Exception as error:
+            self._host.failed(self, error)
+
+    def recorded(self, size_bytes: int, turn: int) -> None:
+        """What came made records of so many bytes, which are written at the end of the turn."""
+        self._recorded_bytes += size_bytes
+        self._recorded_turn = turn
+        if self._recorded_bytes <= RECORDED_BYTES_MAX or self._disk_patience is not None:
+            return
+        self._reads_slowly = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._disk_patience = self._loop.call_later(CALM_PATIENCE_NS / SECOND, self._disk_is_slow)
+
+    def written(self, turn: int) -> None:
+        """All turns up to this one are on disk."""
+        if turn < self._recorded_turn or not self._recorded_bytes:
+            return
+        self._reads_slowly = self._recorded_bytes > RECORDED_BYTES_MAX // 2
+        self._recorded_bytes = 0
+        if self._disk_patience is not None:
+            self._disk_patience.cancel()
+            self._disk_is_slow()
+
+    def _disk_is_slow(self) -> None:
+        """A disk may be slow, or broken: the link must not fail for that."""
+        self._disk_patience = None
+        self._recorded_bytes = 0
+        if self._rest is None:
+            self._go_on()
+
+    def read_on(self) -> None:
+        """Something has left for a neighbour: perhaps there is room again for what comes from this one."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Read on, unless what came has to wait for another neighbour, and has not for long."""
+        self._rest = None
+        if self._transport is None or self._transport.is_closing() or self._disk_patience is not None:
+            return
+        if not self._host.is_crowded(self.peer):
+            self._crowded_from = NEVER
+        else:
+            now, patience_ns = self._host.now(), self._host.patience_ns(self.peer)
+            is_calm = patience_ns >= NEVER
+            left_bytes = self._host.left_bytes(self.peer)
+            is_moving = is_calm and left_bytes - self._left_before >= MOVING_BYTES
+            if self._crowded_from == NEVER or (is_moving and now - self._crowded_from >= CALM_PATIENCE_NS // 2):
+                self._crowded_from, self._left_before = now, left_bytes
+            patience_ns = CALM_PATIENCE_NS if is_calm else min(patience_ns, PATIENCE_NS)
+            if now - self._crowded_from < patience_ns:
+                self._rest = self._loop.call_later(LOOK_AGAIN_S, self._go_on)
+                return
+        self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.pump()
+        self._host.sent()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._late, self._timer, self._rest, self._disk_patience):
+            if timer is not None:
+                timer.cancel()
+        self._end_datagrams()
+        self._transport = None
+        self.settled.set()
+        self._host.lost(self, str(exc) if exc is not None else self._why)
+
+    def close(self, why: str, last_words: bytes = b"") -> None:
+        self._why = why
+        self.is_up = False  # or it would take what the core has for the connection that follows
+        self._end_datagrams()
+        if self._transport is not None:
+            if last_words and not self._is_full and self._emulation is None:
+                self._transport.write(last_words)
+            self._transport.close()
+            self._loop.call_later(1.0, self._abort)
+
+    def _end_datagrams(self) -> None:
+        if self.datagrams is not None:
+            self.datagrams.close()
+            # What was counted must not grow less while the connection is being closed.
+            self._bytes_in, self._bytes_out = self.bytes_in, self.bytes_out
+            self.datagrams = None
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Greeting
+
+    def _greet(self, greeting: Greeting, data: bytes) -> bytes:
+        """What lies behind the greeting."""
+        try:
+            answer, rest = greeting.receive(data)
+        except ProtocolViolation as violation:
+            log.warning("%s: %s", self.address, violation.reason)
+            self.close(violation.reason)
+            return b""
+        if answer and self._transport is not None:
+            self._transport.write(answer)
+        if not greeting.is_done:
+            return b""
+        self._greeting = None
+        if self._late is not None:
+            self._late.cancel()
+        self.peer, self.instance = greeting.peer, greeting.instance
+        self._emulation = self._host.emulation(self.peer)
+        self.pace = self._host.pace(self.peer)
+        self.is_up = self._host.greeted(self)
+        if self.is_up and self._transport is not None and (session := greeting.session) is not None:
+            self.datagrams = self._host.datagrams(self, session, self._transport)
+        self.settled.set()
+        return rest
+
+    def heard_beside(self) -> bool:
+        """A datagram came. Whether the connection beside it can be believed to work, too; it is closed if not."""
+        now = self._host.now()
+        if now - self._alone_from > ALONE_MAX:
+            self.close("nothing comes over the connection any more")
+            return False
+        self._alone_from = min(self._alone_from, now)
+        return True
+
+    def emulated(self, emulation: Emulation | None) -> None:
+        """The conditions of the link are others from now on."""
+        self._emulation = emulation
+        if self.datagrams is not None:
+            self.datagrams.emulation = emulation
+        if emulation is None:
+            while self._under_way and self._transport is not None:
+                self._transport.write(self._under_way.popleft()[1])
+        self._arrive()
+
+    def paced(self, pace: Pace | None) -> None:
+        """The rate of the line is another from now on."""
+        self.pace = pace
+        if self.datagrams is not None:
+            self.datagrams.pace = pace
+
+    # Sending
+
+    def pump(self) -> None:
+        """Send what the core has, as long as it leaves."""
+        try:
+            if self._emulation is not None:
+                self._pump_emulated(self._emulation)
+                return
+            transport = self._transport
+            while self.is_up and transport is not None and not self._is_full:
+                room_bytes = self._room_bytes(self._pull_bytes)
+                if not room_bytes:
+                    return
+                data, pulled_bytes = self._pull(room_bytes)
+                if data:
+                    self._write(transport, data)
+                if pulled_bytes < room_bytes:
+                    return
+            if self.datagrams is not None and self._is_full:
+                self._pump_urgent(self.datagrams)
+        except Exception as error:
+            # What was pulled and not sent is like what a broken connection loses.
+            self._host.failed(self, error)
+
+    def _room_bytes(self, bytes_max: int) -> int:
+        """How much of that the line takes now; if nothing, there is more when it does."""
+        if self.pace is None:
+            return bytes_max
+        room_bytes = min(self.pace.room_bytes(self._host.now()), bytes_max)
+        if not room_bytes:
+            self._wake_at(self.pace.next_room)
+        return room_bytes
+
+    def _write(self, transport: asyncio.Transport, data: bytes) -> None:
+        self._bytes_out += len(data)
+        transport.write(data)
+        if self.pace is not None:
+            self.pace.streamed(len(data), self._host.now())
+
+    def _pull(self, bytes_max: int) -> tuple[bytes, int]:
+        """What is for the connection, and how many bytes the core had in all."""
+        datagrams = self.datagrams
+        if datagrams is None or not datagrams.is_usable:
+            data = self._host.pull(self.peer, bytes_max)
+            return data, len(data)
+        stream: list[bytes] = []
+        pulled_bytes = 0
+        now = self._host.now()
+        for lane, data in self._host.pull_apart(self.peer, bytes_max):
+            pulled_bytes += len(data)
+            is_due = now - self._told_ns > TELL_EVERY
+            if lane is not _DATA or not datagrams.send(data) or datagrams.is_doubted or is_due:
+                stream.append(data)
+                self._told_ns = now
+        return stream[0] if len(stream) == 1 else b"".join(stream), pulled_bytes
+
+    def _pump_urgent(self, datagrams: DatagramLink) -> None:
+        """The connection takes nothing more; what has a deadline need not wait for it."""
+        transport = self._transport
+        while self.is_up and transport is not None and datagrams.is_usable and datagrams.has_room():
+            if transport.get_write_buffer_size() > BEHIND_BYTES_MAX:
+                return
+            room_bytes = self._room_bytes(URGENT_BYTES)
+            if not room_bytes:
+                return
+            chunks = self._host.pull_urgent(self.peer, room_bytes)
+            for _, data in chunks:
+                if not datagrams.send(data) or datagrams.is_doubted:
+                    self._write(transport, data)
+            if not chunks:
+                return
+
+    def rescue(self, frames: bytes) -> None:
+        """Send over the connection what datagrams may not have brought."""
+        if not self.is_up or self._transport is None:
+            return
+        if self._emulation is None:
+            self._write(self._transport, frames)
+        else:
+            self._send_emulated(frames, self._emulation)
+
+    def _pump_emulated(self, emulation: Emulation) -> None:
+        while self.is_up and self._transport is not None and not self._is_full:
+            now = self._host.now()
+            if emulation.backlog_ns(now) > EMULATED_AHEAD_NS:
+                self._wake_at(now + emulation.backlog_ns(now) - EMULATED_AHEAD_NS // 2)
+                return
+            data, pulled_bytes = self._pull(NOTSENT_BYTES)
+            if not pulled_bytes:
+                return
+            if not data:
+                continue
+            self._send_emulated(data, emulation)
+
+    def _send_emulated(self, data: bytes, emulation: Emulation) -> None:
+        self._bytes_out += len(data)
+        self._under_way.append((emulation.arrival(len(data), self._host.now()), data))
+        self._wake_at(self._under_way[0][0])
+
+    def _wake_at(self, when: Nanos) -> None:
+        if self._under_way:
+            when = min(when, self._under_way[0][0])
+        if self._timer is not None:
+            if self._timer_at <= when:
+                return
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_later(max(0, when - self._host.now()) / SECOND, self._arrive)
+
+    def _arrive(self) -> None:
+        self._timer = None
+        now = self._host.now()
+        if self._emulation is not None and self._emulation.conditions.is_cut:
+            self._under_way.clear()  # the core will notice that nothing passes
+        while self._under_way and self._under_way[0][0] <= now and self._transport is not None:
+            self._transport.write(self._under_way.popleft()[1])
+        if self._under_way:
+            self._wake_at(self._under_way[0][0])
+        self.pump()
+        self._host.sent()
+
+
+def _tune(connected: socket.socket | None) -> None:
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for option, value in (
+        (socket.TCP_NODELAY, 1),
+        (getattr(socket, "TCP_NOTSENT_LOWAT", 25), NOTSENT_BYTES),
+        (getattr(socket, "TCP_USER_TIMEOUT", 18), STUCK_MS),
+    ):
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)

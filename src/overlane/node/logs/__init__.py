@@ -1,0 +1,1 @@
+"""Logs: lines, and the events of clients and of the overlay as lines."""

@@ -1,0 +1,106 @@
+"""Observing: what a broker's turns have brought about, told in the log and to observers.
+
+Nobody who observes is in a hurry: deliveries are shown some at a time, after clients and neighbours have got what they
+wait for. What is observed does not depend on who observes it: an observer that fails is a failure of its own.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from overlane.core.events import (
+    BrokersRefused,
+    DeadlineUnmeetable,
+    Deliver,
+    LaterIncarnationKnown,
+    LinkChanged,
+    NameConflict,
+    PathSuspected,
+    PathTrusted,
+    ReportedEffect,
+    RouteChanged,
+)
+from overlane.errors import Failure
+from overlane.node.failures import Failures
+from overlane.node.telemetry import Observer
+from overlane.turn.timers import Timers
+
+SHOWN_WITHIN_S = 0.02
+SHOWN_TOGETHER = 64
+"""How long, and how many, deliveries wait to be shown to observers."""
+
+log = logging.getLogger("overlane.node")
+
+
+class Observing:
+    def __init__(self, timers: Timers, failures: Failures, outlived: Callable[[int, str], None]) -> None:
+        """`outlived` is called when the broker is to begin anew with at least an incarnation, and who has told so."""
+        self.observers: list[Observer] = []
+        self._timers = timers
+        self._failures = failures
+        self._outlived = outlived
+        self._delivered: list[Deliver] = []
+        """What the observers have not been shown yet."""
+
+    def delivered(self, effects: Iterable[Deliver]) -> None:
+        for effect in effects:
+            if not self._delivered:
+                self._timers.call_later(SHOWN_WITHIN_S, self.show)
+            self._delivered.append(effect)
+            if len(self._delivered) == SHOWN_TOGETHER:
+                self._timers.call_soon(self.show)
+
+    def show(self) -> None:
+        delivered, self._delivered = self._delivered, []
+        for observer in self.observers:
+            for effect in delivered:
+                try:
+                    observer.delivered(effect)
+                except Exception as error:
+                    self._observer_failed(observer, error)
+
+    def tell(self, effect: LaterIncarnationKnown | ReportedEffect) -> None:
+        match effect:
+            case LaterIncarnationKnown(incarnation, told_by):
+                self._outlived(incarnation, told_by)
+            case _:
+                self._tell_happening(effect)
+
+    def _tell_happening(self, effect: ReportedEffect) -> None:
+        match effect:
+            case LinkChanged(peer, state):
+                log.info("link to %s is %s", peer, state)
+            case RouteChanged():
+                log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
+            case DeadlineUnmeetable(_, destination, latency_ns):
+                log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
+            case PathSuspected(destination, path, hops, _):
+                log.warning(
+                    "messages to %s over %s are acknowledged hop by hop but do not arrive; avoiding %s",
+                    destination,
+                    " -> ".join(path[1:-1]),
+                    ", ".join(hops),
+                )
+            case PathTrusted(destination, _, hops):
+                log.warning(
+                    "messages to %s over %s arrive again; not avoiding it any more", destination, ", ".join(hops)
+                )
+            case BrokersRefused(neighbour, adverts, brokers_max):
+                log.error(
+                    "%s tells of more brokers than there is room for: %d adverts were not kept; [limits] brokers is %d",
+                    neighbour,
+                    adverts,
+                    brokers_max,
+                )
+            case NameConflict(broker, detail):
+                log.error("another broker runs under the name %s: %s", broker, detail)
+            case _:
+                assert_never(effect)
+        for observer in self.observers:
+            try:
+                observer.happened(effect)
+            except Exception as error:
+                self._observer_failed(observer, error)
+
+    def _observer_failed(self, observer: Observer, error: Exception) -> None:
+        self._failures.isolated(Failure("observer", type(observer).__name__, error))

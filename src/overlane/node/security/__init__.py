@@ -1,0 +1,1 @@
+"""Certificates, users and passwords, and proofs of incarnations."""

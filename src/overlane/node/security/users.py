@@ -1,0 +1,195 @@
+"""The users file: who can log in with a password.
+
+    # one user a line: the name, a colon, and the argon2id hash of the password
+    alice:$argon2id$v=19$m=19456,t=2,p=1$...$...
+
+`overlane passwd` writes it. Lines that are empty or begin with `#` are kept as they are. A file with anything wrong in
+it is refused whole, with the line and never with what stands there: somebody may have put a password in it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+
+from overlane.errors import ConfigError, Fault, OverlaneError, Unavailable
+from overlane.pubsub.access import ANONYMOUS, ANY_USER
+from overlane.secret import Secret
+from overlane.secretfile import read_secret_file, rewrite_secret_file
+
+NAME_BYTES_MAX = 256
+PASSWORD_BYTES_MAX = 1_024
+"""So that name and password fit into the CONNECT that a client may send before it is known."""
+
+MEMORY_KIB_MAX = 2**20
+TIME_COST_MAX = 64
+LANES_MAX = 16
+
+_ENTRY = "NAME:HASH with an argon2id hash, as `overlane passwd` writes it"
+_HASH = re.compile(
+    r"\$argon2id\$v=19\$m=([0-9]{1,8}),t=([0-9]{1,8}),p=([0-9]{1,8})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}"
+)
+
+
+class BadName(OverlaneError, ValueError):
+    """A name that no user can have."""
+
+    error_code = "OVL-111"
+
+
+class BadPassword(OverlaneError, ValueError):
+    """A password that nobody can log in with."""
+
+    error_code = "OVL-112"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one check of a password costs. One lane is one thread: a check never takes more than one processor."""
+
+    memory_kib: int = 19_456
+    times: int = 2
+    lanes: int = 1
+
+    def hasher(self) -> PasswordHasher:
+        return PasswordHasher(time_cost=self.times, memory_cost=self.memory_kib, parallelism=self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The users of one file and the hashes of their passwords."""
+
+    hashes: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.hashes
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def names(self) -> list[str]:
+        return sorted(self.hashes)
+
+    def usual_cost(self) -> Cost:
+        """What it costs to check the password of most users."""
+        costs = Counter(_cost(found) for found in map(_HASH.fullmatch, self.hashes.values()) if found is not None)
+        return costs.most_common(1)[0][0] if costs else Cost()
+
+
+def read_users(path: str | Path) -> Users:
+    """The users in a file; ConfigError with everything that is wrong in it."""
+    content = read_secret_file(path, "a users file, as `overlane passwd` writes it")
+    hashes: dict[str, str] = {}
+    faults = []
+    for number, line in _entries(content):
+        name, hashed, found = _entry(line)
+        if not found and name in hashes:
+            found = f"user {name} a second time"
+        if found:
+            faults.append(Fault(str(path), number, "", found, _ENTRY))
+        else:
+            hashes[name] = hashed
+    if faults:
+        raise ConfigError(faults)
+    return Users(hashes)
+
+
+def set_password(path: str | Path, name: str, password: Secret, cost: Cost | None = None) -> bool:
+    """Give a user a password, in a new file where there is none. True if the user is new."""
+    check_name(name)
+    if not password or len(password.reveal()) > PASSWORD_BYTES_MAX:
+        raise BadPassword(f"{len(password.reveal())} bytes, allowed are 1 to {PASSWORD_BYTES_MAX}")
+    entry = f"{name}:{(cost or Cost()).hasher().hash(password.reveal())}".encode()
+    return not _rewrite(path, name, [entry])
+
+
+def remove_user(path: str | Path, name: str) -> bool:
+    """True if there was such a user."""
+    return _rewrite(path, name, [])
+
+
+def is_password(hashed: str, password: Secret) -> bool:
+    """Whether the hash is that of the password. Takes long on purpose; Unavailable where there is no memory for it."""
+    try:
+        return PasswordHasher().verify(hashed, password.reveal())
+    except VerifyMismatchError:
+        return False
+    except (VerificationError, InvalidHashError) as failed:
+        raise Unavailable("the check of a password", str(failed)) from None
+
+
+def check_name(name: str) -> None:
+    """BadName if no user can be called so."""
+    if not name:
+        raise BadName("the name is empty")
+    if len(name.encode(errors="replace")) > NAME_BYTES_MAX:
+        raise BadName(f"the name is longer than {NAME_BYTES_MAX} bytes")
+    if ":" in name:
+        raise BadName("the name has a `:`, which ends the name in the file")
+    if not name.isprintable():
+        raise BadName("the name has a character that cannot be printed")
+    if name != name.strip() or name.startswith("#"):
+        raise BadName("the name begins with `#` or a blank, or ends with a blank")
+    if name in (ANY_USER, ANONYMOUS):
+        raise BadName(f"`{name}` has a meaning of its own in access rules")
+
+
+def _rewrite(path: str | Path, name: str, entry: list[bytes]) -> bool:
+    """Put the entry in the place of the user's, or at the end. True if there was one; the file is refused if wrong."""
+    was_there = False
+
+    def change(old: bytes | None) -> bytes:
+        nonlocal was_there
+        lines = [] if old is None else old.splitlines()
+        if old is not None:
+            read_users(path)
+        mine = f"{name}:".encode()
+        places = [number for number, line in enumerate(lines) if line.strip().startswith(mine)]
+        was_there = bool(places)
+        for number in places:
+            lines[number : number + 1] = entry
+        if not places:
+            lines.extend(entry)
+        return b"".join(line + b"\n" for line in lines)
+
+    rewrite_secret_file(path, change)
+    return was_there
+
+
+def _entries(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that name a user, with their numbers."""
+    for number, line in enumerate(content.splitlines(), 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith(b"#"):
+            yield number, stripped
+
+
+def _entry(line: bytes) -> tuple[str, str, str]:
+    """Name, hash, and what is wrong with them, which is empty for a good line."""
+    try:
+        name, colon, hashed = line.decode().partition(":")
+    except UnicodeDecodeError:
+        return "", "", "a line that is not UTF-8"
+    if not colon:
+        return "", "", "a line without a colon"
+    try:
+        check_name(name)
+    except BadName as bad:
+        return "", "", f"a name that is not allowed: {bad}"
+    found = _HASH.fullmatch(hashed)
+    if found is None:
+        return name, "", f"user {name} without an argon2id hash"
+    cost = _cost(found)
+    if not (1 <= cost.lanes <= LANES_MAX and 1 <= cost.times <= TIME_COST_MAX):
+        return name, "", f"user {name} with a hash that costs {cost.times} times and {cost.lanes} lanes"
+    if not 8 * cost.lanes <= cost.memory_kib <= MEMORY_KIB_MAX:
+        return name, "", f"user {name} with a hash that costs {cost.memory_kib} KiB of memory"
+    return name, hashed, ""
+
+
+def _cost(found: re.Match[str]) -> Cost:
+    return Cost(*(int(number) for number in found.groups()))

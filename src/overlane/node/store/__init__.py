@@ -1,0 +1,1 @@
+"""The durable store: records on disk, batches committed together, damage, disks that are full."""

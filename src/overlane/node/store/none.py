@@ -1,0 +1,33 @@
+"""No store at all: for a broker that may forget everything when it ends. Every promise holds until then."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from time import time
+
+from overlane.core.gossip.incarnation import choose
+from overlane.node.store.durable import Done, Soon, StoreError
+from overlane.node.store.record_file import Name, Quarantined, fresh_instance
+from overlane.node.store.salvage import Salvage
+
+log = logging.getLogger("overlane.store")
+
+
+class NoStore:
+    def __init__(self, soon: Soon, incarnation_min: int = 0) -> None:
+        self._soon = soon
+        self.incarnation, warning = choose(None, int(time()), incarnation_min)
+        if warning:
+            log.error("%s", warning)
+        self.instance = fresh_instance()
+        self.quarantined: list[Quarantined] = []
+        self.failing: StoreError | None = None
+        self.salvaged: Salvage | None = None
+
+    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+        return iter(())
+
+    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:  # noqa: ARG002
+        self._soon(done, None)
+
+    def close(self) -> StoreError | None:
+        return None

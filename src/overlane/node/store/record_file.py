@@ -1,0 +1,248 @@
+"""The file of records, open: how it is read and written.
+
+A record is known by (kind, key). In the file it has a number instead, which grows with every new record, and which
+records have which numbers is kept in memory. New records so go to the end of the tree, next to each other, wherever
+their keys would lie; and an erased one is found without a search.
+
+All changes of a batch are written by a few statements of many rows, because the interpreter's lock is let go and
+taken back with each statement, and whoever waits for it may wait long. To understand a new statement takes SQLite
+several times as long as to carry it out, so there are not many: the number of rows is rounded up, and the last row
+repeated, which changes nothing.
+
+The kind `store` is the file's own: incarnation and instance live there, and are counted and checked like every record.
+"""
+
+import logging
+import secrets
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from errno import ENOENT
+from pathlib import Path
+from typing import Any
+
+from overlane.core.gossip.incarnation import choose
+from overlane.node.store.record_format import CHECKPOINT_PAGES, connect, fault, log_of, text
+from overlane.node.store.write_ahead_log import PAGE_BYTES
+
+ROWS_MAX = 512
+"""Per statement."""
+FETCH_ROWS = 1000
+MARGIN_PART = 8
+MARGIN_PAGES_MAX = CHECKPOINT_PAGES
+"""What is kept free of a file that may not grow beyond some size, for what has been begun: a part of it, up to that."""
+OWN_KIND = "store"
+INCARNATION = b"incarnation"
+INSTANCE = b"instance"
+
+Name = tuple[str, bytes]
+"""(kind, key) of a record."""
+
+log = logging.getLogger("overlane.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A damaged record: it is not served, and kept in the table `quarantine` for whoever wants to look."""
+
+    table: str
+    key: bytes
+    reason: str
+
+
+class RecordFile:
+    """The open file. It is read once, at the start; from then on only written, by one thread at a time."""
+
+    def __init__(self, path: Path, bytes_max: int | None = None, synced: bool = True) -> None:
+        self.path = path
+        self._pages_max = None if bytes_max is None else max(1, bytes_max // PAGE_BYTES)
+        self.quarantined: list[Quarantined] = []
+        self._numbers: dict[Name, int] = {}
+        self._number = 0
+        """The last one given to a record."""
+        self._kinds: dict[str, int] = {}
+        """CRC of each kind, where the CRC of its records starts."""
+        self._places: list[tuple[int, int]] = []
+        """Which files the database and its log are."""
+        self._connection = connect(path, bytes_max, synced)
+        try:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._load()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _load(self) -> None:
+        damaged: list[tuple[int, str]] = []
+        numbers = self._numbers
+        kinds: dict[bytes, str] = {}
+        for number, kind, key, value, crc in _rows(self._connection):
+            self._number = number
+            if reason := fault(kind, key, value, crc):
+                damaged.append((number, reason))
+                continue
+            name = kinds.get(kind) or kinds.setdefault(kind, kind.decode()), key
+            if (older := numbers.get(name)) is not None:
+                damaged.append((older, f"record {number} is a newer one of the same kind and key"))
+            numbers[name] = number
+        if damaged:
+            self._quarantine(damaged)
+
+    def _quarantine(self, damaged: list[tuple[int, str]]) -> None:
+        """Take damaged records out of the way, as they are."""
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        for number, reason in damaged:
+            kind, key = execute("SELECT kind, key FROM records WHERE id = ?", (number,)).fetchone()
+            execute("INSERT INTO quarantine SELECT *, ? FROM records WHERE id = ?", (reason, number))
+            execute("DELETE FROM records WHERE id = ?", (number,))
+            found = Quarantined(text(kind), key if isinstance(key, bytes) else b"", reason)
+            log.error("%s: record %d (%s %r) is damaged: %s", self.path, number, found.table, found.key, reason)
+            self.quarantined.append(found)
+        execute("COMMIT")
+
+    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """Every good record but the file's own, oldest first, as of now."""
+        with closing(connect(self.path)) as connection:
+            for _, kind, key, value, _ in _rows(connection):
+                if kind != OWN_KIND.encode():
+                    yield kind.decode(), key, value
+
+    def instance(self) -> int:
+        """A random number that this file has had since it was made: whoever continues it continues the broker."""
+        if (number := self._numbers.get((OWN_KIND, INSTANCE))) is not None:
+            (value,) = self._connection.execute("SELECT value FROM records WHERE id = ?", (number,)).fetchone()
+            return int(value)
+        instance = fresh_instance()
+        self.write({(OWN_KIND, INSTANCE): b"%d" % instance})
+        return instance
+
+    def raise_incarnation(self, clock_s: int, least: int = 0) -> int:
+        """Greater than ever before and no less than `least`, from now on; by the clock where that is plausible."""
+        stored = None
+        if (number := self._numbers.get((OWN_KIND, INCARNATION))) is not None:
+            (value,) = self._connection.execute("SELECT value FROM records WHERE id = ?", (number,)).fetchone()
+            stored = int(value)
+        incarnation, warning = choose(stored, clock_s, least)
+        if warning:
+            log.error("%s: %s", self.path, warning)
+        self.write({(OWN_KIND, INCARNATION): b"%d" % incarnation})
+        return incarnation
+
+    def write(self, changes: Mapping[Name, bytes | None]) -> None:
+        """Save records and erase (None) others, all or nothing, and on disk when this returns.
+
+        What was never written need not be erased: it costs nothing. Raises sqlite3.Error or OSError.
+        """
+        numbers, kinds, last = self._numbers, self._kinds, self._number
+        fresh: dict[Name, int] = {}
+        erased: list[Name] = []
+        gone: list[int] = []
+        kept: list[object] = []
+        for name, value in changes.items():
+            number = numbers.get(name)
+            if value is None:
+                if number is not None:
+                    erased.append(name)
+                    gone.append(number)
+                continue
+            kind, key = name
+            if number is None:
+                last += 1
+                fresh[name] = number = last
+            if (of_kind := kinds.get(kind)) is None:
+                of_kind = kinds[kind] = zlib.crc32(kind.encode())
+            kept += number, kind, key, value, zlib.crc32(value, zlib.crc32(key, of_kind))
+        if not gone and not kept:
+            return
+        self._require_in_place()
+        self._commit(gone, kept)
+        self._number = last
+        for name in erased:
+            del numbers[name]
+        numbers.update(fresh)
+
+    def _require_in_place(self) -> None:
+        """SQLite goes on writing to files that have been removed, and nobody would ever find it there."""
+        places = [(found.st_dev, found.st_ino) for found in (self.path.stat(), log_of(self.path).stat())]
+        if self._places != places and self._places:
+            raise FileNotFoundError(ENOENT, "the file has been replaced by another")
+        self._places = places
+
+    def _commit(self, gone: list[int], kept: list[object]) -> None:
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            # Erasing comes first: it may make the room that saving needs.
+            for statement, parameters in _statements(_ERASE, gone, 1):
+                execute(statement, parameters)
+            for statement, parameters in _statements(_SAVE, kept, 5):
+                execute(statement, parameters)
+            execute("COMMIT")
+        except BaseException:
+            # After some errors SQLite has rolled back by itself.
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            raise
+
+    def make_room(self) -> None:
+        """Let the log start anew, in the space it already has. To be tried after a write has failed."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+
+    def is_cramped(self, was_cramped: bool) -> bool:
+        """Whether there is so little left of what the file may take that no more than must be should come. One that was
+        is so until there is somewhat more, or it would be both by turns."""
+        if self._pages_max is None:
+            return False
+        try:
+            (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        except sqlite3.Error:
+            return was_cramped
+        margin = min(MARGIN_PAGES_MAX, self._pages_max // MARGIN_PART)
+        return int(pages) - self.free_pages() > self._pages_max - (margin + margin // 2 if was_cramped else margin)
+
+    def free_pages(self) -> int:
+        """How many pages of the database records have left behind, to be used again; 0 if the disk does not tell."""
+        try:
+            (count,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+        except sqlite3.Error:
+            return 0
+        return int(count)
+
+    def close(self) -> None:
+        """The last of all connections to close copies the log into the database, and removes it."""
+        self._connection.close()
+
+
+def fresh_instance() -> int:
+    """Of a broker that has none yet."""
+    return secrets.randbits(62) | 1
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any, Any, Any, Any]]:
+    cursor = connection.execute("SELECT id, kind, key, value, crc FROM records ORDER BY id")
+    while rows := cursor.fetchmany(FETCH_ROWS):
+        yield from rows
+
+
+_ERASE = "DELETE FROM records WHERE id IN ({})", "?"
+_SAVE = "INSERT OR REPLACE INTO records VALUES {}", "(?,?,?,?,?)"
+
+
+def _statements(template: tuple[str, str], parameters: list[Any], width: int) -> Iterator[tuple[str, list[Any]]]:
+    """Statements that carry the parameters, `width` of them in a row."""
+    text, row = template
+    for start in range(0, len(parameters), ROWS_MAX * width):
+        part = parameters[start : start + ROWS_MAX * width]
+        rows = _rounded(len(part) // width)
+        part += part[-width:] * (rows - len(part) // width)
+        yield text.format(",".join([row] * rows)), part
+
+
+def _rounded(rows: int) -> int:
+    """Up to the next number of which only the first four bits are not zero: at most an eighth more."""
+    unit = 1 << max(0, rows.bit_length() - 4)
+    return -(-rows // unit) * unit

@@ -1,0 +1,33 @@
+"""The plan for brokers, made from the tables of a run; `overlane plan apply` applies it."""
+
+from typing import Any
+
+from overlane.network.plan import BrokerOutlook, LinkOutlook, Plan, TopicOutlook
+
+FAILURE_MAX = 0.999_999
+TOPICS_MAX = 10_000
+"""Only the topics with the highest rates, to bound the size of a plan."""
+
+
+def brokers_plan(
+    reliability: list[dict[str, Any]], topic_load: list[dict[str, Any]], files: list[dict[str, Any]]
+) -> Plan | None:
+    """Failure probabilities and rates from telemetry; None if there is no telemetry."""
+    times = [row[end] for row in files for end in ("first_ns", "last_ns") if row[end] is not None]
+    if not times or not reliability:
+        return None
+    hours = (max(times) - min(times)) / 3.6e12
+    busiest = sorted(topic_load, key=lambda row: (-row["mean"], row["topic"]))[:TOPICS_MAX]
+    return Plan(
+        made_ns=max(times),
+        source=f"telemetry of {hours / 24:.1f} days" if hours >= 48 else f"telemetry of {hours:.1f} hours",
+        brokers={row["broker"]: BrokerOutlook(_share(row)) for row in reliability if row["kind"] == "broker"},
+        links=tuple(
+            LinkOutlook((row["broker"], row["peer"]), _share(row)) for row in reliability if row["kind"] == "link"
+        ),
+        topics={row["topic"]: TopicOutlook(row["mean"], row["bytes_mean"]) for row in busiest},
+    )
+
+
+def _share(row: dict[str, Any]) -> float:
+    return round(min(max(float(row["failure"]), 0.0), FAILURE_MAX), 6)

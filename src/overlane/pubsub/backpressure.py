@@ -1,0 +1,69 @@
+"""Backpressure: publishers stop while the first link on the way of their messages is full, or rest for slow readers.
+
+Best-effort messages that can wait are not dropped at a full queue. Before such a message is accepted, it is asked
+whether its way is full; if it is, it stays where it is and its publisher is not read from until there is room again, so
+that its own connection fills up. Messages with a deadline are accepted at once, since the order of the queue lets them
+overtake; then their publisher stops for no longer than a part of the deadline. Reliable messages have a window of their
+own from end to end.
+
+A stop is bounded. Without a deadline it lasts as long as the way moves, but no longer than STOP_MAX, or half the
+keep-alive of a client that has a short one: the client hears nothing meanwhile. Where nothing moves for PATIENCE, what
+was read is accepted, and what is too much is dropped and counted.
+
+A publisher to a local queue that fills up rests after each read, the longer the fuller the queue is: so a reader that
+is slow, but there, loses nothing. A reader that is away, or does not answer, is not waited for.
+"""
+
+from overlane.core.qos import QosClass
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.errors import OverlaneError
+from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.consumer import Publisher
+
+STOP_SHARE = 0.5
+GO_SHARE = 0.25
+PATIENCE: Nanos = SECOND
+STOP_MAX: Nanos = 10 * SECOND
+DEADLINE_PART = 8
+
+CROWDED = 0.25
+"""The share of a queue from which on publishers to it rest."""
+REST: Nanos = 2 * MS
+REST_DOUBLINGS = 7
+"""From a queue that begins to be crowded to a full one."""
+
+
+class MustStop(OverlaneError):
+    """The way of a message is full: it was not accepted, and its publisher has to stop."""
+
+
+def stop_if_full(uplink: Uplink, publisher: Publisher, topic: str, qos: QosClass, now: Nanos) -> bool:
+    """Before a message on the topic is accepted: stop its publisher if the way is full; whether that was done."""
+    if qos.reliable or qos.deadline_ns < NEVER or publisher.passes or uplink.way_share(topic, qos) <= STOP_SHARE:
+        return False
+    _stop(uplink, publisher, topic, qos, PATIENCE, now)
+    return True
+
+
+def stop_for_deadline(uplink: Uplink, publisher: Publisher, topic: str, qos: QosClass, now: Nanos) -> None:
+    """After a message with a deadline was accepted: stop its publisher if the way is full."""
+    if qos.deadline_ns < NEVER and not qos.reliable and uplink.way_share(topic, qos) > STOP_SHARE:
+        _stop(uplink, publisher, topic, qos, min(PATIENCE, qos.deadline_ns // DEADLINE_PART), now)
+
+
+def _stop(uplink: Uplink, publisher: Publisher, topic: str, qos: QosClass, patience_ns: Nanos, now: Nanos) -> None:
+    publisher.stops_for = uplink.way_of(topic, qos)
+    publisher.stops_until_ns = now + patience_ns
+    publisher.waits_on = qos.deadline_ns >= NEVER
+
+
+def stop_max_ns(publisher: Publisher) -> Nanos:
+    """How long a client may be stopped at a time."""
+    return min(STOP_MAX, publisher.keep_alive_ns // 3)  # `keep_alive_ns` is one and a half of what the client said
+
+
+def rest_ns(crowding: float) -> Nanos:
+    """How long a publisher rests after it has published to a queue that is so full; 0 if it need not."""
+    if crowding <= CROWDED:
+        return 0
+    return int(REST * 2 ** (REST_DOUBLINGS * (crowding - CROWDED) / (1 - CROWDED)))

@@ -1,0 +1,1 @@
+"""Messages, retained messages and shared subscriptions across the brokers of one overlay."""

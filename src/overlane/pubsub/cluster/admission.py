@@ -1,0 +1,137 @@
+"""Admission: whether clients here have room for what other brokers bring, before it is acknowledged.
+
+A reliable parcel that was admitted is acknowledged to its origin and will not come again. So it is only admitted when
+the queues of its receivers have room for all of it. The rule for whom to wait is that of messages published here: one
+that is connected and answers is waited for, however slow it is; one that is away, or has not answered for a while, is
+not, and its queue runs over. Of a shared subscription somebody has room unless all members' queues are full.
+
+What is admitted is given even if a queue exceeds its bound by it: a parcel may hold more than an empty queue takes. A
+parcel that is for others too is admitted until the queue is twice as long as it should be: the others need not wait,
+and by then its origin puts into parcels of their own what some fall behind with.
+
+Queues are filled at the end of a turn only: until then admission counts what it has admitted.
+"""
+
+from overlane.core.units import Nanos
+from overlane.core.wire.parcel import Message as Brought
+from overlane.pubsub.cluster import envelope, names
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.table import SharedGroup
+
+TOLD_PERCENT = 25
+"""From here on the origin is told, so that publishers there rest as they would here."""
+OPEN_AGAIN_PERCENT = 75
+FULL_PERCENT = 100
+FULL_FOR_ALL_PERCENT = 200
+
+Load = tuple[int, int]
+"""Messages, and their bytes."""
+
+
+class Admission:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._coming: dict[Session, Load] = {}
+        """What was admitted and is not in the queues yet."""
+        self._refused_for: set[Session] = set()
+        """Who had no room when something came for it."""
+
+    def take(self, messages: list[Brought], now: Nanos) -> tuple[bool, dict[str, int]]:
+        """Admit messages, all or none; and the topics whose receivers fall behind, as `core.inflow.Readers`."""
+        topics = _loads([one for one in messages if one[1] & envelope.QOS_MASK])
+        load: dict[Session, Load] = {}
+        behind: dict[str, int] = {}
+        for topic, added in topics.items():
+            awaited = self._awaited(topic, now)
+            percent = max((self._percent(session) for session in awaited), default=0)
+            if percent >= TOLD_PERCENT:
+                behind[topic] = percent
+            for session in awaited:
+                load[session] = _sum(load.get(session, (0, 0)), added)
+        full = {session for session, added in load.items() if not self._has_room(session, added)}
+        if full:
+            is_overfull = any(self._percent(session) >= FULL_FOR_ALL_PERCENT for session in full)
+            if is_overfull or not self._is_for_others(messages, full):
+                self._refused_for |= full
+                return False, {topic: max(FULL_PERCENT, percent) for topic, percent in behind.items()}
+        for session, added in load.items():
+            self._coming[session] = _sum(self._coming.get(session, (0, 0)), added)
+        return True, behind
+
+    def has_room_again(self, now: Nanos) -> bool:
+        """Whether someone for whom messages were refused has room again, or is not waited for any more."""
+        if not self._refused_for:
+            return False
+        ready = {one for one in self._refused_for if not one.is_awaited(now) or self._percent(one) < OPEN_AGAIN_PERCENT}
+        self._refused_for -= ready
+        return bool(ready)
+
+    def turn_ended(self) -> None:
+        """What was admitted is in the queues."""
+        self._coming.clear()
+
+    # Who is behind
+
+    def _awaited(self, topic: str, now: Nanos) -> list[Session]:
+        """In whose queues messages of the topic have to wait, of those that are waited for."""
+        if topic.startswith(names.SHARE):
+            group = self._group(topic)
+            members = [] if group is None else [one.session for one in group.members.values() if one.qos]
+            if any(self._percent(session) < FULL_PERCENT for session in members):
+                return []
+            return [session for session in members if session.is_awaited(now)]
+        if topic.startswith(names.RETAINED):
+            return []
+        receivers = self._state.subscriptions.audience(topic).receivers
+        return [one.session for one in receivers if one.qos and one.session.is_awaited(now)]
+
+    def _group(self, name: str) -> SharedGroup | None:
+        try:
+            group, _, tag, topic = names.read_share_name(name)
+        except ValueError:
+            return None  # it will be refused when it is delivered
+        groups = self._state.subscriptions.audience(topic).groups
+        return next((one for one in groups if one.name == group and names.tag_of(one.filter) == tag), None)
+
+    def _is_for_others(self, messages: list[Brought], full: set[Session]) -> bool:
+        """Whether any of it is for somebody who has room."""
+        for topic in dict.fromkeys(topic for topic, _, _ in messages):
+            if topic.startswith(names.RETAINED):
+                return True
+            if topic.startswith(names.SHARE):
+                group = self._group(topic)
+                if group is not None and not full & group.members.keys():
+                    return True
+            elif any(one.session not in full for one in self._state.subscriptions.audience(topic).receivers):
+                return True
+        return False
+
+    def _percent(self, session: Session) -> int:
+        """How full its queue is with what was admitted, beyond 100 if it is overfull."""
+        limits = self._state.limits
+        count, size = self._coming.get(session, (0, 0))
+        count, size = count + len(session.window), size + session.window.bytes
+        return max(100 * count // limits.queue_messages, 100 * size // limits.queue_bytes)
+
+    def _has_room(self, session: Session, added: Load) -> bool:
+        limits = self._state.limits
+        percent = self._percent(session)
+        if percent < TOLD_PERCENT:
+            return True  # whatever its size: there will hardly ever be more room
+        count, size = _sum(self._coming.get(session, (0, 0)), added)
+        is_within = count + len(session.window) <= limits.queue_messages
+        return is_within and size + session.window.bytes <= limits.queue_bytes
+
+
+def _loads(messages: list[Brought]) -> dict[str, Load]:
+    """How much there is of each topic."""
+    found: dict[str, Load] = {}
+    for topic, _, body in messages:
+        count, size = found.get(topic, (0, 0))
+        found[topic] = count + 1, size + len(body)
+    return found
+
+
+def _sum(one: Load, other: Load) -> Load:
+    return one[0] + other[0], one[1] + other[1]

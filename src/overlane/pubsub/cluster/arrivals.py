@@ -1,0 +1,105 @@
+"""Arrivals: what the overlay brings from other brokers, on its way to the clients here.
+
+It is a run of plain messages, a retained message that brokers exchange, a message for one member of a shared
+subscription, or a message for everybody who has subscribed. What cannot be read is counted as refused, and concerns
+nothing else that came with it.
+"""
+
+from typing import Protocol
+
+from overlane.core.events import Deliver
+from overlane.core.events import Delivery as Delivered
+from overlane.core.units import NEVER, Nanos
+from overlane.errors import InDoubt
+from overlane.pubsub.cluster import envelope, names
+from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
+from overlane.pubsub.counters import Drop, Refusal
+from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.message import Message
+from overlane.pubsub.state import OVERRUN, State
+from overlane.pubsub.suspects import suspect_of
+
+
+class Runs(Protocol):
+    """A protocol that puts plain messages into the overlay as its own packets."""
+
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> None:
+        """Hand out the messages of a run; ValueError or IndexError if it cannot be read, and then to nobody."""
+
+
+class NoRuns:
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> None:  # noqa: ARG002
+        raise ValueError("a run of a protocol that is not spoken here")
+
+
+class Arrivals:
+    def __init__(self, state: State, delivery: Delivery, runs: Runs) -> None:
+        self._state = state
+        self._delivery = delivery
+        self._runs = runs
+        self._at_hand: Message | None = None
+        """The message that is being handed on; None as long as it is being read."""
+
+    def deliver(self, effect: Deliver, now: Nanos) -> None:
+        """What the overlay brought for local subscribers."""
+        state = self._state
+        # What is reliable has passed admission, and was acknowledged for all who are waited for.
+        state.overrun = NEVER if effect.reliable else 1
+        for topic, flags, body in effect.messages:
+            subscribers = effect.subscribers.get(topic)
+            if not subscribers:
+                continue
+            self._at_hand = None
+            if state.suspects and suspect_of(effect.origin, 0, topic, body) in state.suspects:
+                state.refuse(Refusal.SUSPECT, f"a message of {effect.origin} that has ended the broker twice")
+                continue
+            try:
+                if flags & envelope.RUN_MASK and not topic.startswith(names.RESERVED):
+                    self._runs.arrive(topic, flags, body, now)
+                else:
+                    self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, now)
+            except InDoubt:
+                raise
+            except Exception as error:
+                self._failed(effect.origin, topic, body, error)
+        state.overrun = OVERRUN
+
+    def _failed(self, origin: str, topic: str, body: bytes, error: Exception) -> None:
+        """A message could not be read, or not be handed on. Of one that its origin counts as delivered when the turn is
+        on disk nothing must be missing: then nothing of the turn is written, and all of it comes again."""
+        message = self._at_hand
+        if message is not None and (message.qos or message.retain):
+            told = f"a message of {origin} on {message.topic[:100]} has reached some receivers"
+            raise InDoubt(told, suspect_of(origin, 0, topic, body)) from error
+        if message is None and isinstance(error, (ValueError, IndexError)):
+            self._state.refuse(Refusal.MALFORMED, f"a message of {origin} that cannot be read")
+        else:
+            self._state.failed("delivery", origin, error)
+
+    def _deliver_one(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
+        state = self._state
+        if one.topic.startswith(names.RETAINED):
+            arrived = state.cluster.read_retained(one.topic, one.flags, one.body)
+            self._at_hand = arrived
+            state.effects += state.retained.keep_if_later(arrived)
+            return
+        if one.topic.startswith(names.SHARE):
+            self._deliver_to_group(one, published_ns, now)
+            return
+        arrived = envelope.unpack(one.topic, one.flags, one.body, published_ns)
+        if arrived.expires_ns > now:
+            only = () if one.subscribers == (LOCAL_SUBSCRIBERS,) else one.subscribers
+            self._at_hand = arrived
+            self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, only=only)
+
+    def _deliver_to_group(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
+        """Another broker has chosen this one for a message of a shared subscription."""
+        name, _, tag, topic = names.read_share_name(one.topic)
+        arrived = envelope.unpack(topic, one.flags, one.body, published_ns)
+        if arrived.expires_ns <= now:
+            return
+        self._at_hand = arrived
+        for group in self._state.subscriptions.audience(topic).groups:
+            if group.name == name and names.tag_of(group.filter) == tag and self._delivery.share(arrived, group, now):
+                return
+        self._state.counters.dropped[Drop.SESSION_ENDED] += 1  # the last member has gone meanwhile

@@ -1,0 +1,98 @@
+"""The other brokers, as this one sees them.
+
+The overlay knows filters and topics, and nothing of sessions. Three things concern all brokers at once: retained
+messages, the members of shared subscriptions, and what subscribers ask for beyond the network file. Each is put into
+cluster names (`names`), so that the overlay carries it like everything else, durably and in order.
+"""
+
+from overlane.core.events import PublishResult
+from overlane.core.qos import QosClass
+from overlane.core.topic_cache import TopicCache
+from overlane.core.units import Nanos
+from overlane.pubsub.cluster import envelope
+from overlane.pubsub.cluster.directory import Directory, RemoteGroup
+from overlane.pubsub.cluster.names import EVERYTHING_RETAINED, RETAINED, share_name, want_name
+from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.message import Message
+from overlane.pubsub.qosoverride import Deadlines, QosOverride, apply_override
+
+RETAINED_CLASS = QosClass(reliable=True, history=1)
+LOCAL_SUBSCRIBERS = "mqtt"
+"""The overlay's name for all local subscribers together. It is in records, so it stays as it was first called."""
+
+_STAMP_BYTES = 8
+
+
+class Cluster:
+    def __init__(self, me: str, uplink: Uplink) -> None:
+        self._me = me
+        self._uplink = uplink
+        self.directory = Directory()
+        self.deadlines = Deadlines()
+        self._turns: TopicCache[tuple[str, str], int] = TopicCache()
+        uplink.watch_reserved(self.directory.note)
+
+    def class_of(self, topic: str, qos: QosClass, now: Nanos) -> QosClass:
+        """The class of a topic, with what subscribers of other brokers ask for beyond the network file."""
+        return self.apply_override(qos, self.directory.override(topic), now)
+
+    def apply_override(self, qos: QosClass, override: QosOverride, now: Nanos) -> QosClass:
+        if override.deadline_ns < qos.deadline_ns:
+            override = override._replace(deadline_ns=self.deadlines.settle(override.deadline_ns, now))
+        return apply_override(qos, override)
+
+    def start(self, now: Nanos) -> None:
+        """Retained messages of all brokers are kept at each of them."""
+        if not self._uplink.is_alone:
+            self._uplink.subscribe(LOCAL_SUBSCRIBERS, EVERYTHING_RETAINED, False, now)
+
+    # Retained messages
+
+    def retain(self, message: Message, now: Nanos) -> PublishResult:
+        """Let every broker keep it, or forget the one before. The later stamp wins."""
+        if self._uplink.is_alone:
+            return PublishResult.ACCEPTED
+        flags, body = envelope.pack(message, now)
+        stamp = message.published_ns.to_bytes(_STAMP_BYTES)
+        return self._uplink.publish(RETAINED + message.topic, stamp + body, flags, RETAINED_CLASS, now)
+
+    @staticmethod
+    def read_retained(name: str, flags: int, body: bytes) -> Message:
+        """ValueError if it is none."""
+        stamp = int.from_bytes(body[:_STAMP_BYTES])
+        return envelope.unpack(name[len(RETAINED) :], flags, body[_STAMP_BYTES:], stamp)
+
+    # Shared subscriptions
+
+    def join_group(self, group: str, topic_filter: str, now: Nanos) -> None:
+        """There are members here from now on."""
+        self._uplink.subscribe(LOCAL_SUBSCRIBERS, share_name(group, self._me, topic_filter, topic_filter), False, now)
+
+    def leave_group(self, group: str, topic_filter: str, now: Nanos) -> None:
+        self._uplink.unsubscribe(LOCAL_SUBSCRIBERS, share_name(group, self._me, topic_filter, topic_filter), now)
+
+    def choose(self, group: str, topic_filter: str, brokers: tuple[str, ...], is_here: bool) -> str:
+        """Whose turn it is: another broker's name, or "" for this one. Those that cannot be reached come last."""
+        reachable = [broker for broker in brokers if self._uplink.can_reach(broker)]
+        candidates: list[str] = [*([""] if is_here else []), *reachable] or list(brokers)
+        turn = self._turns.get((group, topic_filter))
+        if turn is None:
+            self._turns.make_room(topic_filter)
+            turn = 0
+        self._turns[group, topic_filter] = turn + 1
+        return candidates[turn % len(candidates)]
+
+    def send_to_group(
+        self, broker: str, one: RemoteGroup, message: Message, qos: QosClass, now: Nanos
+    ) -> PublishResult:
+        flags, body = envelope.pack(message, now)
+        name = share_name(one.group, broker, one.filter, message.topic)
+        return self._uplink.publish(name, body, flags, qos, now)
+
+    # QoS overrides
+
+    def want(self, override: QosOverride, topic_filter: str, now: Nanos) -> None:
+        self._uplink.subscribe(LOCAL_SUBSCRIBERS, want_name(override, topic_filter), False, now)
+
+    def want_no_more(self, override: QosOverride, topic_filter: str, now: Nanos) -> None:
+        self._uplink.unsubscribe(LOCAL_SUBSCRIBERS, want_name(override, topic_filter), now)

@@ -1,0 +1,95 @@
+"""The overlay, as pubsub sees it: it carries messages of topics and is told filters, and knows nothing of sessions."""
+
+from collections.abc import Hashable
+from typing import Protocol
+
+from overlane.core.events import PublishResult
+from overlane.core.gossip.interest import ReservedListener
+from overlane.core.qos import QosClass
+from overlane.core.units import Nanos
+
+
+class Uplink(Protocol):
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are no other brokers at all."""
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever another broker needs something else than before."""
+
+    def way_share(self, topic: str, qos: QosClass) -> float:
+        """How full the first queues are that messages of the topic join on their way: from 0, 1 is full."""
+
+    def way_of(self, topic: str, qos: QosClass) -> Hashable:
+        """What all topics have in common whose messages join the same queues."""
+
+    def share_of(self, way: Hashable) -> float:
+        """As `way_share`, of a way."""
+
+    def progress_of(self, way: Hashable) -> int:
+        """Grows whenever something has left on a way."""
+
+    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:
+        """How far readers elsewhere are behind what was published here on the topic, or the way to them: from 0, not at
+        all, to 1 where their queues are full, and somewhat more where more waits for them."""
+
+    def carries(self, topic: str) -> bool:
+        """Whether somebody elsewhere needs the topic, or its history is kept for late subscribers."""
+
+    def watch_reserved(self, listener: ReservedListener) -> None:
+        """Tell what other brokers need under names that begin with `$`, now and whenever that changes."""
+
+    def needs_size(self) -> tuple[int, int]:
+        """How many filters the other brokers are told that this one needs, and how many bytes they are."""
+
+    def can_reach(self, broker: str) -> bool: ...
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult: ...
+
+    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None: ...
+
+    def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None: ...
+
+
+class Alone:
+    """No overlay at all."""
+
+    is_alone = True
+    changes = 0
+
+    def way_share(self, topic: str, qos: QosClass) -> float:  # noqa: ARG002
+        return 0.0
+
+    def way_of(self, topic: str, qos: QosClass) -> Hashable:  # noqa: ARG002
+        return None
+
+    def share_of(self, way: Hashable) -> float:  # noqa: ARG002
+        return 0.0
+
+    def progress_of(self, way: Hashable) -> int:  # noqa: ARG002
+        return 0
+
+    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:  # noqa: ARG002
+        return 0.0
+
+    def carries(self, topic: str) -> bool:  # noqa: ARG002
+        return False
+
+    def watch_reserved(self, listener: ReservedListener) -> None:
+        pass
+
+    def needs_size(self) -> tuple[int, int]:
+        return 0, 0
+
+    def can_reach(self, broker: str) -> bool:  # noqa: ARG002
+        return False
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+        return PublishResult.ACCEPTED
+
+    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
+        pass
+
+    def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
+        pass

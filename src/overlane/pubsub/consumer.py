@@ -1,0 +1,106 @@
+"""Clients as the rest of pubsub sees them, whatever protocol they speak.
+
+A `Consumer` takes messages: the connection of an MQTT session, an AMQP link, a NATS subscription, a reader of a stream.
+Delivery asks it for little: to take a message with a QoS, how much it has still to read, whether it keeps reading. A
+`Publisher` is where messages come from, and can be stopped while there is no room for more of them. Both are ends of a
+connection, of which operators are told who and where it is.
+
+A delivery of QoS 1 and 2 has a tag, 1 to 65,535, by which the consumer acknowledges it: the tag is free again when that
+has happened. At QoS 2 a consumer confirms twice: that it has received the message, and, when it was released, that it
+has forgotten the tag.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from overlane.core.units import Nanos
+from overlane.pubsub.message import Message
+
+if TYPE_CHECKING:
+    from overlane.pubsub.sessions.session import Session
+
+
+class Ending(Enum):
+    """Why the broker ends a connection that has done nothing wrong."""
+
+    TAKEN_OVER = "another connection has come for the session"
+    BY_OPERATOR = "an operator has ended it"
+    SHUTTING_DOWN = "the broker shuts down"
+    INTERNAL_ERROR = "internal error of the broker"
+
+
+class Confirmation(Enum):
+    """A step of a QoS 2 exchange that a client confirms, and that may have to wait until the store works again."""
+
+    PUBLISHED = "a message that was accepted before is published again"
+    RELEASED = "the publisher has released a message"
+    RECEIVED = "the consumer has received a message"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a connection comes from. `certified`: the user name in the client's certificate, if it showed one."""
+
+    address: str
+    is_loopback: bool = True
+    is_secure: bool = False
+    certified: str | None = None
+    listener: str = "mqtt"
+
+
+class Client(Protocol):
+    """One end of a connection."""
+
+    peer: Peer
+    session: "Session | None"
+
+
+class Consumer(Client, Protocol):
+    closing: str | None
+    """Why the connection has been ended, if it has."""
+    waits: bool
+    """What it was told in this turn must not leave before the records of the turn are durable; set by pubsub."""
+
+    @property
+    def backlog_bytes(self) -> int:
+        """What it was given and has not read yet."""
+
+    def keeps_reading(self, now: Nanos) -> bool:
+        """Whether it has read a good deal lately. Asked of one that has much left to read."""
+
+    def has_stopped(self) -> bool:
+        """Whether it is not read from at the moment, so that its acknowledgements cannot come."""
+
+    def take(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now: Nanos,
+        tag: int = 0,
+        again: bool = False,
+    ) -> bool:
+        """Take a message. `identifiers`: those of the subscriptions it came by. `again`: it may have been given before.
+        False if the consumer does not take messages of this size."""
+
+    def release(self, tag: int) -> None:
+        """A QoS 2 message that it has received will not come again."""
+
+    def end(self, ending: Ending, why: str) -> None:
+        """Close the connection, and tell the client the reason where the protocol has a way to. Of several the first
+        counts."""
+
+
+class Publisher(Client, Protocol):
+    stops_for: Hashable
+    """The way (`Uplink.way_of`) on which its messages find no room; None while it may go on."""
+    stops_until_ns: Nanos
+    waits_on: bool
+    """Whether it may be stopped for longer than that, while its way moves: nothing of it has a deadline."""
+    passes: bool
+    """It was stopped for long enough: what it publishes next is accepted, room or not."""
+    keep_alive_ns: Nanos
+    """After so much silence it counts as gone, whoever caused the silence."""

@@ -1,0 +1,1 @@
+"""From a message to the sessions that receive it: queues, acknowledgements, dead letters."""

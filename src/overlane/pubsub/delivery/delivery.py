@@ -1,0 +1,344 @@
+"""Delivery: from a message to the consumers that get it, whatever protocol they speak.
+
+QoS 0 goes to those that are connected, as long as they read; it is never stored. QoS 1 and 2 join the receiver's
+window, durably if its session is durable, and leave from there as the consumer's receive maximum allows. A message that
+was sent too often without being acknowledged, or has found a full queue, is put on the dead-letter topic.
+"""
+
+from collections.abc import Iterable
+
+from overlane.core.units import Nanos
+from overlane.errors import InDoubt, OverlaneError
+from overlane.pubsub.consumer import Confirmation, Consumer
+from overlane.pubsub.counters import Drop
+from overlane.pubsub.delivery import deadletters
+from overlane.pubsub.delivery.window import Entry, Stage
+from overlane.pubsub.message import Message
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
+from overlane.pubsub.streams.log import StreamLog
+from overlane.pubsub.subscriptions.table import Audience, Receiver, SharedGroup, Subscription
+
+SEND_AHEAD_BYTES = 256 * 1024
+"""QoS 1 and 2 wait in the window while the consumer has more than this to read."""
+
+HEADWAY_WINDOWS = 4
+"""The store is told ahead of so many times what may be in flight: of more, and it is told less often, but more would be
+sent as if it had been sent before after a crash."""
+
+
+class UnexpectedConfirmation(OverlaneError, ValueError):
+    """A consumer confirms a message otherwise than its QoS asks for."""
+
+    def __init__(self, tag: int, qos: int) -> None:
+        super().__init__(f"message {tag} is of QoS {qos}")
+
+
+class Delivery:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._stalled: dict[str, Session] = {}
+        """Those whose next message is not on disk, while the store fails."""
+
+    # To many
+
+    def spread(
+        self, message: Message, audience: Audience, now: Nanos, sender: str | None = None, only: Iterable[str] = ()
+    ) -> None:
+        """To every receiver; with `only`, to those of these clients. `sender` is a local client."""
+        chosen = frozenset(only)
+        for receiver in audience.receivers:
+            if chosen and receiver.session.client_id not in chosen:
+                continue
+            if not receiver.is_own and receiver.session.client_id == sender:
+                if receiver.of_own is None:
+                    continue
+                receiver = receiver.of_own
+            self._give(receiver, message, now)
+
+    def share_here(self, message: Message, audience: Audience, now: Nanos) -> None:
+        """To one member of each shared subscription of this broker."""
+        for group in audience.groups:
+            self.share(message, group, now)
+
+    def share(self, message: Message, group: SharedGroup, now: Nanos) -> bool:
+        """To one member of the group."""
+        limits = self._state.limits
+        one = group.choose(
+            lambda session: self._state.may_receive(session, message.topic),
+            lambda session: session.window.takes(message, limits),
+        )
+        if one is None:
+            return False
+        identifiers = (one.identifier,) if one.identifier else ()
+        retain = message.retain and one.retain_as_published
+        name = "" if min(message.qos, one.qos) == 0 else one.name
+        self.give(one.session, message, min(message.qos, one.qos), retain, identifiers, now, name)
+        return True
+
+    def _give(self, receiver: Receiver, message: Message, now: Nanos) -> None:
+        retain = message.retain and receiver.retain_as_published
+        self.give(receiver.session, message, min(message.qos, receiver.qos), retain, receiver.identifiers, now)
+
+    def needs_store(self, message: Message, audience: Audience) -> bool:
+        """Whether accepting it means to keep it through a restart."""
+        if not message.qos:
+            return False
+        if any(one.qos and one.session.is_durable for one in audience.receivers):
+            return True
+        return any(one.qos and one.session.is_durable for group in audience.groups for one in group.members.values())
+
+    # To one
+
+    def give(
+        self,
+        session: Session,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now: Nanos,
+        group: str = "",
+    ) -> None:
+        if session.log is not None:
+            self._log(session.log, message, qos, retain, now)
+            return
+        consumer = session.consumer
+        if not qos:
+            if consumer is not None:
+                try:
+                    self._send_plain(consumer, message, retain, identifiers, now)
+                except Exception as error:
+                    self._failed(session, consumer, error)
+            return
+        limits = self._state.limits
+        is_awaited = session.is_awaited(now)
+        if is_awaited:
+            self._state.crowding = max(self._state.crowding, session.window.crowding(limits))
+        overrun = self._state.overrun if is_awaited else 1
+        if not session.window.takes(message, limits, overrun):
+            for expired in session.window.expire(now):
+                self._state.queue_records.take(session.client_id, expired)
+                self._state.counters.dropped[Drop.EXPIRED] += 1
+            if not session.window.takes(message, limits, overrun):
+                self._dead(session, message, Drop.QUEUE_FULL, now)
+                return
+        entry = Entry(message, qos, retain, identifiers, group)
+        session.window.add(entry)
+        if session.is_durable:
+            self._state.effects += session.deduplication.reserve(entry.sequence)
+            self._state.queue_records.put(session.client_id, entry, self._state.turn)
+        if consumer is not None:
+            self.pump(session, consumer, now)
+
+    def _log(self, log: StreamLog, message: Message, qos: int, retain: bool, now: Nanos) -> None:
+        state = self._state
+        if state.is_store_failing and not qos:
+            state.counters.dropped[Drop.QUEUE_FULL] += 1  # nobody waits for it, and nothing would bound it
+        else:
+            state.counters.dropped[Drop.QUEUE_FULL] += log.append(message, qos, retain, state.turn, now)
+
+    def _send_plain(
+        self, consumer: Consumer, message: Message, retain: bool, identifiers: tuple[int, ...], now: Nanos
+    ) -> None:
+        state, crowding = self._state, consumer.backlog_bytes / self._state.limits.queue_bytes
+        if crowding > state.crowding and consumer.keeps_reading(now):
+            state.crowding = min(1.0, crowding)
+        if crowding > 1:
+            state.counters.dropped[Drop.SLOW_CLIENT] += 1
+        elif consumer.take(message, 0, retain, identifiers, now):
+            state.counters.messages_out += 1
+        else:
+            state.counters.dropped[Drop.TOO_LARGE] += 1
+
+    def pump(self, session: Session, consumer: Consumer, now: Nanos) -> None:
+        """Give the consumer what it takes. Where that fails by our own fault, the client is ended with a
+        reason and its queue is as it was, so that neither the message nor who published it is the worse for it."""
+        state, window = self._state, session.window
+        entry: Entry | None = None
+        try:
+            while consumer.backlog_bytes < SEND_AHEAD_BYTES:
+                entry = window.next_to_send()
+                if entry is None:
+                    return
+                message = entry.message
+                rests_on = self._rests_on(session, entry) if entry.is_stored else 0
+                is_durable = rests_on <= state.durable_turn
+                if state.is_store_failing and not is_durable:
+                    # It would hold back all that follows for as long as the store fails, even answers that make room.
+                    self._stalled[session.client_id] = session
+                    return
+                drop = None
+                if entry.stage is Stage.WAITING and message.is_expired(now):
+                    drop = Drop.EXPIRED
+                elif entry.tries >= state.limits.tries:
+                    drop = Drop.TRIES
+                elif not self._state.may_receive(session, message.topic):
+                    drop = Drop.DENIED  # the right was revoked while it waited
+                elif not consumer.take(
+                    message, entry.qos, entry.retain, entry.identifiers, now, entry.tag, entry.stage is Stage.SENT
+                ):
+                    drop = Drop.TOO_LARGE
+                if drop is None:
+                    consumer.waits |= not is_durable
+                    window.send(entry, now)
+                    state.counters.messages_out += 1
+                    continue
+                if entry.qos == 2 and entry.stage is Stage.SENT:
+                    window.give_up(entry)
+                    self._release(session, consumer, entry)
+                else:
+                    window.drop(entry)
+                    state.queue_records.take(session.client_id, entry)
+                if drop is Drop.TRIES:
+                    self._dead(session, message, drop, now)
+                else:
+                    state.counters.dropped[drop] += 1
+        except InDoubt:
+            raise
+        except Exception as error:
+            if entry is not None:
+                entry.tries += 1  # or the client would never get past it
+            self._failed(session, consumer, error)
+
+    def _failed(self, session: Session, consumer: Consumer, error: Exception) -> None:
+        self._state.failed("delivery", session.client_id, error, consumer)
+        if session.consumer is consumer:
+            session.consumer = None
+
+    def _rests_on(self, session: Session, entry: Entry) -> int:
+        """The turn whose records must be on disk before it is sent."""
+        state = self._state
+        if entry.sequence > session.headway:
+            ahead = HEADWAY_WINDOWS * state.limits.in_flight
+            state.effects.append(session.goes_ahead(entry.sequence + ahead, state.turn))
+        # While the store fails nobody is left without what it has: the answers may make the room that is missing. If
+        # the broker dies then, it may come again unmarked.
+        return entry.stored_in if state.is_store_failing else max(entry.stored_in, session.headway_in)
+
+    def durable(self, now: Nanos) -> None:
+        """More is on disk than before: go on where that was missing."""
+        if self._stalled:
+            stalled, self._stalled = self._stalled, {}
+            for session in stalled.values():
+                if session.consumer is not None:
+                    self.pump(session, session.consumer, now)
+
+    def _dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> None:
+        """It could not be delivered to this client: whoever subscribes to the dead letters gets it."""
+        state = self._state
+        state.counters.dropped[why] += 1
+        topic = deadletters.topic_of(message)
+        if not topic:
+            return
+        audience = state.subscriptions.audience(topic)
+        if not audience.receivers and not audience.groups:
+            return
+        state.counters.dead_letters += 1
+        letter = deadletters.letter_of(topic, message, session.client_id, why)
+        overrun, state.overrun = state.overrun, 1  # nobody waits for those who read dead letters
+        self.spread(letter, audience, now)
+        self.share_here(letter, audience, now)
+        state.overrun = overrun
+
+    # What the client says of it
+
+    def acknowledged(self, session: Session, consumer: Consumer, tag: int, now: Nanos) -> bool:
+        """QoS 1: the consumer has the message. False if nothing with this tag was owed; UnexpectedConfirmation."""
+        entry = session.window.sent.get(tag)
+        if entry is None:
+            return False
+        if entry.qos != 1:
+            raise UnexpectedConfirmation(tag, entry.qos)
+        session.window.answered_ns = now
+        self._done(session, entry)
+        self.pump(session, consumer, now)
+        return True
+
+    def received(self, session: Session, consumer: Consumer, tag: int, is_refused: bool, now: Nanos) -> bool:
+        """QoS 2: the consumer has the message, and it is released; or the consumer refuses it, and it is done with.
+        False if nothing with this tag was owed; UnexpectedConfirmation."""
+        entry = session.window.sent.get(tag)
+        if entry is None:
+            return False
+        if entry.qos != 2:
+            raise UnexpectedConfirmation(tag, entry.qos)
+        session.window.answered_ns = now
+        if is_refused:
+            self._done(session, entry)
+            self.pump(session, consumer, now)
+            return True
+        if self._postpone(session, consumer, entry):
+            return True
+        if entry.stage is Stage.RELEASED:
+            consumer.release(tag)
+        else:
+            session.window.release(entry)
+            self._release(session, consumer, entry)
+        return True
+
+    def _postpone(self, session: Session, consumer: Consumer, entry: Entry) -> bool:
+        """Put off its release if the store does not know of it, nor could be told now; whether that was done."""
+        tag, rests_on = entry.tag, 0
+        if entry.stage is Stage.RELEASED:
+            rests_on = session.exchanged_in
+        elif entry.is_stored:
+            rests_on = self._state.turn
+        return self._state.postpone(
+            rests_on,
+            consumer,
+            Confirmation.RECEIVED,
+            tag,
+            lambda then: self.received(session, consumer, tag, False, then),
+        )
+
+    def _release(self, session: Session, consumer: Consumer, entry: Entry) -> None:
+        # Not before the store knows: after a crash the message would be sent again, and the client take it for new.
+        if entry.is_stored:
+            try:
+                self._state.queue_records.changed(session.client_id, entry)
+            except Exception as error:
+                raise InDoubt(f"the store cannot be told that a message of {session.client_id} is released") from error
+            session.exchanged_in = self._state.turn
+            consumer.waits = True
+        consumer.release(entry.tag)
+
+    def completed(self, session: Session, consumer: Consumer, tag: int, now: Nanos) -> bool:
+        """QoS 2: the consumer has forgotten the tag."""
+        entry = session.window.sent.get(tag)
+        if entry is None or entry.stage is not Stage.RELEASED:
+            return False
+        self._done(session, entry)
+        self.pump(session, consumer, now)
+        return True
+
+    def _done(self, session: Session, entry: Entry) -> None:
+        session.window.done(entry)
+        self._state.queue_records.take(session.client_id, entry)
+
+    # Sessions
+
+    def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
+        """The client is back: what it may have missed is sent again."""
+        for entry in session.window.reconnected():
+            if not self._postpone(session, consumer, entry):
+                consumer.release(entry.tag)
+        self.pump(session, consumer, now)
+
+    def interrupted(self, session: Session) -> None:
+        """The connection is lost: what was sent over it without being acknowledged is remembered."""
+        session.headway = session.window.sent_up_to
+        for entry in session.window.sent.values():
+            if entry.stage is Stage.SENT and session.is_durable:
+                self._state.queue_records.changed(session.client_id, entry)
+
+    def abandon(self, session: Session, subscriptions: Iterable[Subscription], now: Nanos) -> None:
+        """The session ends. What it owed of shared subscriptions goes to another member, QoS 2 under way excepted."""
+        state = self._state
+        groups = {one.name: state.subscriptions.group(one.group, one.filter) for one in subscriptions if one.group}
+        for entry in list(session.window):
+            state.queue_records.take(session.client_id, entry)
+            group = groups.get(entry.group)
+            moves = entry.stage is Stage.WAITING or entry.qos == 1
+            if not (group is not None and moves and self.share(entry.message, group, now)):
+                state.counters.dropped[Drop.SESSION_ENDED] += 1

@@ -1,0 +1,211 @@
+"""The window: what a session still owes its client, QoS 1 and 2.
+
+Entries wait in the order in which they came, are sent while the client's receive maximum allows, and stay until the
+client has acknowledged them: QoS 1 once; QoS 2 twice, and after the first only the end of the exchange is owed. After a
+reconnect everything sent and not acknowledged is sent again, in the same order.
+
+An entry's tag follows from its sequence number, so that it is the same after a restart of the broker without having
+been stored again when it was sent. What was sent is not stored either, but how far it may have come
+(`Session.headway`): after a restart what lies before that is sent as something that the client may have got. The queue
+is bounded in messages and bytes.
+
+What was sent once is owed to the end: it does not expire any more, and a QoS 2 message that is given up is released
+instead, or the client would hold its tag for ever and take a later message under it for this one.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from enum import IntEnum
+
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.message import Message
+
+TAGS = 65_535
+ANSWER_WITHIN: Nanos = 2 * SECOND
+"""A client that has not acknowledged anything for so long does not keep up, and is not waited for."""
+
+
+class Stage(IntEnum):
+    WAITING = 0
+    """The client has not got it."""
+    SENT = 1
+    """The client may have got it, over this connection or an earlier one."""
+    RELEASED = 2
+    """The client has it and knows that we know."""
+
+
+class Entry:
+    """One message for one client. `group`: the shared subscription it came by, or ""."""
+
+    __slots__ = (
+        "group",
+        "identifiers",
+        "is_stored",
+        "message",
+        "qos",
+        "retain",
+        "sequence",
+        "stage",
+        "stored_in",
+        "tries",
+    )
+
+    def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], group: str = "") -> None:
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.group = group
+        self.sequence = 0
+        self.stage = Stage.WAITING
+        self.tries = 0
+        self.is_stored = False
+        self.stored_in = 0
+        """The turn in which it was stored."""
+
+    @property
+    def tag(self) -> int:
+        return self.sequence % TAGS + 1
+
+
+class Window:
+    __slots__ = (
+        "_expires_ns",
+        "_next_sequence",
+        "answered_ns",
+        "bytes",
+        "receive_max",
+        "sent",
+        "sent_up_to",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.waiting: deque[Entry] = deque()
+        self.sent: dict[int, Entry] = {}
+        self.bytes = 0
+        self.receive_max = 0
+        self.answered_ns: Nanos = 0
+        """When the client has last answered to what was sent, or did not owe an answer yet."""
+        self.sent_up_to = 0
+        """The highest sequence number of what was sent, or may have been in an earlier life of the broker."""
+        self._next_sequence = 1
+        self._expires_ns: Nanos = NEVER
+        """Nothing that waits expires before."""
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.sent)
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self.sent.values()
+        yield from self.waiting
+
+    @property
+    def last_sequence(self) -> int:
+        """0: none was given yet."""
+        return self._next_sequence - 1
+
+    @property
+    def has_room(self) -> bool:
+        return not self.waiting and len(self.sent) < self.receive_max
+
+    def takes(self, message: Message, limits: Limits, overrun: int = 1) -> bool:
+        """Whether there is room for it within so many times the limits."""
+        is_countable = len(self) < overrun * limits.queue_messages
+        return is_countable and self.bytes + message.size_bytes <= overrun * limits.queue_bytes
+
+    def crowding(self, limits: Limits) -> float:
+        """How full it is, from 0 to 1."""
+        return min(1.0, max(len(self) / limits.queue_messages, self.bytes / limits.queue_bytes))
+
+    def keeps_answering(self, now: Nanos) -> bool:
+        return not self.sent or now - self.answered_ns < ANSWER_WITHIN
+
+    def add(self, entry: Entry) -> None:
+        entry.sequence = self._next_sequence
+        self._next_sequence += 1
+        self.bytes += entry.message.size_bytes
+        self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
+        self.waiting.append(entry)
+
+    def restore(self, entry: Entry) -> None:
+        """Entries come back in the order of their sequence numbers."""
+        self._next_sequence = max(self._next_sequence, entry.sequence + 1)
+        self.bytes += entry.message.size_bytes
+        self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
+        if entry.stage is Stage.RELEASED:
+            self.sent[entry.tag] = entry
+        else:
+            self.waiting.append(entry)
+
+    def go_on_at(self, sequence: int) -> None:
+        """Numbers before this one may have been used in an earlier life of the broker."""
+        self._next_sequence = max(self._next_sequence, sequence)
+
+    def recovered(self, headway: int) -> None:
+        """All entries are back. Nobody knows what of those up to this sequence number was sent."""
+        self.sent_up_to = min(headway, self.last_sequence)
+        for entry in self.waiting:
+            if entry.sequence > headway:
+                break
+            entry.stage = Stage.SENT
+
+    def next_to_send(self) -> Entry | None:
+        """The first that waits, if the client takes one more now."""
+        if not self.waiting or len(self.sent) >= self.receive_max:
+            return None
+        entry = self.waiting[0]
+        return None if entry.tag in self.sent else entry
+
+    def send(self, entry: Entry, now: Nanos) -> None:
+        """It is the first that waits, and on its way now."""
+        if not self.sent:
+            self.answered_ns = now
+        self.waiting.popleft()
+        self.sent[entry.tag] = entry
+        self.sent_up_to = max(self.sent_up_to, entry.sequence)
+        entry.stage = Stage.SENT
+        entry.tries += 1
+
+    def drop(self, entry: Entry) -> None:
+        """It is the first that waits, and will not be sent."""
+        self.waiting.popleft()
+        self.bytes -= entry.message.size_bytes
+
+    def give_up(self, entry: Entry) -> None:
+        """It is the first that waits, of QoS 2, and the client may have it: it will be released, and not sent."""
+        self.waiting.popleft()
+        self.sent[entry.tag] = entry
+        entry.stage = Stage.RELEASED
+
+    def release(self, entry: Entry) -> None:
+        """The client has it. What is released is released again in the order in which it was (section 4.6)."""
+        self.sent[entry.tag] = self.sent.pop(entry.tag)
+        entry.stage = Stage.RELEASED
+
+    def expire(self, now: Nanos) -> list[Entry]:
+        """Take those away that have expired and were never sent."""
+        if self._expires_ns > now:
+            return []
+        gone = [one for one in self.waiting if one.stage is Stage.WAITING and one.message.expires_ns <= now]
+        if gone:
+            self.bytes -= sum(one.message.size_bytes for one in gone)
+            taken = frozenset(gone)
+            self.waiting = deque(one for one in self.waiting if one not in taken)
+        owed = (one.message.expires_ns for one in self.waiting if one.stage is Stage.WAITING)
+        self._expires_ns = min(owed, default=NEVER)
+        return gone
+
+    def done(self, entry: Entry) -> None:
+        """It was sent, and nothing more is owed."""
+        del self.sent[entry.tag]
+        self.bytes -= entry.message.size_bytes
+
+    def reconnected(self) -> list[Entry]:
+        """A new connection: what was sent must be sent again; those released are returned, to be released again."""
+        released = [entry for entry in self.sent.values() if entry.stage is Stage.RELEASED]
+        again = [entry for entry in self.sent.values() if entry.stage is not Stage.RELEASED]
+        self.sent = {entry.tag: entry for entry in released}
+        self.waiting.extendleft(reversed(again))
+        return released

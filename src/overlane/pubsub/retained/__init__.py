@@ -1,0 +1,1 @@
+"""Retained messages, and their replay to new subscriptions."""

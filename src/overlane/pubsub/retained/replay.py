@@ -1,0 +1,155 @@
+"""Retained replay: the retained messages that a new subscription has still to get.
+
+There may be a hundred thousand of them, and all others would have to wait while they are looked for and sent. So each
+replay is a walk through what is retained, and replays take turns (`roundrobin`). A replay is blocked while its client
+has much to read or to acknowledge, and so loses nothing. It ends when the subscription does, or the connection.
+Messages that are published meanwhile are delivered at once, and may come before older ones.
+
+A subscription of more than QoS 0 whose session outlives the connection gets all of them, whatever happens meanwhile:
+how far the walk has come is a record, written together with what it has found, and the next connection goes on there.
+"""
+
+from collections.abc import Iterator
+
+from overlane.core.units import Nanos
+from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.delivery.delivery import SEND_AHEAD_BYTES, Delivery
+from overlane.pubsub.message import Message
+from overlane.pubsub.retained.roundrobin import STEPS_AT_ONCE, Progress, RoundRobin
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.table import Subscription
+
+MESSAGES_AT_ONCE = 100
+
+
+class _Replay:
+    __slots__ = ("consumer", "is_kept", "is_over", "session", "steps", "subscription", "turned_away")
+
+    def __init__(
+        self,
+        session: Session,
+        consumer: Consumer,
+        subscription: Subscription,
+        steps: Iterator[Message | None],
+        is_kept: bool,
+    ) -> None:
+        self.session = session
+        self.consumer = consumer
+        self.subscription = subscription
+        self.steps = steps
+        self.is_kept = is_kept
+        self.is_over = False
+        self.turned_away: Message | None = None
+        """What was found, and the client's queue had no room for."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Neither the connection has ended since, nor the subscription, or been replaced by another."""
+        session, subscription = self.session, self.subscription
+        return session.consumer is self.consumer and session.subscriptions.get(subscription.name) is subscription
+
+    @property
+    def can_go_on(self) -> bool:
+        return self.consumer.backlog_bytes < SEND_AHEAD_BYTES and not self.session.window.waiting
+
+
+class RetainedReplay:
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._delivery = delivery
+        self._replays: RoundRobin[tuple[str, str], _Replay] = RoundRobin(state.timers, self._advance)
+        """By client and subscription."""
+
+    def begin(self, session: Session, consumer: Consumer, subscription: Subscription, now: Nanos) -> None:
+        """A client has subscribed and wants to know what is retained."""
+        if session.is_durable and subscription.qos:
+            self._start(self._kept_replay(session, consumer, subscription, ""), now)
+        else:
+            steps = self._state.retained.walk(subscription.filter)
+            self._start(_Replay(session, consumer, subscription, steps, False), now)
+
+    def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
+        """A client is back that has not got everything."""
+        for name, after in list(session.replays.items()):
+            subscription = session.subscriptions.get(name)
+            if subscription is None:
+                self.forget(session, name)
+            else:
+                self._start(self._kept_replay(session, consumer, subscription, after), now)
+
+    def forget(self, session: Session, name: str) -> None:
+        """The subscription has ended, or has got everything."""
+        if session.replays.pop(name, None) is not None and session.is_known:
+            self._state.effects.append(session.erased_replay(name))
+
+    def _kept_replay(self, session: Session, consumer: Consumer, subscription: Subscription, after: str) -> _Replay:
+        return _Replay(session, consumer, subscription, self._state.retained.walk(subscription.filter, after), True)
+
+    def _start(self, replay: _Replay, now: Nanos) -> None:
+        if not self._replays and not self._is_blocked(replay):
+            self._take_steps(replay, now)
+        elif replay.is_kept:
+            self._remember(replay, "")
+        if not replay.is_over:
+            self._replays.add((replay.session.client_id, replay.subscription.name), replay, now)
+
+    def _is_blocked(self, replay: _Replay) -> bool:
+        return not replay.can_go_on or (replay.is_kept and self._state.is_store_failing)
+
+    def _advance(self, replay: _Replay, now: Nanos) -> Progress:
+        if not replay.is_wanted:
+            return Progress.UNWANTED
+        if self._is_blocked(replay):
+            return Progress.BLOCKED
+        self._take_steps(replay, now)
+        return Progress.DONE if replay.is_over else Progress.MORE
+
+    def _take_steps(self, replay: _Replay, now: Nanos) -> None:
+        last = self._give_some(replay, now)
+        if replay.is_kept and replay.is_over:
+            self.forget(replay.session, replay.subscription.name)
+        elif replay.is_kept:
+            self._remember(replay, last)
+
+    def _remember(self, replay: _Replay, last: str) -> None:
+        """How far it has come: to this topic, or with "" not further than before."""
+        session, name = replay.session, replay.subscription.name
+        if last or name not in session.replays:
+            session.replays[name] = last
+            self._state.effects.append(session.saved_replay(name))
+
+    def _give_some(self, replay: _Replay, now: Nanos) -> str:
+        """The topic of the last that was given, if any was."""
+        state, session, subscription = self._state, replay.session, replay.subscription
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        sent, last = 0, ""
+        for _ in range(STEPS_AT_ONCE):
+            message = self._next(replay)
+            if isinstance(message, _Replay):
+                replay.is_over = True
+                break
+            if message is None:
+                continue
+            if message.expires_ns <= now:
+                state.effects += state.retained.remove(message.topic)
+                continue
+            is_own = subscription.no_local and message.sender == session.client_id
+            if is_own or not state.may_receive(session, message.topic):
+                continue
+            qos = min(message.qos, subscription.qos)
+            if qos and len(session.window) and not session.window.takes(message, state.limits):
+                replay.turned_away = message
+                break
+            self._delivery.give(session, message, qos, True, identifiers, now)
+            sent, last = sent + 1, message.topic
+            if sent >= MESSAGES_AT_ONCE:
+                break
+        return last
+
+    def _next(self, replay: _Replay) -> Message | _Replay | None:
+        """What the next step finds; the replay itself at its end."""
+        if (turned_away := replay.turned_away) is not None:
+            replay.turned_away = None
+            return self._state.retained.get(turned_away.topic)
+        return next(replay.steps, replay)

@@ -1,0 +1,141 @@
+"""The publish/subscribe service: the parts put together, for protocols to use.
+
+A protocol claims a session (`sessions`), publishes (`publishing`), subscribes (`subscribing`), passes confirmations on
+(`delivery`), and implements `Consumer`. The driver's turn:
+
+    inputs of any protocol, in any number
+    effects = service.take_effects()
+    make the Saves and Erases durable, and then let leave what waits for them
+    call service.durable(turn, now) when the records of that turn are on disk: what it makes belongs to the next turn
+    call service.tick(t) at t = service.next_deadline()
+"""
+
+from collections.abc import Callable, Iterable
+
+from overlane import __version__
+from overlane.core.events import Effect
+from overlane.core.units import Nanos
+from overlane.pubsub import systopics
+from overlane.pubsub.cluster.admission import Admission
+from overlane.pubsub.cluster.arrivals import Arrivals, NoRuns, Runs
+from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.consumer import Consumer, Ending
+from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.delivery.queuerecords import QueueRecords
+from overlane.pubsub.message import Message
+from overlane.pubsub.publishing import Publishing
+from overlane.pubsub.recovery import Record, Recovery
+from overlane.pubsub.retained.messages import RetainedMessages
+from overlane.pubsub.sessions.registry import Sessions
+from overlane.pubsub.sessions.wills import Wills
+from overlane.pubsub.state import Settings, State
+from overlane.pubsub.streams.streams import Streams
+from overlane.pubsub.streams.writers import Writers
+from overlane.pubsub.subscriptions.subscribing import Subscribing
+
+
+class PubSub:
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        uplink: Uplink,
+        fresh_id: Callable[[], str],
+        records: Iterable[Record] = (),
+        now: Nanos = 0,
+    ) -> None:
+        effects: list[Effect] = []
+        retained = RetainedMessages(settings.limits)
+        self.state = state = State(name, settings, uplink, fresh_id, effects, QueueRecords(effects), retained)
+        self.delivery = Delivery(state)
+        self.subscribing = Subscribing(state, self.delivery)
+        self.publishing = Publishing(state, self.delivery)
+        self.streams = Streams(state, self.delivery, self.subscribing)
+        self.writers = Writers(state, self.publishing)
+        self.wills = Wills(state, self.publishing)
+        self.sessions = Sessions(state, self.delivery, self.subscribing, self.wills)
+        self.admission = Admission(state)
+        self._started_ns = now
+        recovery = Recovery(state, self.subscribing, self.sessions, self.wills, self.streams, self.writers)
+        recovery.recover(records, now)
+        state.cluster.start(now)
+        self._publish_sys(now)
+
+    def arrivals(self, runs: Runs | None = None) -> Arrivals:
+        """What handles messages from other brokers; `runs`: the protocol that puts runs into the overlay."""
+        return Arrivals(self.state, self.delivery, runs or NoRuns())
+
+    # Time
+
+    def tick(self, now: Nanos) -> None:
+        self.state.timers.run(now)
+
+    def next_deadline(self) -> Nanos:
+        return self.state.timers.next_deadline()
+
+    def _publish_sys(self, now: Nanos) -> None:
+        state = self.state
+        state.timers.at(now + systopics.EVERY, self._publish_sys, lambda error: state.failed("timer", "$SYS", error))
+        for message in systopics.messages(state, __version__, now - self._started_ns, now):
+            state.retained.keep(message, durable=False)
+            self._publish_here(message, now)
+
+    def _publish_here(self, message: Message, now: Nanos) -> None:
+        """A message of the broker's own, for local subscribers."""
+        audience = self.state.subscriptions.audience(message.topic)
+        self.delivery.spread(message, audience, now)
+        self.delivery.share_here(message, audience, now)
+
+    # For the driver
+
+    def take_effects(self) -> list[Effect]:
+        """The records of the turn, which ends with this."""
+        state = self.state
+        state.turn += 1
+        self.admission.turn_ended()
+        if not state.effects:
+            return []
+        effects = list(state.effects)
+        state.effects.clear()
+        return effects
+
+    def durable(self, turn: int, now: Nanos) -> None:
+        """The records of all turns up to this one are on disk."""
+        self.state.durable_turn = turn
+        self.delivery.durable(now)
+        if self.state.postponed and self.state.can_erase:
+            self.state.handle_postponed(now)
+
+    def reconfigure(self, settings: Settings) -> None:
+        """New limits, rights and classes, from now on; what is connected stays connected."""
+        self.state.settings = settings
+        self.state.retained.limits = settings.limits
+        self.state.subscriptions.forget()
+
+    def meet_others(self, now: Nanos) -> None:
+        """There are other brokers from now on, which have to know what was retained before."""
+        self.state.cluster.start(now)
+        for kept in self.state.retained.walk("#"):
+            if kept is not None:
+                self.state.cluster.retain(kept, now)
+
+    def store_is_failing(self, is_failing: bool, can_erase: bool = False) -> None:
+        """`can_erase`: it fails for want of room, and whatever makes room is welcome."""
+        self.state.is_store_failing = is_failing
+        self.state.can_erase = can_erase or not is_failing
+
+    def disconnect(self, client_id: str, now: Nanos) -> bool:
+        """An operator ends a client's connection; False if it has none."""
+        session = self.state.sessions.get(client_id)
+        if session is None or session.consumer is None:
+            return False
+        self.sessions.end_connection(session.consumer, Ending.BY_OPERATOR, "ended by an operator", now)
+        return True
+
+    def drain(self, now: Nanos) -> None:
+        """No more clients; those that are connected are told to go elsewhere."""
+        self.state.is_draining = True
+        connections: list[Consumer] = list(self.state.connections)
+        for connection in connections:
+            connection.end(Ending.SHUTTING_DOWN, "the broker shuts down")
+        self.sessions.leave_all(connections, now)

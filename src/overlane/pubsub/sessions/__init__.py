@@ -1,0 +1,1 @@
+"""Sessions: what is kept for a client between its connections, and what is published when it is lost."""

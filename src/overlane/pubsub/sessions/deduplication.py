@@ -1,0 +1,128 @@
+"""Deduplication: QoS 1 messages once, for clients that ask for it, although QoS 1 only promises at least once.
+
+When a broker dies, two kinds of messages come twice at QoS 1: those whose acknowledgement the client has not got are
+published again, and those whose acknowledgement the broker has not kept are delivered again. A packet identifier could
+tell them from new ones, if it were not used for another message as soon as it is free.
+
+A client that says `overlane-once: RUN` when it connects, with a word of its own for each of its lives, promises to give
+its identifiers round and round in that life. The broker answers with the same, and promises that for its own:
+
+    taken       the last QoS 1 messages that were accepted, by their identifiers. One that comes again, marked as
+                repeated, is acknowledged and nothing else. This becomes durable together with what is kept of it.
+    reserved    how far the numbers of what is delivered to the client may have come. They go on there after a restart,
+                where otherwise those that nothing waits with would be used anew.
+
+Acknowledgements arrive in the order in which they were sent. So those that a client may have missed are of the latest,
+and of no more than it may have in flight: others are forgotten.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from overlane.core.events import Effect, Erase, Save
+
+PROPERTY = "overlane-once"
+TABLE = "mqtt.once"
+RUN_CHARS_MAX = 64
+RESERVED_AT_ONCE = 1_000
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_taken = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
+
+
+def run_of(user_properties: Iterable[tuple[str, str]]) -> str:
+    """What a client says in CONNECT; "" if it does not ask for this."""
+    run = next((value for name, value in user_properties if name == PROPERTY), "")
+    return run if len(run) <= RUN_CHARS_MAX else ""
+
+
+class Deduplication:
+    """Of one session. `key`: what its records begin with."""
+
+    __slots__ = ("_by_slot", "_key", "_next", "_reserved", "_run", "_slot_of")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._run = ""
+        self._next = 0
+        self._by_slot: dict[int, tuple[int, int]] = {}
+        """Number and packet identifier of what was taken, each in the place of one that is no longer needed."""
+        self._slot_of: dict[int, int] = {}
+        self._reserved = 0
+
+    @property
+    def reserved(self) -> int:
+        return self._reserved
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether the client of now has been told that each of its messages is taken once."""
+        return bool(self._run)
+
+    def begin(self, run: str, in_flight: int, last_sequence: int) -> list[Effect]:
+        """A client connects; without a run it promises nothing, and nothing is promised to it. `last_sequence`: the
+        last number that was used for a message to it."""
+        is_same, self._run = run == self._run, run
+        kept = self._next - in_flight if is_same and run else self._next
+        effects = [self._forget(slot) for slot, (number, _) in list(self._by_slot.items()) if number < kept]
+        return effects + self._reserve_up_to(last_sequence) if run and last_sequence else effects
+
+    def rest(self) -> list[Effect]:
+        """A client connects while nothing can be written: nothing is promised until the next time."""
+        self._run = ""
+        return []
+
+    def has(self, packet_id: int) -> bool:
+        """Whether a message that comes again under this identifier was taken before."""
+        return bool(self._run) and packet_id in self._slot_of
+
+    def take(self, packet_id: int, in_flight: int) -> list[Effect]:
+        """A message was accepted under this identifier."""
+        if not self._run:
+            return []
+        number, slot = self._next, self._next % in_flight
+        self._next += 1
+        self._put(slot, number, packet_id)
+        return [Save(TABLE, self._key + slot.to_bytes(2), _encode((number, packet_id, self._run)))]
+
+    def reserve(self, sequence: int) -> list[Effect]:
+        """This number is used for a message to the client."""
+        return self._reserve_up_to(sequence) if self._run or self._reserved else []
+
+    def _reserve_up_to(self, sequence: int) -> list[Effect]:
+        if sequence < self._reserved:
+            return []
+        self._reserved = sequence + RESERVED_AT_ONCE
+        return [Save(TABLE, self._key, self._reserved.to_bytes(8))]
+
+    def erased(self) -> list[Effect]:
+        """The session ends."""
+        gone = [self._forget(slot) for slot in list(self._by_slot)]
+        if self._reserved:
+            self._reserved = 0
+            gone.append(Erase(TABLE, self._key))
+        return gone
+
+    def restore(self, rest: bytes, value: bytes) -> None:
+        """A record of an earlier life of the broker; `rest`: its key without what all begin with."""
+        if not rest:
+            self._reserved = int.from_bytes(value)
+            return
+        number, packet_id, self._run = _decode_taken(value)
+        self._next = max(self._next, number + 1)
+        self._put(int.from_bytes(rest), number, packet_id)
+
+    def _put(self, slot: int, number: int, packet_id: int) -> None:
+        self._drop(slot)
+        self._by_slot[slot] = number, packet_id
+        self._slot_of[packet_id] = slot
+
+    def _forget(self, slot: int) -> Effect:
+        self._drop(slot)
+        return Erase(TABLE, self._key + slot.to_bytes(2))
+
+    def _drop(self, slot: int) -> None:
+        _, packet_id = self._by_slot.pop(slot, (0, 0))
+        if self._slot_of.get(packet_id) == slot:
+            del self._slot_of[packet_id]

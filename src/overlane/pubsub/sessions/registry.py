@@ -1,0 +1,135 @@
+"""Sessions: who has one, who takes it over, and when it ends.
+
+A session is claimed by a client that connects. Its connection, when lost, leaves it for its expiry interval; then it
+ends, and everything that was kept for it goes. A session without an interval ends with its connection.
+"""
+
+from collections.abc import Iterable
+
+from overlane.core.units import NEVER, Nanos
+from overlane.pubsub.consumer import Consumer, Ending
+from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.notices import Left
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.sessions.wills import Wills
+from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.subscribing import Subscribing
+
+
+class Sessions:
+    def __init__(self, state: State, delivery: Delivery, subscribing: Subscribing, wills: Wills) -> None:
+        self._state = state
+        self._delivery = delivery
+        self._subscribing = subscribing
+        self._wills = wills
+
+    def claim(self, client_id: str, user: str | None, clean: bool, expiry_s: int, now: Nanos) -> tuple[Session, bool]:
+        """The session for a client that connects, and whether it was there before."""
+        session = self._state.sessions.get(client_id)
+        if session is not None and session.consumer is None and session.expires_ns <= now:
+            self.end(session, now)  # it was due at this very moment
+            session = None
+        if session is not None and session.consumer is not None:
+            consumer = session.consumer
+            consumer.end(Ending.TAKEN_OVER, f"another connection came under the identifier {client_id[:60]}")
+            self.leave(consumer, True, now)
+            session = self._state.sessions.get(client_id)
+        if session is not None and (clean or session.user != user):
+            # Another user under the same identifier must not get what was kept for this one.
+            self.end(session, now)
+            session = None
+        is_present = session is not None
+        if session is None:
+            session = self._state.sessions[client_id] = Session(client_id, user, expiry_s)
+        else:
+            self._wills.forget(client_id)
+        session.expiry_s = expiry_s
+        session.expires_ns = NEVER
+        self._state.timers.cancel(session.timer)
+        if session.is_durable and not session.is_known:
+            session.known_in = self._state.turn
+        if session.is_durable or session.is_known:
+            self._state.effects.append(session.saved())
+        return session, is_present
+
+    def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
+        """The client is back."""
+        self._delivery.resume(session, consumer, now)
+        self._subscribing.resume(session, consumer, now)
+
+    def end_connection(self, consumer: Consumer, ending: Ending, why: str, now: Nanos) -> None:
+        """The broker ends a connection; the client's will is published."""
+        consumer.end(ending, why)
+        self.leave(consumer, True, now)
+
+    def leave(self, consumer: Consumer, with_will: bool, now: Nanos) -> None:
+        """A connection has ended."""
+        session = self._detach(consumer)
+        if session is not None:
+            self._left(session, with_will, now)
+
+    def leave_all(self, consumers: Iterable[Consumer], now: Nanos) -> None:
+        """All of these have ended at once: the will of one is not sent to another, but waits for it."""
+        sessions = [session for consumer in consumers if (session := self._detach(consumer)) is not None]
+        for session in sorted(sessions, key=lambda session: session.client_id):
+            self._left(session, True, now)
+
+    def leave_after_failure(self, consumer: Consumer, now: Nanos) -> None:
+        """A connection was closed by a fault of ours; its session may have been told already to send nothing more."""
+        session = consumer.session
+        if session is not None and session.consumer is None:
+            session.consumer = consumer
+        self.leave(consumer, True, now)
+
+    def _detach(self, consumer: Consumer) -> Session | None:
+        session = consumer.session
+        if session is None or session.consumer is not consumer:
+            return None
+        session.consumer = None
+        consumer.session = None
+        why = consumer.closing or "the connection broke"
+        self._state.notices.add(Left(session.client_id, consumer.peer, why))
+        self._delivery.interrupted(session)
+        return session
+
+    def _left(self, session: Session, with_will: bool, now: Nanos) -> None:
+        if with_will:
+            self._wills.lost(session, now)
+        else:
+            self._wills.forget(session.client_id)
+        if not session.is_durable:
+            self.end(session, now)
+            return
+        session.expires_ns = session.ends_ns(now)
+        self._state.effects.append(session.saved())
+        self._watch(session)
+
+    def end(self, session: Session, now: Nanos) -> None:
+        """It is over: nothing is kept for it any more."""
+        state = self._state
+        self._wills.say(session.client_id, now)
+        state.sessions.pop(session.client_id, None)
+        state.timers.cancel(session.timer)
+        subscriptions = self._subscribing.end(session, now)
+        self._delivery.abandon(session, subscriptions, now)
+        state.effects += session.erased()
+        session.subscriptions.clear()
+        session.replays.clear()
+
+    def recovered(self, now: Nanos) -> None:
+        """After a restart nobody is connected: those who were are lost as of now."""
+        for session in list(self._state.sessions.values()):
+            session.window.recovered(session.headway)
+            session.headway = session.window.sent_up_to
+            if session.expires_ns >= NEVER:
+                session.expires_ns = session.ends_ns(now)
+                self._state.effects.append(session.saved())
+            self._watch(session)
+
+    def _watch(self, session: Session) -> None:
+        # One that could not be ended whole is ended by the next start: its records are erased last.
+        session.timer = self._state.timers.at(
+            session.expires_ns,
+            lambda now: self.end(session, now),
+            lambda error: self._state.failed("timer", session.client_id, error),
+        )

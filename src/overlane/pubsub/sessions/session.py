@@ -1,0 +1,198 @@
+"""A session: what the broker remembers of a client between its connections.
+
+It lasts while the client is connected and, after that, for its expiry interval. With an interval it is durable: the
+session itself, its subscriptions, how far they have come with what is retained, its queue, the identifiers of QoS 2
+messages it has sent, and what deduplication has to remember are records in the store.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from overlane.core.events import Effect, Erase, Save
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.delivery.window import Window
+from overlane.pubsub.qosoverride import QosOverride
+from overlane.pubsub.sessions.deduplication import Deduplication
+from overlane.pubsub.streams.log import StreamLog
+from overlane.pubsub.subscriptions.table import Subscription
+from overlane.pubsub.timers import Timer
+
+SESSIONS = "mqtt.session"
+SUBSCRIPTIONS = "mqtt.subscription"
+RECEIVED = "mqtt.received"
+REPLAYS = "mqtt.past"
+
+FOR_EVER_S = 0xFFFF_FFFF
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    """What `Session.saved` writes. In older records there is no headway: whatever waits may have been sent."""
+
+    user: str | None
+    expiry_s: int
+    expires_ns: Nanos
+    headway: int = NEVER
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_session = msgspec.msgpack.Decoder(_Stored).decode
+
+
+class _StoredSubscription(NamedTuple):
+    group: str
+    filter: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    identifier: int
+    deadline_ns: Nanos
+    reliable: bool
+    strict: bool = False
+
+
+_decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
+
+
+class Session:
+    __slots__ = (
+        "client_id",
+        "consumer",
+        "deduplication",
+        "exchanged_in",
+        "expires_ns",
+        "expiry_s",
+        "headway",
+        "headway_in",
+        "is_known",
+        "is_operators",
+        "known_in",
+        "log",
+        "received",
+        "replays",
+        "subscriptions",
+        "timer",
+        "user",
+        "window",
+    )
+
+    def __init__(self, client_id: str, user: str | None, expiry_s: int) -> None:
+        self.client_id = client_id
+        self.user = user
+        self.expiry_s = expiry_s
+        self.consumer: Consumer | None = None
+        """Its connection, while the client is there."""
+        self.expires_ns: Nanos = NEVER
+        """When it ends, while nobody is connected."""
+        self.timer: Timer | None = None
+        """To end it then."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self.replays: dict[str, str] = {}
+        """Subscriptions that have not got all retained messages yet, and the topic of the last one that they got."""
+        self.window = Window()
+        self.headway = 0
+        """The sequence number up to which messages of the window may be sent, as the store is told ahead; while nobody
+        is connected, up to which they were."""
+        self.headway_in = 0
+        """The turn in which it was told."""
+        self.received: set[int] = set()
+        """The publisher's identifiers of QoS 2 messages that came and are not released yet."""
+        self.deduplication = Deduplication(self._key(b""))
+        self.is_known = False
+        """Whether the store has a record of it, or will have."""
+        self.known_in = 0
+        """The turn in which it was told."""
+        self.exchanged_in = 0
+        """The last turn in which it was told how far an exchange of QoS 2 has come, in either direction."""
+        self.log: StreamLog | None = None
+        """Where its messages go, if it stands for a stream and not for a client."""
+        self.is_operators = False
+        """Whether it stands for an operator, whose rights no rule limits."""
+
+    @property
+    def is_durable(self) -> bool:
+        return self.expiry_s > 0
+
+    def is_awaited(self, now: Nanos) -> bool:
+        """Whether publishers wait for it where it falls behind: it is there, and answers, or is not read from."""
+        consumer = self.consumer
+        return consumer is not None and (consumer.has_stopped() or self.window.keeps_answering(now))
+
+    def ends_ns(self, left_ns: Nanos) -> Nanos:
+        return NEVER if self.expiry_s >= FOR_EVER_S else left_ns + self.expiry_s * SECOND
+
+    def goes_ahead(self, sequence: int, turn: int) -> Effect:
+        """Messages are about to be sent up to this sequence number."""
+        self.headway, self.headway_in = sequence, turn
+        return self.saved()
+
+    # Records
+
+    def saved(self) -> Effect:
+        self.is_known = True
+        value = self.user, self.expiry_s, self.expires_ns, self.headway
+        return Save(SESSIONS, self.client_id.encode(), _encode(value))
+
+    def saved_subscription(self, one: Subscription) -> Effect:
+        value = (
+            one.group,
+            one.filter,
+            one.qos,
+            one.no_local,
+            one.retain_as_published,
+            one.identifier,
+            *one.override,
+        )
+        return Save(SUBSCRIPTIONS, self._key(one.name.encode()), _encode(value))
+
+    def erased_subscription(self, name: str) -> Effect:
+        return Erase(SUBSCRIPTIONS, self._key(name.encode()))
+
+    def saved_replay(self, name: str) -> Effect:
+        return Save(REPLAYS, self._key(name.encode()), self.replays[name].encode())
+
+    def erased_replay(self, name: str) -> Effect:
+        return Erase(REPLAYS, self._key(name.encode()))
+
+    def saved_received(self, identifier: int) -> Effect:
+        return Save(RECEIVED, self._key(identifier.to_bytes(2)), b"")
+
+    def erased_received(self, identifier: int) -> Effect:
+        return Erase(RECEIVED, self._key(identifier.to_bytes(2)))
+
+    def erased(self) -> list[Effect]:
+        """Everything but the queue (`delivery.queuerecords`)."""
+        if not self.is_known:
+            return []
+        self.is_known = False
+        return [
+            Erase(SESSIONS, self.client_id.encode()),
+            *(self.erased_subscription(name) for name in self.subscriptions),
+            *(self.erased_replay(name) for name in self.replays),
+            *(self.erased_received(identifier) for identifier in sorted(self.received)),
+            *self.deduplication.erased(),
+        ]
+
+    def _key(self, rest: bytes) -> bytes:
+        return self.client_id.encode() + b"\0" + rest
+
+
+def restored(key: bytes, value: bytes) -> Session:
+    stored = _decode_session(value)
+    session = Session(key.decode(), stored.user, stored.expiry_s)
+    session.expires_ns = stored.expires_ns
+    session.headway = stored.headway
+    session.is_known = True
+    return session
+
+
+def owner(key: bytes) -> tuple[str, bytes]:
+    """Whose record it is, and what follows in the key."""
+    client_id, _, rest = key.partition(b"\0")
+    return client_id.decode(), rest
+
+
+def restored_subscription(session: Session, name: str, value: bytes) -> Subscription:
+    stored = _decode_subscription(value)
+    return Subscription(session, name, *stored[:6], override=QosOverride(*stored[6:]))

@@ -1,0 +1,133 @@
+"""Wills: messages that are published for clients whose connection is lost.
+
+A will is a record in the store from the moment its client is connected, so that it is published even when the broker
+has failed. It is due when the connection ends otherwise than by a normal disconnect, after its delay, but no later
+than the session ends; a client that comes back in time takes it away. When it is due is part
+of the record, so that a restart does not prolong the delay. While the store takes nothing, a will is kept in memory
+alone.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from overlane.core.events import Erase, Save
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.errors import InDoubt
+from overlane.pubsub.counters import Refusal
+from overlane.pubsub.limits import uncarriable
+from overlane.pubsub.message import Message
+from overlane.pubsub.publishing import Publishing
+from overlane.pubsub.refused import PublishRefused
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
+from overlane.pubsub.timers import Timer
+
+TABLE = "mqtt.will"
+
+AGAIN_AFTER: Nanos = SECOND
+"""When the overlay or the store had no room for one."""
+
+
+@dataclass(slots=True)
+class Will:
+    """`expiry_s` counts from when it is published. `properties`: as `Message.encoded`."""
+
+    user: str | None
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: bytes
+    user_properties: list[tuple[str, str]]
+    expiry_s: int | None
+    delay_s: int
+    due_ns: Nanos = NEVER
+
+    def message(self, client_id: str, now: Nanos) -> Message:
+        expires_ns = NEVER if self.expiry_s is None else now + self.expiry_s * SECOND
+        return Message(self.topic, self.payload, self.qos, self.retain, self.properties, client_id, now, expires_ns)
+
+
+_decode = msgspec.msgpack.Decoder(Will).decode
+
+
+class Wills:
+    def __init__(self, state: State, publishing: Publishing) -> None:
+        self._state = state
+        self._publishing = publishing
+        self._wills: dict[str, Will] = {}
+        self._timers: dict[str, Timer | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._wills)
+
+    def connected(self, session: Session, will: Will | None) -> None:
+        """A new connection's will stands in for that of the one before."""
+        self.forget(session.client_id)
+        if will is not None:
+            self._wills[session.client_id] = will
+            self._save(session.client_id, will)
+
+    def forget(self, client_id: str) -> None:
+        """A normal disconnect, or a return in time."""
+        if self._wills.pop(client_id, None) is not None:
+            self._state.timers.cancel(self._timers.pop(client_id, None))
+            self._state.effects.append(Erase(TABLE, client_id.encode()))
+
+    def lost(self, session: Session, now: Nanos) -> None:
+        """The connection has ended without a normal disconnect."""
+        will = self._wills.get(session.client_id)
+        if will is None:
+            return
+        will.due_ns = min(now + will.delay_s * SECOND, session.ends_ns(now))
+        if will.due_ns <= now:
+            self.say(session.client_id, now)
+        else:
+            self._save(session.client_id, will)
+            self._watch(session.client_id, will)
+
+    def say(self, client_id: str, now: Nanos) -> None:
+        """Publish it now, if there is one: its time has come, or its session ends."""
+        will = self._wills.get(client_id)
+        if will is not None:
+            self.forget(client_id)
+            self._publish(client_id, will, now)
+
+    def _publish(self, client_id: str, will: Will, now: Nanos) -> None:
+        if told := uncarriable("", will.topic):
+            self._state.refuse(Refusal.TOO_LARGE, f"a will: {told}", client_id=client_id)
+            return
+        speaker = Session(client_id, will.user, 0)
+        try:
+            self._publishing.accept(will.message(client_id, now), speaker, will.user_properties, now, is_will=True)
+        except PublishRefused as refused:
+            self._state.refuse(refused.why, f"a will: {refused.told}", client_id=client_id)
+            if refused.why in (Refusal.BUSY, Refusal.STORE):
+                self._state.timers.at(now + AGAIN_AFTER, lambda at: self._publish(client_id, will, at))
+        except InDoubt:
+            raise
+        except Exception as error:
+            # It is published once and never repeated: it has reached whom it has reached.
+            self._state.failed("will", client_id, error)
+
+    def restore(self, key: bytes, value: bytes) -> None:
+        self._wills[key.decode()] = _decode(value)
+
+    def recovered(self, now: Nanos) -> None:
+        """After a restart every client that was connected counts as lost now."""
+        for client_id, will in list(self._wills.items()):
+            session = self._state.sessions.get(client_id)
+            if session is None or will.due_ns <= now:
+                self.say(client_id, now)
+            elif will.due_ns < NEVER:
+                self._watch(client_id, will)
+            else:
+                self.lost(session, now)
+
+    def _watch(self, client_id: str, will: Will) -> None:
+        self._timers[client_id] = self._state.timers.at(will.due_ns, lambda now: self.say(client_id, now))
+
+    def _save(self, client_id: str, will: Will) -> None:
+        if not self._state.is_store_failing:
+            self._state.effects.append(Save(TABLE, client_id.encode(), msgspec.msgpack.encode(will)))

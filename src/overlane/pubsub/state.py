@@ -1,0 +1,158 @@
+"""What the parts of pubsub share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from overlane.core.events import Effect
+from overlane.core.qos import QosTable
+from overlane.core.units import Nanos
+from overlane.errors import Failure
+from overlane.pubsub.access import Access
+from overlane.pubsub.cluster.cluster import Cluster
+from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.consumer import Client, Confirmation, Consumer, Ending
+from overlane.pubsub.counters import Counters, Refusal, TopicStats
+from overlane.pubsub.delivery.queuerecords import QueueRecords
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.notices import Notices, RefusalNotice
+from overlane.pubsub.retained.messages import RetainedMessages
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.subscriptions.table import SubscriptionTable
+from overlane.pubsub.timers import Timers
+
+TOPICS_COUNTED = 10_000
+TOPIC_CHARS_COUNTED = 8 * 2**20
+TOPICS_FORGOTTEN = 1_000
+"""Of more topics than can be counted so many are forgotten at once: the idlest since the last time."""
+
+OVERRUN = 2
+"""Publishers wait for a client that is there and answers, but not for ever: an acknowledgement may be behind a message
+on the same connection. What they send meanwhile is kept up to this."""
+
+POSTPONED_MAX = 10_000
+"""Beyond this number a client that confirms more waits for the store with everything that it is to be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be changed while the server runs. `anonymous` None: from loopback addresses only."""
+
+    limits: Limits = field(default_factory=Limits)
+    access: Access = field(default_factory=Access)
+    qos: QosTable = field(default_factory=lambda: QosTable({}))
+    anonymous: bool | None = None
+
+
+@dataclass(slots=True)
+class State:
+    name: str
+    settings: Settings
+    uplink: Uplink
+    fresh_id: Callable[[], str]
+    """Makes a client identifier that nobody has."""
+    effects: list[Effect]
+    queue_records: QueueRecords
+    retained: RetainedMessages
+    subscriptions: SubscriptionTable = field(init=False)
+    cluster: Cluster = field(init=False)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    connections: set[Consumer] = field(default_factory=set)
+    """Of clients of every protocol, those that are not accepted yet included."""
+    counters: Counters = field(default_factory=Counters)
+    notices: Notices = field(default_factory=Notices)
+    timers: Timers = field(default_factory=Timers)
+    failures: list[tuple[Failure, Consumer | None]] = field(default_factory=list)
+    """Inputs that failed by our own fault, and whose connection is to be ended for it."""
+    is_store_failing: bool = False
+    """While it is, nothing is accepted that would have to be durable."""
+    postponed: dict[tuple[Consumer, Confirmation, int], Callable[[Nanos], object]] = field(default_factory=dict)
+    """Confirmations of clients, by connection, kind and tag, whose answer would hold back all that follows until the
+    store works again: they are handled then."""
+    can_erase: bool = True
+    """Whether what is erased is erased for good, though the store fails, and makes room; as long as it works it is."""
+    is_draining: bool = False
+    turn: int = 1
+    """The number of the turn that is open."""
+    durable_turn: int = 0
+    """What was stored in turns up to this one is on disk."""
+    crowding: float = 0.0
+    """How full the fullest queue was that a message has joined lately, of those whose clients are there."""
+    overrun: int = OVERRUN
+    """How many times the limits of its queue a connected client may have waiting, with what is being delivered now."""
+    topics: dict[str, TopicStats] = field(default_factory=dict)
+    _topic_chars: int = 0
+    """Of all topics that are counted."""
+    suspects: frozenset[str] = frozenset()
+    """Messages that have ended the process too often, and are refused (`pubsub.suspects`)."""
+
+    def __post_init__(self) -> None:
+        self.subscriptions = SubscriptionTable(self.may_receive)
+        self.cluster = Cluster(self.name, self.uplink)
+
+    def may_receive(self, session: Session, topic: str) -> bool:
+        return session.is_operators or self.settings.access.may_receive(session.user, session.client_id, topic)
+
+    def may_publish(self, session: Session, topic: str) -> bool:
+        if session.is_operators:
+            return not topic.startswith("$")
+        return self.settings.access.may_publish(session.user, session.client_id, topic)
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever the receivers of a topic may have changed."""
+        return self.subscriptions.changes + self.uplink.changes
+
+    def refuse(self, why: Refusal, told: str, client: Client | None = None, client_id: str = "") -> None:
+        """Count what is turned away, and let operators know."""
+        self.counters.refused[why] += 1
+        if client is not None and client.session is not None:
+            client_id = client.session.client_id
+        self.notices.add(RefusalNotice(why, told, client_id or None, client.peer if client is not None else None))
+
+    def failed(self, kind: str, source: str, error: Exception, consumer: Consumer | None = None) -> None:
+        """An input failed by our own fault, and nothing that matters is half done: whoever it came from, or was for, is
+        ended with a reason (`Server.take_failures`). Nothing more is sent to it from now on."""
+        self.failures.append((Failure(kind, source, error), consumer))
+        if consumer is not None:
+            consumer.end(Ending.INTERNAL_ERROR, Ending.INTERNAL_ERROR.value)
+
+    def postpone(
+        self, rests_on: int, consumer: Consumer, kind: Confirmation, tag: int, handle: Callable[[Nanos], object]
+    ) -> bool:
+        """Put off what a client confirms if the answer rests on records of this turn, which cannot be written now;
+        whether that was done. Otherwise the answer waits for them, if need be. One that is given again, over a new
+        connection, rests on the same as the first, and must not leave earlier."""
+        if rests_on <= self.durable_turn:
+            return False
+        if not self.can_erase and len(self.postponed) < POSTPONED_MAX:
+            self.postponed[consumer, kind, tag] = handle
+            return True
+        consumer.waits = True
+        return False
+
+    def handle_postponed(self, now: Nanos) -> None:
+        postponed, self.postponed = self.postponed, {}
+        for (consumer, _, _), handle in postponed.items():
+            if consumer.session is not None:
+                handle(now)
+
+    def stats(self, topic: str) -> TopicStats:
+        found = self.topics.get(topic)
+        if found is None:
+            while self.topics and (len(self.topics) >= TOPICS_COUNTED or self._topic_chars > TOPIC_CHARS_COUNTED):
+                self._forget_the_idlest()
+            found = self.topics[topic] = TopicStats()
+            self._topic_chars += len(topic)
+        return found
+
+    def _forget_the_idlest(self) -> None:
+        for topic in nsmallest(TOPICS_FORGOTTEN, self.topics, key=lambda one: self.topics[one].lately):
+            self.topics.pop(topic).is_forgotten = True
+            self._topic_chars -= len(topic)
+        for stats in self.topics.values():
+            stats.messages_before = stats.messages
+
+    @property
+    def limits(self) -> Limits:
+        return self.settings.limits

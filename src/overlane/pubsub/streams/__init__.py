@@ -1,0 +1,1 @@
+"""Streams: durable logs of subscriptions, and writers that publish each message once."""

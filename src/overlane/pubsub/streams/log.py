@@ -1,0 +1,200 @@
+"""A stream's log: the messages of one subscription, numbered in the order in which they came, kept until committed.
+
+    first                 written            next
+      |  can be read        |  on its way      |
+      |  again and again    |  to the disk     |
+
+A message gets the next offset and is a record of its own in the store. Readers are shown it when it is on disk, so an
+offset that somebody has seen never means another message, whatever ends the broker. What is committed is erased, from
+the front. Where the log is full its oldest messages make room, and are counted as lost: publishers are not held up by a
+reader that stays away, and a reader that comes too late is told so.
+
+Offsets begin anew with a stream of the same name that is made anew: `since_ns` tells them apart. A message's own expiry
+does not count here, or a range could not be read twice alike.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from overlane.core.events import Effect, Erase, Save
+from overlane.core.units import Nanos
+from overlane.errors import OverlaneError
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.message import Message
+
+STREAMS = "mqtt.stream"
+LOGS = "mqtt.streamlog"
+
+_OFFSET_BYTES = 8
+
+
+class Scope(StrEnum):
+    HERE = "here"
+    """What clients publish at this broker."""
+    EVERYWHERE = "everywhere"
+    """What clients publish at any broker."""
+
+
+class Gone(OverlaneError):
+    """Offsets that are no more, or were never given: what is wrong with them."""
+
+    error_code = "OVL-403"
+
+
+class Logged(NamedTuple):
+    """A message in a log. `properties`: as `Message.encoded`."""
+
+    arrived_ns: Nanos
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[int, str, bytes, int, bool, bytes]).decode
+_decode_stream = msgspec.msgpack.Decoder(tuple[str, str, str | None, int, int, int]).decode
+
+
+class StreamLog:
+    """`user` None: an operator's, who may read everything."""
+
+    def __init__(
+        self,
+        name: str,
+        topic_filter: str,
+        scope: Scope,
+        user: str | None,
+        since_ns: Nanos,
+        effects: list[Effect],
+        limits: Callable[[], Limits],
+    ) -> None:
+        self.name = name
+        self.filter = topic_filter
+        self.scope = scope
+        self.user = user
+        self.since_ns = since_ns
+        self.first = 0
+        self.next = 0
+        self.lost = 0
+        """Messages that made room before they were committed."""
+        self.bytes = 0
+        self._records: dict[int, bytes] = {}
+        """By offset; a hole is a record that was damaged on disk."""
+        self._unwritten: deque[tuple[int, int]] = deque()
+        """Turns whose records are not known to be on disk, and the first offset of each."""
+        self._effects = effects
+        self._limits = limits
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    # Writing
+
+    def append(self, message: Message, qos: int, retain: bool, turn: int, now: Nanos) -> int:
+        """How many messages had to make room for it."""
+        if self.scope is Scope.HERE and not message.sender:
+            return 0  # it came from another broker, where it is logged
+        logged = Logged(now, message.topic, message.payload, qos, retain, message.encoded)
+        record = _encode(logged)
+        limits, lost = self._limits(), 0
+        while self._records and (
+            len(self._records) >= limits.stream_messages or self.bytes + len(record) > limits.stream_bytes
+        ):
+            lost += self._take(self.first)
+            self.first += 1
+        offset = self.next
+        self.next += 1
+        self._records[offset] = record
+        self.bytes += len(record)
+        self._effects.append(Save(LOGS, self._key(offset), record))
+        if not self._unwritten or self._unwritten[-1][0] != turn:
+            self._unwritten.append((turn, offset))
+        if lost:
+            self.lost += lost
+            self._effects.append(self.saved())
+        return lost
+
+    def commit(self, to: int, durable_turn: int) -> None:
+        """Everything before this offset has been dealt with, and need not be kept; Gone if it was never given."""
+        if to > self.written(durable_turn):
+            raise Gone(f"nothing can be committed up to {to}: the log ends at {self.written(durable_turn)}")
+        if to <= self.first:
+            return
+        for offset in range(self.first, to):
+            self._take(offset)
+        self.first = to
+        self._effects.append(self.saved())
+
+    def _take(self, offset: int) -> bool:
+        record = self._records.pop(offset, None)
+        if record is None:
+            return False
+        self.bytes -= len(record)
+        self._effects.append(Erase(LOGS, self._key(offset)))
+        return True
+
+    # Reading
+
+    def written(self, durable_turn: int) -> int:
+        """The offset after the last message that is on disk."""
+        while self._unwritten and self._unwritten[0][0] <= durable_turn:
+            self._unwritten.popleft()
+        return max(self.first, self._unwritten[0][1]) if self._unwritten else self.next
+
+    def read(
+        self, start: int, end: int, durable_turn: int, messages_max: int, bytes_max: int
+    ) -> tuple[list[tuple[int, Logged]], int]:
+        """Messages from `start` on, before `end`, and the offset to go on from; at least one if there is one."""
+        written = self.written(durable_turn)
+        if start < self.first:
+            raise Gone(f"offset {start} is not kept any more: the log begins at {self.first}")
+        if start > written:
+            raise Gone(f"offset {start} was never given: the log ends at {written}")
+        found: list[tuple[int, Logged]] = []
+        offset, end, size_bytes = start, min(end, written), 0
+        while offset < end and len(found) < messages_max:
+            record = self._records.get(offset)
+            if record is not None:
+                size_bytes += len(record)
+                if found and size_bytes > bytes_max:
+                    break
+                found.append((offset, Logged(*_decode(record))))
+            offset += 1
+        return found, offset
+
+    # Records
+
+    def saved(self) -> Effect:
+        value = self.filter, str(self.scope), self.user, self.since_ns, self.first, self.lost
+        return Save(STREAMS, self.name.encode(), _encode(value))
+
+    def erased(self) -> list[Effect]:
+        erased: list[Effect] = [Erase(LOGS, self._key(offset)) for offset in self._records]
+        return [*erased, Erase(STREAMS, self.name.encode())]
+
+    def restore(self, offset: int, record: bytes) -> None:
+        self._records[offset] = record
+        self.bytes += len(record)
+        self.next = max(self.next, offset + 1)
+
+    def _key(self, offset: int) -> bytes:
+        return self.name.encode() + b"\0" + offset.to_bytes(_OFFSET_BYTES)
+
+
+def restored(key: bytes, value: bytes, effects: list[Effect], limits: Callable[[], Limits]) -> StreamLog:
+    topic_filter, scope, user, since_ns, first, lost = _decode_stream(value)
+    log = StreamLog(key.decode(), topic_filter, Scope(scope), user, since_ns, effects, limits)
+    log.first = log.next = first
+    log.lost = lost
+    return log
+
+
+def owner(key: bytes) -> tuple[str, int]:
+    """Whose record it is, and its offset."""
+    return key[: -_OFFSET_BYTES - 1].decode(), int.from_bytes(key[-_OFFSET_BYTES:])

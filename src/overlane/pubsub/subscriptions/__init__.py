@@ -1,0 +1,1 @@
+"""Subscriptions: which sessions receive a topic."""

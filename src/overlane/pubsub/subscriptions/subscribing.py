@@ -1,0 +1,224 @@
+"""Subscribing: subscriptions come and go, and new ones get what is retained.
+
+Each request is granted or refused on its own. A filter that the session has already is replaced, without a gap. The
+retained messages of a new subscription follow when the client was told that it is granted (`replay`).
+
+The overlay hears of the first and the last local subscription to a filter, and of a group's first and last member.
+Where it keeps a history for those who come late it hears of each subscription, by the client's name, so that the
+history goes to that client alone. It hears of QoS overrides of subscribers, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from overlane.core.topics import BadTopic
+from overlane.core.units import Nanos
+from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
+from overlane.pubsub.cluster.names import PREFIX_BYTES_MAX
+from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.counters import Refusal
+from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.limits import uncarriable
+from overlane.pubsub.qosoverride import NONE, BadOverride, QosOverride, read_override
+from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
+from overlane.pubsub.retained.replay import RetainedReplay
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.table import BadFilter, Subscription, split_shared
+
+
+class Replay(Enum):
+    """Whether a subscription gets what is retained. A shared one never does."""
+
+    ALWAYS = "always"
+    IF_NEW = "if the session had no such subscription"
+    NEVER = "never"
+
+
+class Unsubscribed(Enum):
+    ENDED = "it has ended"
+    UNKNOWN = "there was none"
+    STORE_FAILS = "it goes on: its record cannot be erased now"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRequest:
+    """`name`: a filter, or `$share/GROUP/FILTER`. `user_properties` may hold a QoS override."""
+
+    name: str
+    qos: int
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int = 0
+    replay: Replay = Replay.ALWAYS
+    user_properties: Sequence[tuple[str, str]] = ()
+
+
+class Subscribing:
+    def __init__(self, state: State, delivery: Delivery) -> None:
+        self._state = state
+        self._replay = RetainedReplay(state, delivery)
+        self._overrides: dict[tuple[QosOverride, str], int] = {}
+        """How many subscriptions have an override, by override and filter."""
+
+    def subscribe(self, session: Session, request: SubscriptionRequest, now: Nanos) -> tuple[Subscription, bool]:
+        """The subscription, and whether it is to get what is retained (`replay`); or SubscribeRefused."""
+        subscription = self._read(session, request, now)
+        is_new = request.name not in session.subscriptions
+        self._enter(session, subscription, now)
+        is_replayed = request.replay is Replay.ALWAYS or (is_new and request.replay is Replay.IF_NEW)
+        return subscription, is_replayed and not subscription.group
+
+    def replay(self, session: Session, consumer: Consumer, subscription: Subscription, now: Nanos) -> None:
+        """Let the subscription have what is retained."""
+        self._replay.begin(session, consumer, subscription, now)
+
+    def unsubscribe(self, session: Session, name: str, can_refuse: bool, now: Nanos) -> Unsubscribed:
+        """`can_refuse`: the client's protocol has a way to tell that it goes on."""
+        state = self._state
+        subscription = session.subscriptions.get(name)
+        if subscription is None:
+            return Unsubscribed.UNKNOWN
+        if can_refuse and state.is_store_failing and not state.can_erase and session.is_known:
+            return Unsubscribed.STORE_FAILS
+        del session.subscriptions[name]
+        self._leave(subscription, now)
+        self._replay.forget(session, name)
+        if session.is_known:
+            state.effects.append(session.erased_subscription(name))
+        return Unsubscribed.ENDED
+
+    def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
+        """The client is back: it gets what it has not got yet of what is retained."""
+        self._replay.resume(session, consumer, now)
+
+    def enter_log(self, subscription: Subscription, now: Nanos) -> None:
+        """A stream begins. It is known by the records of its log, and its backfill gives it what is retained."""
+        state = self._state
+        is_first = state.subscriptions.add(subscription)
+        if subscription.is_local:
+            return
+        if state.settings.qos.keeps_history:
+            state.uplink.subscribe(subscription.session.client_id, subscription.filter, True, now)
+        elif is_first:
+            state.uplink.subscribe(LOCAL_SUBSCRIBERS, subscription.filter, False, now)
+
+    def leave_log(self, subscription: Subscription, now: Nanos) -> None:
+        if subscription.is_local:
+            self._state.subscriptions.remove(subscription)
+        else:
+            self._leave(subscription, now)
+
+    def restore(self, subscription: Subscription) -> None:
+        subscription.session.subscriptions[subscription.name] = subscription
+        self._state.subscriptions.add(subscription)
+
+    def recovered(self, now: Nanos) -> None:
+        """After a restart: the overlay remembers those that it knows by name, and is told of the others."""
+        state = self._state
+        for group, topic_filter in state.subscriptions.filters():
+            if group:
+                state.cluster.join_group(group, topic_filter, now)
+            elif not state.settings.qos.keeps_history:
+                state.uplink.subscribe(LOCAL_SUBSCRIBERS, topic_filter, False, now)
+        for session in state.sessions.values():
+            for subscription in session.subscriptions.values():
+                self._add_override(subscription, now)
+
+    def end(self, session: Session, now: Nanos) -> list[Subscription]:
+        """The session is over; which subscriptions it had."""
+        subscriptions = list(session.subscriptions.values())
+        for subscription in subscriptions:
+            self._leave(subscription, now)
+        return subscriptions
+
+    def _read(self, session: Session, request: SubscriptionRequest, now: Nanos) -> Subscription:
+        state, limits = self._state, self._state.limits
+        override = NONE
+        try:
+            group, topic_filter = split_shared(request.name)
+            if request.user_properties:
+                override = read_override(request.user_properties)
+                override = override._replace(deadline_ns=state.cluster.deadlines.settle(override.deadline_ns, now))
+        except (BadTopic, BadFilter) as bad:
+            raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.PROTOCOL, str(bad)) from None
+        except BadOverride as bad:
+            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
+        if told := uncarriable(group, "") or limits.too_long(topic_filter):
+            raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
+        if topic_filter.count("/") >= limits.filter_levels:
+            told = f"a filter of more than {limits.filter_levels} levels"
+            raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.QUOTA, told)
+        if not state.settings.access.may_subscribe(session.user, session.client_id, topic_filter):
+            told = f"not allowed to subscribe to {topic_filter[:100]}"
+            raise SubscribeRefused(Fault.NOT_ALLOWED, Refusal.DENIED, told)
+        is_new = request.name not in session.subscriptions
+        if is_new and len(session.subscriptions) >= limits.subscriptions_per_client:
+            told = f"more than {limits.subscriptions_per_client} subscriptions"
+            raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, told)
+        count, size = state.uplink.needs_size()
+        size += 2 * PREFIX_BYTES_MAX + 2 * len(topic_filter.encode())
+        if is_new and (count + 2 > limits.filters or size > limits.filter_bytes):
+            told = f"no room for more filters: at most {limits.filters}, and {limits.filter_bytes} bytes of them"
+            raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, told)
+        if state.is_store_failing and session.is_durable:
+            raise SubscribeRefused(Fault.NO_ROOM, Refusal.STORE, STORE_FAILS)
+        return Subscription(
+            session,
+            request.name,
+            group,
+            topic_filter,
+            request.qos,
+            request.no_local,
+            request.retain_as_published,
+            request.identifier,
+            override,
+        )
+
+    def _enter(self, session: Session, subscription: Subscription, now: Nanos) -> None:
+        state = self._state
+        old = session.subscriptions.get(subscription.name)
+        session.subscriptions[subscription.name] = subscription
+        is_first = state.subscriptions.add(subscription)
+        self._add_override(subscription, now)
+        if old is not None:
+            state.subscriptions.remove(old)
+            self._remove_override(old, now)
+        elif subscription.group:
+            if is_first:
+                state.cluster.join_group(subscription.group, subscription.filter, now)
+        elif state.settings.qos.keeps_history:
+            state.uplink.subscribe(session.client_id, subscription.filter, session.is_durable, now)
+        elif is_first:
+            state.uplink.subscribe(LOCAL_SUBSCRIBERS, subscription.filter, False, now)
+        self._replay.forget(session, subscription.name)
+        if session.is_durable:
+            state.effects.append(session.saved_subscription(subscription))
+
+    def _leave(self, subscription: Subscription, now: Nanos) -> None:
+        state = self._state
+        is_last = state.subscriptions.remove(subscription)
+        self._remove_override(subscription, now)
+        if subscription.group:
+            if is_last:
+                state.cluster.leave_group(subscription.group, subscription.filter, now)
+        elif state.settings.qos.keeps_history:
+            state.uplink.unsubscribe(subscription.session.client_id, subscription.filter, now)
+        elif is_last:
+            state.uplink.unsubscribe(LOCAL_SUBSCRIBERS, subscription.filter, now)
+
+    def _add_override(self, subscription: Subscription, now: Nanos) -> None:
+        key = subscription.override, subscription.filter
+        if subscription.override != NONE:
+            self._overrides[key] = self._overrides.get(key, 0) + 1
+            if self._overrides[key] == 1:
+                self._state.cluster.want(*key, now)
+
+    def _remove_override(self, subscription: Subscription, now: Nanos) -> None:
+        key = subscription.override, subscription.filter
+        if subscription.override != NONE:
+            self._overrides[key] -= 1
+            if not self._overrides[key]:
+                del self._overrides[key]
+                self._state.cluster.want_no_more(*key, now)

@@ -1,0 +1,79 @@
+"""Timers: calls at a time to come, in one heap.
+
+A call finds out itself whether it is still due, and if not sets a new timer or does nothing; so a keep-alive costs
+nothing per packet. Timers that do not matter any more are cancelled, so that clients that come and go leave nothing
+behind. Cancelled timers stay in the heap, empty, until they are the larger part of it.
+"""
+
+import heapq
+from collections.abc import Callable
+
+from overlane.core.units import NEVER, Nanos
+from overlane.errors import InDoubt
+
+Call = Callable[[Nanos], None]
+Failed = Callable[[Exception], None]
+
+CANCELLED_MIN = 64
+"""Fewer are not worth a new heap."""
+
+
+class Timer:
+    """`failed` takes what a call that concerns one client alone has raised; without it, that is raised by `run`."""
+
+    __slots__ = ("call", "failed")
+
+    def __init__(self, call: Call, failed: Failed | None) -> None:
+        self.call: Call | None = call
+        self.failed = failed
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._heap: list[tuple[Nanos, int, Timer]] = []
+        self._count = 0
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def at(self, when: Nanos, call: Call, failed: Failed | None = None) -> Timer | None:
+        """The timer, to be cancelled when it does not matter any more; None if the time is never."""
+        if when >= NEVER:
+            return None
+        self._count += 1
+        timer = Timer(call, failed)
+        heapq.heappush(self._heap, (when, self._count, timer))
+        return timer
+
+    def cancel(self, timer: Timer | None) -> None:
+        """None, or a timer that has run or was cancelled before, is left alone."""
+        if timer is None or timer.call is None:
+            return
+        timer.call = None
+        self._cancelled += 1
+        if self._cancelled >= CANCELLED_MIN and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].call is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    def next_deadline(self) -> Nanos:
+        while self._heap and self._heap[0][2].call is None:
+            heapq.heappop(self._heap)
+            self._cancelled -= 1
+        return self._heap[0][0] if self._heap else NEVER
+
+    def run(self, now: Nanos) -> None:
+        while self.next_deadline() <= now:
+            timer = heapq.heappop(self._heap)[2]
+            call, timer.call = timer.call, None
+            if call is None:
+                continue
+            try:
+                call(now)
+            except InDoubt:
+                raise
+            except Exception as error:
+                if timer.failed is None:
+                    raise
+                timer.failed(error)

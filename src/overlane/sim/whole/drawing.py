@@ -1,0 +1,158 @@
+"""Brokers, clients and faults of a seed.
+
+One to four brokers in a row, a ring or a star; two to four clients at each, of MQTT 3.1.1 and 5, all with persistent
+sessions, which publish and subscribe with QoS 0 to 2. Faults: a broker's process is killed, its power fails, its disk
+is slow, full or broken, a client's connection breaks, a client goes away for a while, a link is cut, slow or lossy. All
+of it is over after the chaos.
+
+Some seeds are tight: queues for clients are short, and publishers publish much at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.network import Broker, Link, Network, Simulation
+from overlane.sim.luck import between, chance, one_of, some_of, stream
+from overlane.sim.whole.broker import Pace
+
+CHAOS_NS: Nanos = 4 * SECOND
+"""Traffic and faults happen from zero until here; then everything heals."""
+TOPICS = 3
+
+
+class Kind(Enum):
+    KILL = auto()
+    POWER = auto()
+    DISK_RESERVE = auto()
+    DISK_FULL = auto()
+    DISK_BROKEN = auto()
+    CONNECTION = auto()
+    AWAY = auto()
+    CUT = auto()
+    SLOW = auto()
+    LOSSY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`whom`: a broker, a client, or the two ends of a link. It is over after `lasts_ns`.
+
+    `waits_for_write`: a crash comes while something is written and not synced.
+    """
+
+    at_ns: Nanos
+    kind: Kind
+    whom: tuple[str, ...]
+    lasts_ns: Nanos
+    waits_for_write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    topic_filter: str
+    qos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    topic: str
+    qos: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A client."""
+
+    name: str
+    broker: str
+    latency_ns: Nanos
+    subscriptions: tuple[Subscription, ...]
+    publications: tuple[Publication, ...]
+    is_v5: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    seed: int
+    network: Network
+    paces: dict[str, Pace]
+    clients: tuple[Person, ...]
+    faults: tuple[Fault, ...]
+    is_tight: bool
+
+
+def draw(seed: int) -> Drawn:
+    luck = stream(seed, "whole")
+    names = [f"b{number}" for number in range(between(luck, 1, 4))]
+    links = tuple(_links(luck, names))
+    brokers = tuple(
+        Broker(name=name, clock_offset_ns=between(luck, 0, 36_000) * SECOND, clock_drift_ppm=between(luck, -200, 200))
+        for name in names
+    )
+    clients = tuple(_clients(luck, stream(seed, "version"), names))
+    return Drawn(
+        seed,
+        Network(brokers=brokers, links=links, simulation=Simulation(duration_ns=CHAOS_NS, seed=seed)),
+        {name: _pace(luck) for name in names},
+        clients,
+        tuple(sorted(_faults(luck, names, links, clients), key=lambda fault: fault.at_ns)),
+        chance(stream(seed, "tight"), 0.2),
+    )
+
+
+def _links(luck: Random, names: list[str]) -> Iterator[Link]:
+    ends = [(names[between(luck, 0, number - 1)], names[number]) for number in range(1, len(names))]
+    if len(names) > 2 and chance(luck, 0.5) and (names[0], names[-1]) not in ends:
+        ends.append((names[0], names[-1]))
+    for pair in ends:
+        latency_ns = between(luck, 1, 30) * MS
+        yield Link(
+            ends=pair,
+            latency_ns=latency_ns,
+            jitter_ns=between(luck, 0, latency_ns // 5_000) * 1_000 if chance(luck, 0.5) else 0,
+            loss=between(luck, 0, 30) / 1_000 if chance(luck, 0.3) else 0.0,
+            rate_bps=one_of(luck, (2, 10)) * 1_000_000 if chance(luck, 0.2) else None,
+            transport="stream" if chance(luck, 0.2) else "datagram",
+        )
+
+
+def _pace(luck: Random) -> Pace:
+    slowest = one_of(luck, (1, 5, 40)) * MS
+    return Pace(between(luck, 1, 500) * 1_000, (slowest // 5, slowest))
+
+
+def _clients(luck: Random, version: Random, names: list[str]) -> Iterator[Person]:
+    """Each publishes on topics with one QoS per topic, since order holds for one QoS only."""
+    number = 0
+    for broker in names:
+        for _ in range(between(luck, 2, 4)):
+            number += 1
+            filters = some_of(luck, [f"t{index}/#" for index in range(TOPICS)], between(luck, 0, 3))
+            topics = some_of(luck, [f"t{index}/c{number}" for index in range(TOPICS)], between(luck, 0, 3))
+            yield Person(
+                f"c{number}",
+                broker,
+                between(luck, 1, 20) * MS // 2,
+                tuple(Subscription(one, one_of(luck, (0, 1, 2, 2))) for one in filters),
+                tuple(Publication(one, one_of(luck, (0, 1, 2, 2)), between(luck, 4, 24)) for one in topics),
+                chance(version, 0.6),
+            )
+
+
+def _faults(luck: Random, names: list[str], links: tuple[Link, ...], clients: tuple[Person, ...]) -> Iterator[Fault]:
+    for _ in range(between(luck, 3, 12)):
+        kind = one_of(luck, list(Kind))
+        at_ns = between(luck, 100, CHAOS_NS // MS - 500) * MS
+        lasts_ns = between(luck, 50, 1_500) * MS
+        match kind:
+            case Kind.CONNECTION | Kind.AWAY:
+                yield Fault(at_ns, kind, (one_of(luck, clients).name,), lasts_ns)
+            case Kind.CUT | Kind.SLOW | Kind.LOSSY:
+                if links:
+                    yield Fault(at_ns, kind, one_of(luck, links).ends, lasts_ns)
+            case _:
+                yield Fault(at_ns, kind, (one_of(luck, names),), lasts_ns, chance(luck, 0.7))

@@ -1,0 +1,233 @@
+"""One seed from the first fault to the last probe, and many of them.
+
+First everybody connects and subscribes, and the brokers find each other. Then traffic and faults. Then everything
+heals: all clients come back, all brokers run, all disks write, and within a minute everything that was published must
+be answered and everything acknowledged must be delivered. Then every publisher publishes once more on each of its
+topics, which must be acknowledged and arrive.
+"""
+
+import traceback
+from collections.abc import Iterable, Iterator
+
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.network.classes import broker_config, qos_table
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.state import Settings
+from overlane.sim import luck
+from overlane.sim.clock import SkewedClock
+from overlane.sim.engine import Engine
+from overlane.sim.link import Link
+from overlane.sim.luck import stream
+from overlane.sim.soak.invariants import Broken
+from overlane.sim.soak.running import Verdict, run_each
+from overlane.sim.whole.broker import WholeBroker
+from overlane.sim.whole.client import Client
+from overlane.sim.whole.disk import Trouble
+from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, Kind, Person, draw
+from overlane.sim.whole.judge import Judge
+from overlane.sim.whole.wire import Wire
+from overlane.turn.clientlink import HELD_BYTES_MAX
+
+SETTLE_NS: Nanos = 3 * SECOND
+REST_WITHIN_NS: Nanos = 60 * SECOND
+STEP_NS: Nanos = 250 * MS
+WRITE_WITHIN_NS: Nanos = 200 * MS
+WRITE_POLL_NS: Nanos = MS // 5
+"""How long, and how often, a crash waits for a write to fall into."""
+LIMITS = Limits(queue_messages=1_000, tries=1_000, in_flight=20)
+TIGHT_LIMITS = Limits(queue_messages=40, tries=1_000, in_flight=20)
+BURST = 3
+"""Where queues are short, so many times as much is published, and all of a publisher's at once."""
+HELD_SLACK_BYTES = 1 << 20
+
+_TROUBLES = {
+    Kind.DISK_RESERVE: Trouble.RESERVE,
+    Kind.DISK_FULL: Trouble.FULL,
+    Kind.DISK_BROKEN: Trouble.BROKEN,
+}
+
+
+class WholeWorld:
+    def __init__(self, drawn: Drawn) -> None:
+        self.drawn = drawn
+        self.engine = Engine(-SETTLE_NS)
+        self.judge = Judge(lambda: self.engine.now / SECOND, excuses_absence=drawn.is_tight)
+        self.overfull: str | None = None
+        network, seed = drawn.network, drawn.seed
+        self.limits = TIGHT_LIMITS if drawn.is_tight else LIMITS
+        self.brokers: dict[str, WholeBroker] = {}
+        for broker in network.brokers:
+            self.brokers[broker.name] = WholeBroker(
+                broker_config(network, broker.name),
+                Settings(self.limits, qos=qos_table(network)),
+                self.engine,
+                SkewedClock(broker.clock_offset_ns, broker.clock_drift_ppm),
+                drawn.paces[broker.name],
+                stream(seed, "broker", broker.name),
+                self._look,
+            )
+        self.links: dict[tuple[str, ...], Link] = {}
+        for spec in network.links:
+            one, other = (self.brokers[end] for end in spec.ends)
+            link = self.links[spec.ends] = Link(self.engine, spec, one, other, seed)
+            one.links[other.name] = other.links[one.name] = link
+        self.clients: dict[str, Client] = {}
+        self._wires: dict[str, Wire] = {}
+        self._down: dict[str, int] = {}
+        for person in drawn.clients:
+            self._add_client(person)
+        for fault in drawn.faults:
+            self.engine.at(fault.at_ns, self._do, fault)
+
+    def _add_client(self, person: Person) -> None:
+        chance = stream(self.drawn.seed, "client", person.name)
+
+        def dial(client: Client) -> Wire | None:
+            broker = self.brokers[person.broker]
+            if not broker.is_alive:
+                return None
+            wire = Wire(self.engine, chance, person.latency_ns, client.received, client.lost)
+            self._wires[person.name] = wire
+            broker.accept(wire)
+            return wire
+
+        client = self.clients[person.name] = Client(person.name, self.engine, chance, dial, self.judge, person.is_v5)
+        for wanted in person.subscriptions:
+            client.subscribe(wanted.topic_filter, wanted.qos)
+        for publication in person.publications:
+            for _ in range(publication.count):
+                self.engine.at(
+                    luck.between(chance, 0, CHAOS_NS), lambda one: client.publish(one.topic, one.qos), publication
+                )
+
+    def start(self) -> None:
+        for broker in self.brokers.values():
+            broker.start()
+        for client in self.clients.values():
+            client.come()
+
+    def _look(self, broker: WholeBroker) -> None:
+        """Whether a broker's memory is within its bounds, after each of its turns."""
+        if self.overfull is not None:
+            return
+        core, state = broker.turn.core, broker.turn.server.state
+        for peer in core.ready():
+            if core.queue_bytes(peer) > core.queue_bytes_max(peer):
+                self.overfull = f"the queue from {broker.name} to {peer} holds {core.queue_bytes(peer)} bytes"
+        for session in state.sessions.values():
+            if len(session.window) > 2 * self.limits.queue_messages:
+                self.overfull = f"{len(session.window)} messages wait for {session.client_id}"
+        for connection in state.connections:
+            if connection.backlog_bytes > HELD_BYTES_MAX + HELD_SLACK_BYTES:
+                self.overfull = f"{connection.backlog_bytes} bytes wait for {connection.peer.address}"
+
+    # Faults
+
+    def _do(self, fault: Fault) -> None:
+        until_ns = min(self.engine.now + fault.lasts_ns, CHAOS_NS)
+        name = fault.whom[0]
+        match fault.kind:
+            case Kind.KILL | Kind.POWER:
+                self._crash(fault, until_ns)
+            case Kind.DISK_RESERVE | Kind.DISK_FULL | Kind.DISK_BROKEN:
+                self.brokers[name].set_trouble(_TROUBLES[fault.kind])
+                self.engine.at(until_ns, lambda _: self.brokers[name].set_trouble(None))
+            case Kind.CONNECTION:
+                if name in self._wires:
+                    self._wires[name].break_off()
+            case Kind.AWAY:
+                self.clients[name].leave()
+                self.engine.at(until_ns, lambda _: self.clients[name].come())
+            case Kind.CUT | Kind.SLOW | Kind.LOSSY:
+                link = self.links[fault.whom]
+                if fault.kind is Kind.CUT:
+                    link.cut()
+                elif fault.kind is Kind.SLOW:
+                    link.slow(10 * link.latency_from(name))
+                else:
+                    link.lose(0.4)
+                self.engine.at(until_ns, lambda _: link.heal())
+
+    def _crash(self, fault: Fault, until_ns: Nanos) -> None:
+        """Where the seed says so, at the next moment at which something is written and not synced."""
+        broker = self.brokers[fault.whom[0]]
+        if not broker.is_alive:
+            return
+        if fault.waits_for_write and not broker.disk.written and self.engine.now < fault.at_ns + WRITE_WITHIN_NS:
+            self.engine.at(self.engine.now + WRITE_POLL_NS, self._do, fault)
+            return
+        broker.crash(loses_power=fault.kind is Kind.POWER)
+        self.engine.at(until_ns, lambda _: self._start(broker.name))
+
+    def _start(self, name: str) -> None:
+        if not self.brokers[name].is_alive:
+            self.brokers[name].start()
+
+    def heal(self) -> None:
+        for name, broker in self.brokers.items():
+            broker.set_trouble(None)
+            self._start(name)
+        for link in self.links.values():
+            link.heal()
+        for client in self.clients.values():
+            client.come()
+
+    # What must hold
+
+    def broken(self) -> Broken | None:
+        if self.judge.broken is not None:
+            return self.judge.broken
+        return Broken("memory is bounded", self.overfull) if self.overfull is not None else None
+
+    def unsettled(self) -> Broken | None:
+        waiting = [client for client in self.clients.values() if client.unsettled or not client.is_online]
+        if waiting:
+            told = f"{waiting[0].name} waits for {waiting[0].unsettled} answers, one of {len(waiting)} clients"
+            return Broken("everything is answered after healing", told)
+        return self.judge.lost()
+
+    def rest(self) -> Broken | None:
+        """Wait until everything is answered and delivered; what is in the way if it takes too long."""
+        until = self.engine.now + REST_WITHIN_NS
+        while True:
+            self.engine.run_until(self.engine.now + STEP_NS)
+            if (broken := self.broken()) is not None:
+                return broken
+            if (unsettled := self.unsettled()) is None or self.engine.now >= until:
+                return unsettled
+
+    def probe(self) -> Broken | None:
+        refusals = self.judge.refusals
+        for person in self.drawn.clients:
+            for publication in person.publications:
+                self.clients[person.name].publish(publication.topic, publication.qos)
+        broken = self.rest()
+        if broken is None and self.judge.refusals != refusals:
+            return Broken("fresh messages are accepted after healing", f"{self.judge.refusals - refusals} were refused")
+        return broken
+
+
+def examine(world: WholeWorld) -> Broken | None:
+    world.start()
+    world.engine.run_until(CHAOS_NS)
+    world.heal()
+    # What was published right before the end may be refused by a disk that has just become well: then a probe follows.
+    return world.broken() or world.rest() or world.probe()
+
+
+def run_seed(seed: int) -> Verdict:
+    world = WholeWorld(draw(seed))
+    try:
+        broken = examine(world)
+    except Exception as failure:  # whatever it is, it is a finding about this seed, and the next one must still run
+        cause = failure.__cause__ or failure
+        last = traceback.extract_tb(cause.__traceback__)[-1]
+        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
+        told = f"{type(cause).__name__} in {where} at {world.engine.now / SECOND:.3f} s: {failure}: {cause}"
+        broken = Broken("no broker fails by itself", told)
+    return Verdict(seed, world.judge.deliveries, world.judge.digest_of(), broken, "brokers")
+
+
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+    """The verdicts in the order of the seeds."""
+    return run_each(run_seed, seeds, jobs)

@@ -1,0 +1,173 @@
+"""File rotation: rows become journals, journals become files. It is told the time, and starts no thread.
+
+    rows -- record --> an open journal per table and date
+    open -- large or old enough --> sealed
+    sealed -- publish --> a file of the lake; the journal is removed
+
+The first files of a broker process are short, so that there is soon something to read; then a file may cover as long as
+the broker had run before it, up to the configured age. Journals left open by an earlier process are sealed at the
+start.
+
+Journals and files of this broker together stay within the limit: the oldest are deleted first.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from overlane.core.units import SECOND, Nanos
+from overlane.network.schema import Telemetry
+from overlane.telemetry.journal import FileName, Journal, abandoned, read_journal
+from overlane.telemetry.lake import Lake
+from overlane.telemetry.rows import Row
+from overlane.telemetry.schema import SCHEMAS, record_batch
+
+FIRST_AGE_S = 10.0
+CHUNK_ROWS = 1_000
+"""Turned into Arrow in one go, during which no other thread runs: below a millisecond."""
+
+DAY: Nanos = 86_400 * SECOND
+
+log = logging.getLogger("overlane.telemetry")
+
+
+@dataclass(slots=True)
+class _Open:
+    journal: Journal
+    since_s: float
+
+
+class FileRotation:
+    """`spool` is a local directory for journals. `limits` may be replaced at any time."""
+
+    def __init__(self, lake: Lake, spool: Path, broker: str, incarnation: int, limits: Telemetry, now_s: float) -> None:
+        self.limits = limits
+        self._lake = lake
+        self._spool = spool
+        self._broker = broker
+        self._incarnation = incarnation
+        self._since_s = now_s
+        self._has_looked = False
+        self._open: dict[tuple[str, str], _Open] = {}
+        self._sealed: list[FileName] = []
+        self._number = 0
+        self.files_made = 0
+        self.files_removed = 0
+        self.bytes_removed = 0
+
+    def recover(self) -> None:
+        """Find what earlier lives have left. OSError if the lake cannot be looked at; then it is tried again later."""
+        for path in self._spool.iterdir():
+            name = FileName.of_journal(path.name)
+            if name is not None and name.broker == self._broker:
+                self._count_on(name)
+                if abandoned(path):
+                    self._sealed.append(name)
+        self._sealed.sort()
+        self._look()
+
+    def _look(self) -> None:
+        if not self._has_looked:
+            self._lake.look()
+            self._has_looked = True
+            for file in self._lake.files:
+                self._count_on(file.name)
+
+    def _count_on(self, name: FileName) -> None:
+        """No name is given twice, even where two lives have the same incarnation."""
+        if name.incarnation == self._incarnation:
+            self._number = max(self._number, name.number)
+
+    # Rows
+
+    def record(self, table: str, rows: Sequence[Row], now_s: float) -> None:
+        """OSError if the disk does not take them, ValueError if they are not what the schema says."""
+        for date, chunk in _by_date(rows):
+            for start in range(0, len(chunk), CHUNK_ROWS):
+                batch = record_batch(table, self._broker, self._incarnation, chunk[start : start + CHUNK_ROWS])
+                self._journal(table, date, now_s).append(batch)
+
+    def _journal(self, table: str, date: str, now_s: float) -> Journal:
+        key = table, date
+        if key not in self._open:
+            self._number += 1
+            name = FileName(date, self._incarnation, self._number, table, self._broker)
+            self._open[key] = _Open(Journal(self._spool, name, SCHEMAS[table]), now_s)
+        return self._open[key].journal
+
+    # Sealing
+
+    def seal_due(self, now_s: float) -> None:
+        for key, one in list(self._open.items()):
+            age_max_s = min(self.limits.file_age_ns / SECOND, max(FIRST_AGE_S, one.since_s - self._since_s))
+            if one.journal.bytes >= self.limits.file_bytes or now_s - one.since_s >= age_max_s:
+                self._seal(key)
+
+    def seal_all(self) -> None:
+        for key in list(self._open):
+            self._seal(key)
+
+    def _seal(self, key: tuple[str, str]) -> None:
+        one = self._open.pop(key)
+        one.journal.close()
+        self._sealed.append(one.journal.name)
+
+    # Files
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are journals to be made into files."""
+        return bool(self._sealed)
+
+    def publish(self) -> None:
+        """Make files of what is sealed, the oldest first. OSError as soon as the lake or the disk does not take one."""
+        self._look()
+        while self._sealed:
+            name = self._sealed[0]
+            path = self._spool / name.journal
+            try:
+                rows = read_journal(path)
+                if rows.num_rows:
+                    self._lake.put(name, rows)
+                    self.files_made += 1
+            except ValueError as damaged:
+                log.warning("a journal of telemetry cannot be read and is dropped: %s", damaged)
+            except FileNotFoundError:
+                if path.exists():
+                    raise  # it is the lake's directory that is gone
+            path.unlink(missing_ok=True)
+            self._sealed.pop(0)
+
+    def stay_within_limit(self) -> None:
+        """OSError if the lake does not let go of a file; journals are within the limit all the same."""
+        spooled = sum(one.journal.bytes for one in self._open.values())
+        sizes = [_size(self._spool / name.journal) for name in self._sealed]
+        spooled += sum(sizes)
+        while spooled > self.limits.disk_bytes and self._sealed:
+            (self._spool / self._sealed.pop(0).journal).unlink(missing_ok=True)
+            spooled -= sizes[0]
+            self._removed(sizes.pop(0))
+        while self._lake.bytes + spooled > self.limits.disk_bytes and (gone := self._lake.remove_oldest()) is not None:
+            self._removed(gone.bytes)
+
+    def _removed(self, size_bytes: int) -> None:
+        self.files_removed += 1
+        self.bytes_removed += size_bytes
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _by_date(rows: Sequence[Row]) -> list[tuple[str, Sequence[Row]]]:
+    """The rows of each day; nearly always it is one."""
+    days = {row.at_ns // DAY for row in rows}
+    return [
+        (
+            datetime.fromtimestamp(day * (DAY // SECOND), UTC).date().isoformat(),
+            rows if len(days) == 1 else [row for row in rows if row.at_ns // DAY == day],
+        )
+        for day in sorted(days)
+    ]

@@ -1,0 +1,311 @@
+"""A client's connection: its transport, and what waits to leave through it.
+
+What a turn has to say to a client leaves at the end of the turn, or, if it depends on records, when those are on disk.
+Either way in order: what does not wait itself waits behind what does.
+
+Reading is paused while the client itself does not read, while much waits for the disk, while the client must rest
+because it publishes too fast, while what it publishes finds no room on its way to other brokers, and while there is
+more left of what was read than is handled in one turn, of this client or of all.
+
+A connection that the broker ends is half closed and read to its end (`lingering`), so that the client learns why.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from overlane.core.units import SECOND, Nanos
+from overlane.mqtt.connection import UNKNOWN, Connection
+from overlane.mqtt.handshake import Verdict
+from overlane.mqtt.server import Server
+from overlane.pubsub.backpressure import PATIENCE
+from overlane.pubsub.consumer import Peer
+from overlane.turn.backpressure import Backpressure
+from overlane.turn.lingering import Drain, Lingering
+from overlane.turn.timers import Timer, Timers
+
+WRITE_HIGH_BYTES = 256 * 1024
+WRITE_LOW_BYTES = 64 * 1024
+PACKETS_A_TURN = 64
+"""Of one client. Each may take a tenth of a millisecond: a read full of small ones would make all others wait."""
+HELD_BYTES_MAX = 1 << 20
+"""What may wait for the disk before nothing more is read from the client, as all answers would have to wait too."""
+LINGER_S = 5.0
+"""How long a connection that is being closed may take to send what was said last, the disk's part included."""
+
+
+class Pipe(Protocol):
+    """What carries the bytes: a TCP or TLS transport, or a WebSocket upon one."""
+
+    def write(self, data: bytes) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def can_write_eof(self) -> bool: ...
+    def write_eof(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class ClientLink:
+    """Between one pipe and the server. `end_turn_soon` asks the driver to end the turn."""
+
+    __slots__ = (
+        "_backpressure",
+        "_drain",
+        "_end_turn_soon",
+        "_failed",
+        "_held",
+        "_held_acks",
+        "_held_bytes",
+        "_is_closing",
+        "_is_full",
+        "_is_lingering",
+        "_is_resting",
+        "_is_waiting",
+        "_lingering",
+        "_now",
+        "_pipe",
+        "_server",
+        "_stop",
+        "_timers",
+        "connection",
+    )
+
+    def __init__(
+        self,
+        timers: Timers,
+        server: Server,
+        now: Callable[[], Nanos],
+        end_turn_soon: Callable[[], None],
+        pipe: Pipe,
+        peer: Peer,
+        since_ns: Nanos,
+        backpressure: Backpressure | None = None,
+        failed: "Callable[[ClientLink, Exception], None] | None" = None,
+        lingering: Lingering | None = None,
+        is_turned_away: bool = False,
+    ) -> None:
+        """`backpressure`: the driver's lines of those that wait for room on the way.
+
+        `failed` gets what the server has raised: a fault of ours, which is to harm this client alone. `is_turned_away`:
+        it may introduce itself, to be told that too many connect at once.
+        """
+        self._timers = timers
+        self._server = server
+        self._now = now
+        self._end_turn_soon = end_turn_soon
+        self._failed = failed or _raise
+        self._pipe = pipe
+        self._held: deque[list[bytes]] = deque()
+        """What waits for the store, one list for each batch of records."""
+        self._held_acks: deque[int] = deque()
+        """How many acknowledgements are in each."""
+        self._held_bytes = 0
+        self._is_full = False
+        self._is_waiting = False
+        self._is_resting = False
+        self._stop: Timer | None = None
+        """Ends a stop for want of room on the way; None while there is no stop."""
+        self._backpressure = backpressure or Backpressure(server.state.uplink)
+        self._is_lingering = False
+        self._lingering = Lingering(timers) if lingering is None else lingering
+        self._drain: Drain | None = None
+        self._is_closing = False
+        self.connection: Connection = server.connected(peer, now(), since_ns, is_turned_away)
+        self.connection.driver = self
+        end_turn_soon()
+
+    # From the pipe
+
+    def received(self, data: bytes, is_more: bool = False) -> None:
+        """`is_more`: more has come than was read. It waits for the next turn, or one client could fill them all."""
+        if self._is_closing:
+            if self._drain is not None:
+                self._drain.discard(len(data))
+            return
+        now = self._now()
+        if now > self._backpressure.turn_until_ns and self._server.receive_later(self.connection, data, now):
+            self._pipe.pause_reading()
+            self._timers.call_soon(self._go_on)
+            return
+        try:
+            self._server.receive(self.connection, data, now, PACKETS_A_TURN)
+        except Exception as error:
+            self._failed(self, error)
+        self._heard(is_more, now)
+
+    def authenticated(self, verdict: Verdict) -> None:
+        """What was found out about the client."""
+        now = self._now()
+        try:
+            self._server.authenticated(self.connection, verdict, now, PACKETS_A_TURN)
+        except Exception as error:
+            self._failed(self, error)
+        self._heard(False, now)
+
+    def _heard(self, is_more: bool, now: Nanos) -> None:
+        connection = self.connection
+        if connection.stops_for is not None and self._stop is None:
+            self._backpressure.wait(self, now)
+            self._pipe.pause_reading()
+            self._stop_for(connection.stops_until_ns - now)
+        if connection.rests_until_ns > now and not self._is_resting:
+            self._rest(connection.rests_until_ns - now)
+        elif self._stop is not None:
+            pass
+        elif (is_more or connection.is_behind) and not (self._is_resting or self._is_full or self._is_waiting):
+            self._pipe.pause_reading()
+            self._timers.call_soon(self._go_on)
+        self._end_turn_soon()
+
+    def full(self) -> None:
+        """The client does not read: nothing more is read from it, so that it cannot make us say more."""
+        self._is_full = True
+        self._pipe.pause_reading()
+
+    def drained(self) -> None:
+        self._is_full = False
+        self.connection.unsent_bytes = self._unsent_bytes()
+        self._go_on()
+        self._writable()
+
+    def _writable(self) -> None:
+        try:
+            self._server.writable(self.connection, self._now())
+        except Exception as error:
+            self._failed(self, error)
+        self._end_turn_soon()
+
+    def go(self) -> None:
+        """What the client publishes finds room on its way again."""
+        self._end_stop()
+        self.connection.stops_for = None
+        self.connection.stops_until_ns = self._now()
+        self._go_on()
+
+    def _stop_for(self, patience_ns: Nanos) -> None:
+        self._stop = self._timers.call_later(max(0, patience_ns) / SECOND, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        """It has waited as long as was meant. If its way moves it waits on; if not, what it said is taken in."""
+        now = self._now()
+        if self._backpressure.may_wait_on(self, now):
+            self.connection.stops_until_ns = now + PATIENCE
+            self._stop_for(PATIENCE)
+        else:
+            self.connection.passes = True
+            self.go()
+
+    def _end_stop(self) -> None:
+        if self._stop is not None:
+            self._stop.cancel()
+            self._stop = None
+        self._backpressure.leave(self)
+
+    def lost(self) -> None:
+        self._end_stop()
+        if self._drain is not None:
+            self._drain.cancel()
+        self._held.clear()
+        self._held_bytes = 0
+        self._is_closing = True
+        try:
+            self._server.lost(self.connection, self._now())
+        except Exception as error:
+            self._failed(self, error)
+        self._end_turn_soon()
+
+    def break_off(self) -> None:
+        """Without another word: what was to be sent cannot be."""
+        self._is_closing = True
+        self._pipe.abort()
+
+    # From the driver
+
+    def send(self, chunks: list[bytes], waits: bool) -> None:
+        """At the end of a turn. If it waits, `release` will be called when its records are on disk."""
+        if waits:
+            self._held.append(chunks)
+            self._held_acks.append(self._acks())
+            self._held_bytes += sum(map(len, chunks))
+        elif self._held:
+            self._held[-1] += chunks
+            self._held_acks[-1] += self._acks()
+            self._held_bytes += sum(map(len, chunks))
+        elif not self._is_closing:
+            self._write(chunks)
+        self._sent()
+        if self._held_bytes > HELD_BYTES_MAX and not self._is_waiting:
+            self._is_waiting = True
+            self._pipe.pause_reading()
+
+    def release(self) -> None:
+        """The records that the first of what is held waited for are on disk."""
+        if self._held:
+            chunks = self._held.popleft()
+            self.connection.acks_held -= self._held_acks.popleft()
+            self._held_bytes -= sum(map(len, chunks))
+            if not self._is_closing:
+                self._write(chunks)
+            self._sent()
+        if self._is_waiting and self._held_bytes <= HELD_BYTES_MAX:
+            self._is_waiting = False
+            self._go_on()
+
+    def _acks(self) -> int:
+        """How many of them are in what is held back now."""
+        self.connection.acks_held += self.connection.acks_taken
+        return self.connection.acks_taken
+
+    def _write(self, chunks: list[bytes]) -> None:
+        if chunks:
+            self._pipe.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+    def _sent(self) -> None:
+        self.connection.unsent_bytes = self._unsent_bytes()
+        if self.connection.closing is not None:
+            self._close()
+        elif self.connection.has_more_to_say:
+            self._timers.call_soon(self._say_more)
+
+    def _close(self) -> None:
+        if not self._is_lingering:
+            self._is_lingering = True
+            self._timers.call_later(LINGER_S, self._pipe.abort)
+        if not self._held and not self._is_closing:
+            self._is_closing = True
+            if self.connection.version == UNKNOWN:
+                self._pipe.close()  # it was told nothing
+            else:
+                self._drain = self._lingering.begin(self._pipe)
+
+    def _say_more(self) -> None:
+        """What did not leave for want of room may do so now."""
+        if not self._is_full and not self._is_closing:
+            self._writable()
+
+    def _unsent_bytes(self) -> int:
+        return self._pipe.get_write_buffer_size() + self._held_bytes
+
+    def _rest(self, rest_ns: Nanos) -> None:
+        self._is_resting = True
+        self._pipe.pause_reading()
+        self._timers.call_later(rest_ns / SECOND, self._rested)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Listen again, if there is nothing left of what was heard."""
+        if self._is_full or self._is_resting or self._stop is not None or self._is_waiting or self._is_closing:
+            return
+        if self.connection.is_behind:
+            self.received(b"", is_more=True)
+        else:
+            self._pipe.resume_reading()
+
+
+def _raise(_: ClientLink, error: Exception) -> None:
+    raise error

@@ -1,0 +1,14 @@
+"""What client connections ask of an event loop: asyncio's has it, and so has the simulator's virtual time."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    def call_soon(self, callback: Callable[[], object], /) -> object: ...
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
+        """After so many seconds."""

@@ -1,0 +1,350 @@
+"""A turn: everything that came in one iteration of a loop, its effects, its records, their commit, and what waited.
+
+    closed -- open (an input) --> open -- end --> closed: an Outcome, with at most one batch of records
+    a batch -- submitted by the driver --> on disk -- committed --> an Outcome, with what waited for it
+
+`end` takes the effects of the core, then those of the MQTT server, in this order: what the core delivers makes records
+of the server's that belong to the same batch. Packets whose promise rests on records of the turn wait for the batch, or
+for the one submitted last where the turn has none of its own. Batches are committed in the order in which they were
+submitted. When no batch is under way, all turns that were ended are durable.
+
+Bytes of a neighbour that are for other brokers alone need no turn: `receive` answers PASSED, and the links may send.
+One message for clients here does not wait for others to share a turn with, where nothing else has happened.
+
+Nothing here does I/O or reads a clock. Whatever the driver has to do comes back in an Outcome, whose parts are carried
+out in the order in which the class lists them. An exception leaves the turn half done: the driver has to end the broker
+(decision 10).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from typing import assert_never
+
+from overlane.core.broker import OverlayBroker
+from overlane.core.events import (
+    BrokersRefused,
+    Close,
+    DeadlineUnmeetable,
+    Deliver,
+    Effect,
+    Erase,
+    Event,
+    Lane,
+    LaterIncarnationKnown,
+    LinkChanged,
+    NameConflict,
+    PathSuspected,
+    PathTrusted,
+    ReadersReady,
+    ReportedEffect,
+    RouteChanged,
+    RouteEstablished,
+    Save,
+    Tick,
+)
+from overlane.core.units import Nanos
+from overlane.errors import Failure
+from overlane.mqtt.connection import Connection
+from overlane.mqtt.handshake import Authenticate
+from overlane.mqtt.server import Server
+from overlane.pubsub.notices import Notice
+from overlane.turn.backpressure import Backpressure
+from overlane.turn.uplink import CoreUplink
+
+Records = dict[tuple[str, bytes], bytes | None]
+"""By table and key; None erases."""
+Packets = tuple[Connection, list[bytes], bool]
+"""For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
+Told = Close | LaterIncarnationKnown | ReportedEffect
+"""Effects that are for the driver to carry out, or for people to know."""
+
+
+class Heard(Enum):
+    """What bytes of a neighbour have led to, if not to an Outcome."""
+
+    PASSED = 0
+    """Nothing is to be done but to let the links send."""
+    NEEDS_TURN = 1
+    """The turn has to be ended."""
+
+
+class Outcome:
+    """Made for every turn, and most have little in it: what a class attribute says holds where nothing else was set."""
+
+    is_plain: bool = True
+    """Whether there are at most deliveries, packets, records and frames for neighbours: so it is in most turns."""
+    failures: Sequence[Failure] = ()
+    """Inputs that failed by a fault of ours and were isolated."""
+    told: Sequence[Told] = ()
+    delivered: Sequence[Deliver] = ()
+    """Has been handed to the MQTT server: for observers."""
+    released: Sequence[Connection] = ()
+    """Whose packets have waited for the batch that was committed."""
+    packets: Sequence[Packets] = ()
+    records: Records | None = None
+    """A batch to be submitted to the store; `committed(batch, now)` when it is on disk."""
+    batch: int = 0
+    written: Sequence[object] = ()
+    """Who has waited (`when_written`) for what is on disk now."""
+    core_turn_written: int | None = None
+    """The records of all turns of the core up to this one have just reached the disk."""
+    lets_links_send: bool = False
+    """Frames for neighbours may be ready; `links_have_sent` when they have been pulled."""
+    questions: Sequence[Authenticate] = ()
+    notices: Sequence[Notice] = ()
+    notices_left_out: int = 0
+    needs_turn: bool = False
+    """Another turn has to be ended soon."""
+
+
+class Turn:
+    def __init__(self, server: Server, core: OverlayBroker, uplink: CoreUplink) -> None:
+        self.server = server
+        self.core = core
+        self.backpressure = Backpressure(uplink)
+        self.is_open = False
+        """Whether something waits for the end of the turn."""
+        self._uplink = uplink
+        self._effects: deque[Effect] = deque()
+        """Of the core, not carried out yet."""
+        self._is_core_touched = True
+        self._core_due: Nanos = 0
+        self._batch = 0
+        """The batch submitted last."""
+        self._held: deque[tuple[int, int, list[Connection]]] = deque()
+        """For each batch that is not on disk yet: the last turns of core and server before it, and who waits for it."""
+        self._waiting: list[tuple[int, object]] = []
+        """Who waits for which turn of the server to be on disk."""
+
+    # Inputs
+
+    def open(self, now: Nanos) -> None:
+        """Something has come, and waits for the end of the turn."""
+        self.is_open = True
+        self.backpressure.turn_begins(now)
+
+    def start(self, now: Nanos) -> None:
+        self._effects += self.core.start(now)
+
+    def handle(self, event: Event, now: Nanos) -> None:
+        """Something for the core."""
+        self._is_core_touched = True
+        self._effects += self._uplink.take_effects()
+        self._effects += self.core.handle(event, now)
+
+    def touch_core(self) -> None:
+        """Let the core look at what is due at the end of the turn, whatever else has come."""
+        self._is_core_touched = True
+
+    def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane) -> Heard | Outcome:
+        """Bytes of a neighbour. After PASSED and an Outcome, let the links send."""
+        effects = self._effects
+        if self._uplink.has_effects:  # they came before
+            effects += self._uplink.take_effects()
+        if caused := self.core.receive(peer, data, now, lane):
+            effects += caused
+        if self.is_open or not self.core.is_quiescent:
+            self._is_core_touched = True
+            return Heard.NEEDS_TURN
+        if not effects:
+            return Heard.PASSED
+        effect = effects[0]
+        if len(effects) > 1 or type(effect) is not Deliver:
+            self._is_core_touched = True
+            return Heard.NEEDS_TURN
+        effects.clear()
+        return self._hand_over(effect, now)
+
+    def _hand_over(self, effect: Deliver, now: Nanos) -> Outcome:
+        """All there is to carry out is one message, for clients here."""
+        server = self.server
+        server.deliver(effect, now)
+        if server.has_records or server.has_words or server.has_failures:
+            outcome = self.end(now)
+            outcome.delivered = [effect, *outcome.delivered]
+        else:
+            outcome = Outcome()
+            outcome.delivered = (effect,)
+            self._finish(outcome, {}, False, now)
+        return outcome
+
+    def tick(self, now: Nanos) -> None:
+        """The time that `next_deadline` asked for has come."""
+        self.server.tick(now)
+        if self._core_due <= now:
+            self.handle(Tick(), now)
+
+    def meet_others(self, now: Nanos) -> None:
+        """There is a neighbour, though perhaps there was none before."""
+        if self._uplink.is_alone:
+            self._uplink.is_alone = False
+            self.server.meet_others(now)
+            self._is_core_touched = True
+
+    def when_written(self, waiting: object) -> None:
+        """Tell (`Outcome.written`) when all that the server was told so far is on disk."""
+        self._waiting.append((self.server.state.turn, waiting))
+
+    # The end
+
+    @property
+    def ended(self) -> int:
+        """Turns that were ended: the server counts them, and ends one with each."""
+        return self.server.last_turn
+
+    @property
+    def batches_pending(self) -> int:
+        """Submitted and not on disk yet."""
+        return len(self._held)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everything that was said is on disk and on its way."""
+        return not self.is_open and not self._held
+
+    def end(self, now: Nanos) -> Outcome:
+        self.is_open = False
+        self.backpressure.turn_ends()
+        outcome = Outcome()
+        server, core, uplink = self.server, self.core, self._uplink
+        if server.admission.has_room_again(now):
+            self.handle(ReadersReady(), now)
+        is_core_turn = self._is_core_touched or uplink.is_touched or now >= self._core_due
+        records: Records = {}
+        if is_core_turn:
+            # Left out where only messages between clients here have passed: that is most turns of a busy broker.
+            self._is_core_touched = uplink.is_touched = False
+            if uplink.has_effects:
+                self._effects += uplink.take_effects()
+            self._effects += core.flush(now)
+            if self._effects:
+                self._carry_out(outcome, records, now)
+        if server.has_failures or core.has_failures:
+            outcome.failures = self._take_failures(now)
+            outcome.is_plain = False
+        for effect in server.take_effects():
+            _record(effect, records)
+        self._finish(outcome, records, is_core_turn, now)
+        if server.has_words:
+            outcome.questions = server.take_questions()
+            outcome.notices, outcome.notices_left_out = server.take_notices()
+            outcome.is_plain = False
+        return outcome
+
+    def _carry_out(self, outcome: Outcome, records: Records, now: Nanos) -> None:
+        """The effects of the core, taken one by one: none is ever carried out twice."""
+        told: list[Told] = []
+        delivered: list[Deliver] = []
+        effects = self._effects
+        while effects:
+            effect = effects.popleft()
+            match effect:
+                case Deliver():
+                    self.server.deliver(effect, now)
+                    delivered.append(effect)
+                case Save() | Erase():
+                    _record(effect, records)
+                case RouteEstablished():
+                    pass
+                case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
+                    told.append(effect)
+                case LinkChanged() | RouteChanged() | DeadlineUnmeetable() | PathSuspected() | PathTrusted():
+                    told.append(effect)
+                case _:
+                    assert_never(effect)
+        if told:
+            outcome.told = [*outcome.told, *told]
+            outcome.is_plain = False
+        if delivered:
+            outcome.delivered = [*outcome.delivered, *delivered]
+
+    def _take_failures(self, now: Nanos) -> list[Failure]:
+        """Who is ended for a fault of ours leaves in this turn."""
+        failures: list[Failure] = []
+        while self.server.has_failures:
+            failures += self.server.take_failures(now)
+        return failures + self.core.take_failures()
+
+    def _finish(self, outcome: Outcome, records: Records, is_core_turn: bool, now: Nanos) -> None:
+        held = self._held
+        waiting: list[Connection] = [] if records or not held else held[-1][2]
+        may_wait = bool(records or held)
+        packets: list[Packets] = []
+        for connection in self.server.take_touched():
+            chunks, waits = connection.taken()
+            if waits and may_wait:
+                waiting.append(connection)
+            packets.append((connection, chunks, waits and may_wait))
+        outcome.packets = packets
+        if is_core_turn:
+            outcome.lets_links_send = True
+        if records:
+            self._batch += 1
+            outcome.records, outcome.batch = records, self._batch
+            held.append((self.core.turn, self.server.last_turn, waiting))
+        elif not held:
+            self._server_durable(outcome, self.server.last_turn, now)
+            if is_core_turn:
+                self._core_durable(outcome, self.core.turn, now)
+
+    # The commit
+
+    def committed(self, batch: int, now: Nanos) -> Outcome:
+        """The records of the batch are on disk, and those of all before it."""
+        if batch != self._batch - len(self._held) + 1:
+            raise RuntimeError(f"batch {batch} was committed out of order")
+        core_turn, server_turn, waiting = self._held.popleft()
+        outcome = Outcome()
+        outcome.released, outcome.lets_links_send, outcome.is_plain = waiting, True, False
+        # When no other commit is under way, turns that ended meanwhile had nothing to write.
+        self._server_durable(outcome, server_turn if self._held else self.server.last_turn, now)
+        outcome.core_turn_written = core_turn if self._held else self.core.turn
+        self._core_durable(outcome, outcome.core_turn_written, now)
+        return outcome
+
+    def _server_durable(self, outcome: Outcome, turn: int, now: Nanos) -> None:
+        if self.server.durable(turn, now):
+            outcome.needs_turn = True
+            outcome.is_plain = False
+        if self._waiting:
+            outcome.is_plain = False
+            outcome.written = [one for until, one in self._waiting if until <= turn]
+            self._waiting = [waiting for waiting in self._waiting if waiting[0] > turn]
+
+    def _core_durable(self, outcome: Outcome, turn: int, now: Nanos) -> None:
+        """What the core wants done now belongs to the next turn, as its records would come too late for this one."""
+        if effects := self.core.durable(turn, now):
+            self._effects += effects
+            self._is_core_touched = outcome.needs_turn = True
+            outcome.is_plain = False
+
+    # Time
+
+    def links_have_sent(self) -> None:
+        """What goes out to neighbours is watched from then on: the core may want to be woken earlier."""
+        self._core_due = self.core.next_deadline()
+
+    def links_have_passed(self, now: Nanos) -> Heard | None:
+        """As `links_have_sent`, after `receive`; None if the core need not be woken earlier than was known before."""
+        due = self.core.next_deadline()
+        if due >= self._core_due:
+            return None
+        if due <= now:
+            self._is_core_touched = True
+            return Heard.NEEDS_TURN
+        self._core_due = due
+        return Heard.PASSED
+
+    def next_deadline(self) -> Nanos:
+        return min(self.server.next_deadline(), self._core_due)
+
+
+def _record(effect: Effect, records: Records) -> None:
+    match effect:
+        case Save(table, key, value):
+            records[table, key] = value
+        case Erase(table, key):
+            records[table, key] = None
+        case _:
+            raise RuntimeError(f"{type(effect).__name__} is no record")

@@ -1,0 +1,84 @@
+"""The overlay's core as the MQTT server sees it.
+
+Effects that the core returns are kept here until the end of the turn, which takes them.
+"""
+
+from collections.abc import Hashable
+
+from overlane.core.broker import OverlayBroker
+from overlane.core.events import Effect, Event, PublishResult, Subscribe, Unsubscribe
+from overlane.core.gossip.interest import ReservedListener
+from overlane.core.qos import QosClass
+from overlane.core.topic_cache import TopicCache
+from overlane.core.units import Nanos
+
+
+class CoreUplink:
+    def __init__(self, core: OverlayBroker, is_alone: bool) -> None:
+        self._core = core
+        self.is_alone = is_alone
+        self._carried: TopicCache[str, bool] = TopicCache()
+        self._carried_of = -1
+        self._effects: list[Effect] = []
+        self.has_effects = False
+        self.is_touched = True
+        """Whether the server has told the core anything since the core's turn was ended."""
+
+    def take_effects(self) -> list[Effect]:
+        """What the core wants done for all that the server has told it."""
+        effects, self._effects = self._effects, []
+        self.has_effects = False
+        return effects
+
+    def _tell(self, event: Event, now: Nanos) -> None:
+        self.is_touched = True
+        self._effects += self._core.handle(event, now)
+        self.has_effects = bool(self._effects)
+
+    @property
+    def changes(self) -> int:
+        return self._core.interest_changes
+
+    def way_share(self, topic: str, qos: QosClass) -> float:
+        return self._core.path_fullness(topic, qos)
+
+    def way_of(self, topic: str, qos: QosClass) -> Hashable:
+        return self._core.flow_key(topic, qos)
+
+    def share_of(self, way: Hashable) -> float:
+        return self._core.fullness_of(way)
+
+    def progress_of(self, way: Hashable) -> int:
+        return self._core.progress_of(way)
+
+    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:
+        return self._core.backpressure(topic, qos, now)
+
+    def carries(self, topic: str) -> bool:
+        if self._carried_of != self._core.interest_changes:
+            self._carried.clear()
+            self._carried_of = self._core.interest_changes
+        found = self._carried.get(topic)
+        if found is None:
+            self._carried.make_room(topic)
+            found = self._carried[topic] = self._core.carries(topic)
+        return found
+
+    def watch_reserved(self, listener: ReservedListener) -> None:
+        self._core.watch_reserved(listener)
+
+    def needs_size(self) -> tuple[int, int]:
+        return self._core.needs_size()
+
+    def can_reach(self, broker: str) -> bool:
+        return self._core.can_reach(broker)
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
+        self.is_touched = True
+        return self._core.send(topic, body, now, flags, qos)
+
+    def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
+        self._tell(Subscribe(subscriber, topic_filter, durable), now)
+
+    def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
+        self._tell(Unsubscribe(subscriber, topic_filter), now)

@@ -1,0 +1,45 @@
+"""What became of the messages of one step."""
+
+from dataclasses import replace
+
+from overlane.core.units import MS, SECOND
+from overlane.demo.stepresults import is_lossless, step_figures
+from overlane.network import Broker, Link, Network, Publisher, Subscriber, Topic
+from overlane.sim.setup import Plan
+from overlane.testbed.trialclients import Observations, Published, Received
+
+NETWORK = Network(
+    brokers=(Broker(name="a"), Broker(name="b")),
+    links=(Link(ends=("a", "b"), latency_ns=MS),),
+    topics=(Topic(filter="alarms/#", deadline_ns=50 * MS),),
+    publishers=(Publisher(broker="a", topic="alarms/1", rate_hz=1),),
+    subscribers=(Subscriber(broker="b", topic="alarms/#"), Subscriber(broker="b", topic="other/#")),
+)
+SEEN = [
+    Observations([Published(0, [0, 1 * SECOND, 2 * SECOND, 3 * SECOND])], []),
+    Observations([], [Received(0, 0, [0, 2, 1], [10 * MS, 60 * MS, 50 * MS], [2])]),
+]
+
+
+def test_messages_are_judged_by_when_they_were_published_and_how_long_they_took() -> None:
+    (figures,) = step_figures(Plan(NETWORK, None, None), SEEN, 1 * SECOND, 4 * SECOND)
+    assert (figures.topic, figures.deadline_ms, figures.expected) == ("alarms/1", 50.0, 3)
+    assert (figures.in_time, figures.late, figures.missing, figures.duplicates) == (1, 1, 1, 1)
+    assert (figures.p50_ms, figures.p99_ms) == (60.0, 60.0)
+    assert figures.in_time_rate == 1 / 3
+    (before,) = step_figures(Plan(NETWORK, None, None), SEEN, 0, 2 * SECOND)
+    assert (before.expected, before.missing, before.duplicates) == (2, 0, 0)
+
+
+def test_only_what_came_once_and_all_of_it_is_faithful() -> None:
+    (figures,) = step_figures(Plan(NETWORK, None, None), SEEN, 0, 4 * SECOND)
+    assert (figures.missing, figures.duplicates) == (1, 1)
+    for missing, duplicates in [(0, 0), (1, 0), (0, 1)]:
+        told = [replace(figures, missing=0, duplicates=0), replace(figures, missing=missing, duplicates=duplicates)]
+        assert is_lossless(told) == (missing == duplicates == 0)
+    assert is_lossless([])
+
+
+def test_a_span_without_messages_misses_nothing() -> None:
+    (figures,) = step_figures(Plan(NETWORK, None, None), SEEN, 10 * SECOND, 20 * SECOND)
+    assert (figures.expected, figures.in_time_rate, figures.p99_ms) == (0, 1.0, 0.0)

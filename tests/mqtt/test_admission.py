@@ -1,0 +1,170 @@
+"""What other brokers bring reliably is taken in as far as readers here have room, and not beyond."""
+
+import mqtt5
+import pytest
+from clients import Bench, Client
+
+from overlane.core.events import Deliver
+from overlane.core.units import NEVER, SECOND
+from overlane.core.wire.parcel import Message as Brought
+from overlane.pubsub.cluster import envelope, names
+from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
+from overlane.pubsub.counters import Drop
+from overlane.pubsub.delivery.window import ANSWER_WITHIN
+from overlane.pubsub.message import Message
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(queue_messages=100, in_flight=10)
+
+
+def mute(bench: Bench, name: str, topic_filter: str, qos: int = 1) -> Client:
+    """A reader that is there and acknowledges nothing by itself."""
+    reader = bench.client(name, polite=False, expiry=60)
+    reader.send(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(qos))]))
+    return reader
+
+
+def parcel(bench: Bench, count: int, *topics: str, qos: int = 1) -> list[Brought]:
+    """So many messages of each topic."""
+    flags, body = envelope.pack(Message("t", b"x", qos), bench.now)
+    return [(topic, flags, body) for topic in topics for _ in range(count)]
+
+
+def brings(bench: Bench, messages: list[Brought]) -> bool:
+    """Another broker brings messages: whether they are taken in. If they are, they are delivered."""
+    is_taken, _ = bench.server.admission.take(messages, bench.now)
+    if is_taken:
+        subscribers = {topic: (LOCAL_SUBSCRIBERS,) for topic, _, _ in messages}
+        bench.deliver(Deliver(messages, subscribers, "denver", 0, NEVER, reliable=True))
+    return is_taken
+
+
+def waiting(bench: Bench, name: str) -> int:
+    return len(bench.server.state.sessions[name].window)
+
+
+def test_a_parcel_is_taken_in_as_long_as_its_reader_has_room(bench: Bench) -> None:
+    mute(bench, "slow", "t")
+    assert [brings(bench, parcel(bench, 30, "t")) for _ in range(5)] == [True, True, True, False, False]
+    assert (waiting(bench, "slow"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (90, 0)
+
+
+def test_what_was_let_in_this_turn_counts_though_it_is_not_in_the_queue_yet(bench: Bench) -> None:
+    mute(bench, "slow", "t")
+    taken = [bench.server.admission.take(parcel(bench, 30, "t"), bench.now)[0] for _ in range(5)]
+    assert taken == [True, True, True, False, False]
+
+
+def test_there_is_room_again_when_the_reader_has_acknowledged_a_good_part(bench: Bench) -> None:
+    slow = mute(bench, "slow", "t")
+    while brings(bench, parcel(bench, 30, "t")):
+        pass
+    assert not bench.server.admission.has_room_again(bench.now)
+    slow.polite = True
+    for one in list(bench.server.state.sessions["slow"].window.sent):
+        slow.ack(mqtt5.PubAckPacket, one)
+    assert bench.server.admission.has_room_again(bench.now)
+    assert brings(bench, parcel(bench, 30, "t"))
+
+
+def test_a_parcel_larger_than_the_whole_queue_is_taken_in_by_a_reader_with_little_to_do_and_nothing_of_it_is_lost(
+    bench: Bench,
+) -> None:
+    mute(bench, "slow", "t")
+    assert brings(bench, parcel(bench, 20, "t"))
+    assert brings(bench, parcel(bench, 300, "t"))
+    assert (waiting(bench, "slow"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (320, 0)
+    assert not brings(bench, parcel(bench, 1, "t"))
+
+
+def test_nobody_is_waited_for_who_is_away_and_its_queue_runs_over_at_its_bound(bench: Bench) -> None:
+    mute(bench, "away", "t").drop()
+    assert all(brings(bench, parcel(bench, 40, "t")) for _ in range(5))
+    assert (waiting(bench, "away"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (100, 100)
+
+
+def test_a_reader_that_does_not_answer_is_waited_for_only_for_a_while(bench: Bench) -> None:
+    mute(bench, "deaf", "t")
+    while brings(bench, parcel(bench, 50, "t")):
+        pass
+    bench.wait(ANSWER_WITHIN / SECOND)
+    assert bench.server.admission.has_room_again(bench.now)
+    assert brings(bench, parcel(bench, 50, "t"))
+    assert (waiting(bench, "deaf"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (100, 50)
+
+
+def test_one_that_is_behind_does_not_keep_parcels_from_others(bench: Bench) -> None:
+    mute(bench, "slow", "x")
+    quick = bench.client("quick")
+    quick.subscribe("y", qos=1)
+    assert [brings(bench, parcel(bench, 50, "x")) for _ in range(3)] == [True, True, False]
+    assert brings(bench, parcel(bench, 50, "y"))
+    assert len(quick.got()) == 50
+
+
+def test_a_parcel_for_others_too_is_taken_in_until_the_queue_is_twice_as_long_as_it_should_be(bench: Bench) -> None:
+    mute(bench, "slow", "x")
+    bench.client("quick").subscribe("y", qos=1)
+    while brings(bench, parcel(bench, 50, "x")):
+        pass
+    assert [brings(bench, parcel(bench, 50, "x", "y")) for _ in range(4)] == [True, True, False, False]
+    assert (waiting(bench, "slow"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (200, 0)
+
+
+def test_a_shared_subscription_takes_in_as_long_as_one_member_has_room(bench: Bench) -> None:
+    mute(bench, "one", "$share/g/t")
+    mute(bench, "other", "$share/g/t")
+    name = names.share_name("g", bench.server.state.name, "t", "t")
+    taken = [brings(bench, parcel(bench, 50, name)) for _ in range(6)]
+    assert taken == [True, True, True, True, False, False]
+    assert (waiting(bench, "one") + waiting(bench, "other"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (200, 0)
+
+
+def test_what_does_not_join_a_queue_needs_no_room_in_it(bench: Bench) -> None:
+    mute(bench, "slow", "t")
+    mute(bench, "plain", "p", qos=0)
+    while brings(bench, parcel(bench, 50, "t")):
+        pass
+    assert brings(bench, parcel(bench, 50, "t", qos=0))
+    assert brings(bench, parcel(bench, 50, "p"))
+    assert brings(bench, parcel(bench, 50, names.RETAINED + "t"))
+
+
+def test_the_origin_is_told_who_falls_behind_before_there_is_no_room(bench: Bench) -> None:
+    mute(bench, "slow", "t")
+    told = []
+    for _ in range(4):
+        told.append(bench.server.admission.take(parcel(bench, 30, "t"), bench.now)[1])
+    assert told == [{}, {"t": 30}, {"t": 60}, {"t": 100}]
+
+
+def test_dead_letters_of_what_was_brought_do_not_overfill_the_queue_of_who_watches_them(bench: Bench) -> None:
+    mute(bench, "away", "t").drop()
+    mute(bench, "watcher", "$dead-letter/#")
+    for _ in range(6):
+        assert brings(bench, parcel(bench, 50, "t"))
+    assert waiting(bench, "watcher") == 100
+
+
+def test_what_is_published_here_is_not_crowded_out_by_what_other_brokers_bring(bench: Bench) -> None:
+    mute(bench, "slow", "t")
+    while brings(bench, parcel(bench, 10, "t")):
+        pass
+    writer = bench.client("writer")
+    for _ in range(20):
+        writer.publish("t", b"x", qos=1)
+    assert waiting(bench, "slow") == 120
+    assert not brings(bench, parcel(bench, 1, "t"))
+    for _ in range(100):
+        writer.publish("t", b"x", qos=1)
+    assert (waiting(bench, "slow"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (200, 20)
+
+
+def test_a_reader_that_is_not_waited_for_has_no_more_than_its_queue(bench: Bench) -> None:
+    mute(bench, "away", "t").drop()
+    writer = bench.client("writer")
+    for _ in range(120):
+        writer.publish("t", b"x", qos=1)
+    assert (waiting(bench, "away"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (100, 20)

@@ -1,0 +1,40 @@
+"""What a run says of failures and rates, as a plan that brokers take."""
+
+from typing import Any
+
+import msgspec
+
+from overlane.network.plan import check_plan, read_plan
+from overlane.pipeline.brokerplan import brokers_plan
+
+HOUR_NS = 3_600 * 10**9
+FILES: list[dict[str, Any]] = [{"first_ns": 10 * HOUR_NS, "last_ns": 13 * HOUR_NS}, {"first_ns": None, "last_ns": None}]
+RELIABILITY: list[dict[str, Any]] = [
+    {"kind": "broker", "broker": "a", "peer": None, "failure": 0.01},
+    {"kind": "link", "broker": "a", "peer": "b", "failure": 1.0},
+]
+LOAD: list[dict[str, Any]] = [
+    {"topic": "quiet", "mean": 1.0, "bytes_mean": 64.0},
+    {"topic": "busy", "mean": 9.0, "bytes_mean": 900.0},
+]
+
+
+def test_a_plan_has_every_broker_link_and_topic_and_is_of_the_end_of_its_history() -> None:
+    plan = brokers_plan(RELIABILITY, LOAD, FILES)
+    assert plan is not None
+    check_plan(plan)
+    assert read_plan(msgspec.json.encode(plan)) == plan
+    assert (plan.made_ns, plan.source) == (13 * HOUR_NS, "telemetry of 3.0 hours")
+    assert plan.failure_of("a") == 0.01
+    assert list(plan.topics) == ["busy", "quiet"]
+
+
+def test_a_link_that_was_always_down_is_not_certain_to_be() -> None:
+    plan = brokers_plan(RELIABILITY, [], FILES)
+    assert plan is not None
+    assert 0.99 < plan.failures_around("a")["b"] < 1
+
+
+def test_no_history_is_no_plan() -> None:
+    assert brokers_plan([], LOAD, FILES) is None
+    assert brokers_plan(RELIABILITY, LOAD, []) is None
