@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import mqtt5
 
-from overlane.adminapi.topicfilters import TopicFilters
+from overlane.adminapi.topic_filters import TopicFilters
 from overlane.core.broker import OverlayBroker
 from overlane.core.events import Deliver, ReportedEffect
 from overlane.core.units import SECOND, Nanos
@@ -32,10 +32,10 @@ from overlane.pubsub.consumer import Peer
 from overlane.pubsub.state import Settings
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
-from overlane.telemetry.messagepaths import MessagePaths
-from overlane.telemetry.topicrates import TopicRates
+from overlane.telemetry.message_paths import MessagePaths
+from overlane.telemetry.topic_rates import TopicRates
 from overlane.turn.assembly import assemble
-from overlane.turn.clientlink import ClientLink
+from overlane.turn.client_link import ClientLink
 
 TOPIC = "plant/7/temperature"
 PAYLOAD = bytes(range(64))

@@ -30,7 +30,7 @@ from _wan_judge import Heard, Phase, Stream, stream
 from _wan_load import Task
 from _wan_peers import BULK, CLIENTS, STREAM, Place, System
 from _wan_scenarios import Becomes, Bulk, Event, Kill, Path, PlugIn, Scenario, Unplug
-from overlane.testbed.widearea import Conditions, Site, Uplink, WideArea
+from overlane.testbed.wide_area import Conditions, Site, Uplink, WideArea
 
 REACHED_WITHIN_S = 60.0
 SETTLES_S = 6.0

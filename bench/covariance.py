@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from overlane.pipeline.covariance import topic_covariance
-from overlane.pipeline.packedcolumns import packed, unpacked
+from overlane.pipeline.analysis.covariance import topic_covariance
+from overlane.pipeline.packed_columns import packed, unpacked
 from overlane.pipeline.session import open_session
 from overlane.pipeline.units import CHUNK_S
 

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from overlane.core.units import MS, SECOND
-from overlane.testbed.widearea import Conditions, WideArea, why_not
+from overlane.testbed.wide_area import Conditions, WideArea, why_not
 
 OUT = Path(__file__).parent / "out" / "emulator.json"
 LOADS = (0, 5_000, 10_000, 20_000, 40_000, 60_000)

@@ -28,9 +28,10 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from overlane.pipeline import compliance, covariance, intervals, load, loadseries, quarantine
+from overlane.pipeline import quarantine
+from overlane.pipeline.analysis import compliance, covariance, intervals, load, load_series
 from overlane.pipeline.runner import Progress, run
-from overlane.pipeline.sample import write_sample
+from overlane.pipeline.samples.sample import write_sample
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
@@ -141,7 +142,7 @@ def _write_plans(spark: Any, out: Path) -> None:
 
     frames = _aggregates(good)
     peaks, chunks = (spark.read.parquet(str(tables / name)) for name in ("peaks", "load_chunks"))
-    frames["load_series"] = loadseries.load_series(good("topic_rates"), peaks, chunks)
+    frames["load_series"] = load_series.load_series(good("topic_rates"), peaks, chunks)
     of_series = (spark.read.parquet(str(tables / name)) for name in ("load_series", "topic_load", "load_chunks"))
     frames["topic_covariance"] = covariance.topic_covariance(*of_series)
     frames["compliance"] = compliance.compliance(spark.read.parquet(str(tables / "latency_bins")))

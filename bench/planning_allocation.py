@@ -31,7 +31,7 @@ from rich.table import Table
 
 from overlane.planning.allocation import Broker, Item, Outcome, Problem, allocate
 from overlane.planning.allocation.model import FloatArray
-from overlane.planning.casebase import failure_cases, normal_plan, solve_case
+from overlane.planning.case_base import failure_cases, normal_plan, solve_case
 from overlane.planning.problem import NoSolution
 
 OUT = Path(__file__).parent / "out"

@@ -42,12 +42,12 @@ from overlane.mqtt.server import Server
 from overlane.network.schema import Telemetry
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.state import Settings
-from overlane.telemetry.filerotation import FileRotation
+from overlane.telemetry.file_rotation import FileRotation
 from overlane.telemetry.lake import Lake
 from overlane.telemetry.recorder import Recorder
 from overlane.telemetry.rows import TopicRate
 from overlane.telemetry.sampler import Sampler
-from overlane.telemetry.topicrates import TopicRates
+from overlane.telemetry.topic_rates import TopicRates
 
 OUT = Path(__file__).parent / "out"
 WARM_S = 1.5

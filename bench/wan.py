@@ -10,7 +10,7 @@
     cases-extra    the same with a path between the edges
 
 Each site is a network namespace with a broker of its own; packets between sites are delayed, lost, paced and queued one
-by one (`overlane.testbed.widearea`), so TCP sees what it would see out there. A publisher at one site sends numbered
+by one (`overlane.testbed.wide_area`), so TCP sees what it would see out there. A publisher at one site sends numbered
 messages at an even rate, a subscriber at another notes when each arrives, both by the clock of the one machine. Every
 system is set up by the bench, with the configuration that suits it best (`_wan_peers`, `_wan_rabbit`).
 
@@ -44,7 +44,7 @@ from _wan_scenarios import PhaseSeconds, Scenario, scenarios
 from _wan_tables import STEP_S, PhaseRow, ScenarioRow, SystemRow, aims, described, draw, show
 from _wan_trial import Found, Trial
 from overlane import errors
-from overlane.testbed.widearea import why_not
+from overlane.testbed.wide_area import why_not
 
 SYSTEMS: tuple[System, ...] = (
     OverlaneOverlay("overlane", "Overlane", "mqtt-0"),

@@ -21,7 +21,7 @@ from overlane.core.frame_dispatch import FrameDispatcher
 from overlane.core.wire.control_messages import InterestUpdate
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Handshake
-from overlane.mqtt.keepalive import KeepAlive
+from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
 from overlane.node.driver import Driver
 from overlane.node.links.datagram_link import DatagramLink
@@ -33,7 +33,7 @@ from overlane.node.supervision import supervisor
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.sessions.wills import Wills
-from overlane.turn.clientlink import ClientLink
+from overlane.turn.client_link import ClientLink
 from overlane.turn.turn import Turn
 
 POISON = "poison"

@@ -25,7 +25,7 @@ SIMPLE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialG
 
 _TYPICAL = """
 import sys
-from overlane.pipeline.smallruns import SMALL_RUN_CONF
+from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from overlane.pipeline.session import open_session
-from overlane.pipeline.smallruns import SMALL_RUN_CONF
+from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from quickjava import quick_java
 
 GROUP = pytest.mark.xdist_group("spark")

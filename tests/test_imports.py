@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "binding.py":    ("errors", "network.schema"),
     "quantities.py": (),
     "secret.py":     (),
-    "secretfile.py": ("errors", "secret"),
+    "secret_file.py": ("errors", "secret"),
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
     "pubsub":        ("errors", "core", "quantities", "__version__"),
@@ -48,23 +48,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "network", "telemetry", "adminapi", "binding",
-                      "quantities", "secret", "secretfile", "__version__"),
+                      "quantities", "secret", "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "planning", "network.plan", "telemetry.schema", "adminapi"),
     "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "quantities",
-                      "secretfile"),
-    "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secretfile"),
+                      "secret_file"),
+    "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secret_file"),
     "demo":          ("errors", "core.topics", "core.units", "network", "sim", "adminapi", "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
                       "adminapi", "client", "pipeline", "testbed", "monitor", "demo", "quantities", "secret",
-                      "secretfile", "__version__"),
+                      "secret_file", "__version__"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Single modules that may import more than their part: those that run brokers or manage a broker's files.
-    "cli/broker.py": ("node.node", "node.logs.lines"),
-    "cli/up.py":     ("node.supervision", "node.logs.lines"),
-    "cli/passwd.py": ("node.security.users",),
+    "cli/brokers/broker.py": ("node.node", "node.logs.lines"),
+    "cli/brokers/up.py":     ("node.supervision", "node.logs.lines"),
+    "cli/brokers/passwd.py": ("node.security.users",),
 }
 
 CORE_CONTRACT = ("core.config", "core.events", "core.federation", "core.limits", "core.qos", "core.topic_cache",
@@ -242,8 +242,8 @@ def test_the_guard_catches_an_offender_and_nothing_else(part: str, source: str, 
 @pytest.mark.parametrize(
     ("path", "source", "found"),
     [
-        ("cli/broker.py", "from overlane.node.node import Node", []),
-        ("cli/status.py", "from overlane.node.node import Node", ["line 1: overlane.node.node.Node"]),
+        ("cli/brokers/broker.py", "from overlane.node.node import Node", []),
+        ("cli/admin/status.py", "from overlane.node.node import Node", ["line 1: overlane.node.node.Node"]),
         ("cli/pipeline/run.py", "from ...node import node", ["line 1: overlane.node.node"]),
         ("adminapi/client.py", "import socket\nfrom overlane.core.topics import matches", []),
         ("adminapi/client.py", "from overlane.core.broker import Broker", ["line 1: overlane.core.broker.Broker"]),

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from brokers import Overlane, RunningBroker, free_port
 from overlane.cli.main import app
-from overlane.cli.traffic import LatencyHistogram, Traffic
+from overlane.cli.simulation.traffic import LatencyHistogram, Traffic
 from overlane.client import connect
 from overlane.core.units import MS, SECOND
 from overlane.node.security.users import set_password

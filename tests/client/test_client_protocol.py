@@ -21,7 +21,7 @@ from overlane.client.protocol import (
     Unsubscribed,
     Wish,
 )
-from overlane.client.protocol.packetids import IDS_MAX, PacketIds
+from overlane.client.protocol.packet_ids import IDS_MAX, PacketIds
 from overlane.client.qos import Qos
 from overlane.core.units import NEVER, SECOND
 from overlane.mqtt.codec import codec5

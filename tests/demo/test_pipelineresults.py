@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from overlane.cli.demo import show_plan, show_results
+from overlane.cli.simulation.demo import show_plan, show_results
 from overlane.core.units import MS
-from overlane.demo.pipelineresults import read_results, run_pipeline
+from overlane.demo.pipeline_results import read_results, run_pipeline
 from overlane.errors import Unavailable
 from overlane.sim.story import network_of
 

@@ -6,7 +6,7 @@ import msgspec
 
 from overlane.adminapi.views import EventList, EventView
 from overlane.core.units import MS
-from overlane.demo.routemoves import RouteLog
+from overlane.demo.route_moves import RouteLog
 from overlane.errors import Unavailable
 from overlane.network import Network
 from overlane.sim.story import network_of

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from overlane.core.units import MS, SECOND
-from overlane.demo.stepresults import is_lossless, step_figures
+from overlane.demo.step_results import is_lossless, step_figures
 from overlane.network import Broker, Link, Network, Publisher, Subscriber, Topic
 from overlane.sim.setup import Plan
-from overlane.testbed.trialclients import Observations, Published, Received
+from overlane.testbed.trial_clients import Observations, Published, Received
 
 NETWORK = Network(
     brokers=(Broker(name="a"), Broker(name="b")),

@@ -16,8 +16,8 @@ import pytest
 from doccommands import Command, commands_in_sentences, commands_of
 from docpages import PAGES, PROJECT, read_page
 
-from overlane.pipeline.smallruns import SMALL_RUN_CONF
-from overlane.testbed.widearea import why_not
+from overlane.pipeline.small_runs import SMALL_RUN_CONF
+from overlane.testbed.wide_area import why_not
 from sparks import GROUP, need_java, the_address, unmarked
 
 WITHIN_S = 600.0

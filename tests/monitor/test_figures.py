@@ -8,7 +8,7 @@ from overlane.monitor.figures import (
     RateSmoother,
     percentile_ms,
 )
-from overlane.monitor.overlaystate import Figures
+from overlane.monitor.overlay_state import Figures
 
 
 def test_percentiles_are_by_nearest_rank() -> None:

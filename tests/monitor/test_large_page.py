@@ -18,7 +18,7 @@ from browser import SCREENSHOTS, chromium, keep_screenshot, page_of
 
 from brokers import free_port
 from overlane.monitor.history import TARGET, Head
-from overlane.monitor.overlaystate import (
+from overlane.monitor.overlay_state import (
     Broker,
     Figures,
     Link,
@@ -30,7 +30,7 @@ from overlane.monitor.overlaystate import (
     link_name,
     state_delta,
 )
-from overlane.monitor.recordingfile import write_recording
+from overlane.monitor.recording_file import write_recording
 
 BROKERS, LINKS = 200, 1_000
 STEPS, STEP_S = 80, 0.25

@@ -15,9 +15,9 @@ import pytest
 from glances import glance, link
 
 from brokers import free_port
-from overlane.adminapi.asyncclient import AsyncAdminClient
+from overlane.adminapi.async_client import AsyncAdminClient
 from overlane.adminapi.client import RequestFailed
-from overlane.monitor.livemonitor import BROKERS_PER_S, LiveMonitor
+from overlane.monitor.live_monitor import BROKERS_PER_S, LiveMonitor
 from overlane.network import Broker, Network
 from overlane.network.schema import Endpoint
 
@@ -166,9 +166,9 @@ def test_what_does_not_answer_as_a_broker_does_is_told_why(talk: Talk | None, re
 
 
 def test_a_page_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("overlane.monitor.livemonitor.UNREAD_MAX", 3)
-    monkeypatch.setattr("overlane.monitor.livemonitor.POLL_S", 0.01)
-    monkeypatch.setattr("overlane.monitor.livemonitor.PAUSE_S_MIN", 0.01)
+    monkeypatch.setattr("overlane.monitor.live_monitor.UNREAD_MAX", 3)
+    monkeypatch.setattr("overlane.monitor.live_monitor.POLL_S", 0.01)
+    monkeypatch.setattr("overlane.monitor.live_monitor.PAUSE_S_MIN", 0.01)
 
     async def story() -> None:
         async with listening(answering) as at, asyncio.timeout(WITHIN_S):

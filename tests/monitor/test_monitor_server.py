@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from brokers import free_port
 from overlane.cli.main import app
 from overlane.errors import ConfigError
-from overlane.monitor.pageserver import page_listener
+from overlane.monitor.page_server import page_listener
 from overlane.monitor.server import Server
 from overlane.network.schema import Endpoint
 from overlane.secret import Secret

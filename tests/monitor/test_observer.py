@@ -6,7 +6,7 @@ from glances import delivery, glance, link, route
 from overlane.adminapi.views import EventView, LinkCondition
 from overlane.core.units import MS
 from overlane.monitor.observer import MISSES_MAX, OTHER_TOPICS, Observer
-from overlane.monitor.overlaystate import Figures
+from overlane.monitor.overlay_state import Figures
 from overlane.network import Broker, Network, Topic
 from overlane.network import Link as LinkSpec
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from overlane.monitor.history import TARGET, Head, History
-from overlane.monitor.overlaystate import (
+from overlane.monitor.overlay_state import (
     Broker,
     Link,
     LinkDirection,
@@ -17,7 +17,7 @@ from overlane.monitor.overlaystate import (
     rounded,
     state_delta,
 )
-from overlane.monitor.timelineevents import TimelineEvent
+from overlane.monitor.timeline_events import TimelineEvent
 
 
 def random_picture(luck: random.Random, at_s: float) -> OverlayState:

@@ -11,9 +11,9 @@ from overlane.cli.main import app
 from overlane.core.units import MS, SECOND
 from overlane.errors import ConfigError, Unavailable
 from overlane.monitor.history import TARGET, Head
-from overlane.monitor.overlaystate import OverlayState, apply_delta
-from overlane.monitor.recordingfile import is_recording, read_recording, write_recording
-from overlane.monitor.simulationrecorder import Recorder
+from overlane.monitor.overlay_state import OverlayState, apply_delta
+from overlane.monitor.recording_file import is_recording, read_recording, write_recording
+from overlane.monitor.simulation_recorder import Recorder
 from overlane.network import Crash, Cut, Simulation
 from overlane.sim.story import link, network_of, topic
 from overlane.sim.world import World

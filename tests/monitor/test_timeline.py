@@ -1,6 +1,6 @@
 """The timeline: what is told of what happens, once, in words."""
 
-from overlane.monitor.overlaystate import Link, LinkDirection
+from overlane.monitor.overlay_state import Link, LinkDirection
 from overlane.monitor.timeline import SAMPLES_MIN, Timeline
 
 

@@ -112,7 +112,7 @@ class Bench:
         records = [(table, key, value) for (table, key), value in self.store.items()]
         self.server = Server("seattle", self.settings, self._uplink, self._fresh_id, records, self.now)
         if not self._has_lane:
-            self.server._fastlane.enter = lambda *_: None  # type: ignore[method-assign]
+            self.server._fast_path.enter = lambda *_: None  # type: ignore[method-assign]
         self.end_turn()
 
     def crash(self, *, restart: bool = True) -> None:

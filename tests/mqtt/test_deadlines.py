@@ -12,7 +12,7 @@ from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.pubsub.cluster.directory import Directory
 from overlane.pubsub.cluster.names import share_name, want_name
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.qosoverride import EXACT_MAX, IDLE_MAX, Deadlines, QosOverride
+from overlane.pubsub.qos_override import EXACT_MAX, IDLE_MAX, Deadlines, QosOverride
 
 
 class Far(Alone):

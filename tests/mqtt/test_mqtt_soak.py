@@ -13,7 +13,7 @@ from mqtt_soak import run_seed
 from overlane.core.events import Effect, Erase
 from overlane.mqtt.connection import Connection
 from overlane.pubsub.delivery import delivery
-from overlane.pubsub.delivery.queuerecords import QueueRecords
+from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.delivery.window import Entry, Window
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.sessions.session import RECEIVED, Session

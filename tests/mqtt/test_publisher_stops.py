@@ -73,13 +73,13 @@ def go_on(bench: Bench, client: Client, *, passes: bool = False) -> None:
 
 
 def known(bench: Bench, uplink: Narrow, client: Client) -> None:
-    """The topics are known: their messages take the fast lane from now on."""
+    """The topics are known: their messages take the fast path from now on."""
     uplink.room = 10
     say(bench, client, packets(FAR, NEAR, ALARM))
     uplink.room, uplink.taken = 0, []
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["on the fast lane", "beside it"])
+@pytest.mark.parametrize("is_known", [True, False], ids=["on the fast path", "beside it"])
 def test_nothing_is_taken_in_for_a_shut_way_and_nothing_is_lost_of_it(
     bench: Bench, uplink: Narrow, is_known: bool
 ) -> None:

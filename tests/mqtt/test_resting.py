@@ -58,7 +58,7 @@ def test_a_reader_that_had_nothing_to_answer_for_long_is_waited_for(bench: Bench
     assert queue(bench, writer, 60) > 0
 
 
-@pytest.mark.parametrize("retain", [False, True], ids=["on the fast lane", "beside it"])
+@pytest.mark.parametrize("retain", [False, True], ids=["on the fast path", "beside it"])
 def test_publishers_of_qos_0_rest_for_a_reader_and_not_for_one_that_stops_reading(retain: bool) -> None:
     bench = Bench(queue_bytes=4_000_000)
     reader, writer = bench.client("reader"), bench.client("writer")

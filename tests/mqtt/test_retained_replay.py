@@ -12,7 +12,7 @@ from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.retained.replay import MESSAGES_AT_ONCE
-from overlane.pubsub.retained.roundrobin import STEPS_AT_ONCE
+from overlane.pubsub.retained.round_robin import STEPS_AT_ONCE
 
 MANY = 10 * MESSAGES_AT_ONCE
 

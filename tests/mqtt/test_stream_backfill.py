@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from clients import NEVER_S, Bench, Client
 
-from overlane.pubsub.retained.roundrobin import SOON
+from overlane.pubsub.retained.round_robin import SOON
 from overlane.pubsub.streams import backfill
 from overlane.pubsub.streams.streams import Scope, StreamLog
 

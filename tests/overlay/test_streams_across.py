@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from overlane.pipeline.streamclient import Credentials, StreamClient
+from overlane.pipeline.streaming.stream_client import Credentials, StreamClient
 from overlays import Member, RealOverlay, overlay
 from watched import let_in
 

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from overlane.pipeline.outputdirectory import OutputDirectory, Run
+from overlane.pipeline.output_directory import OutputDirectory, Run
 from overlane.pipeline.runner import Progress, run
-from overlane.pipeline.sample import START_S, write_sample
+from overlane.pipeline.samples.sample import START_S, write_sample
 from overlane.pipeline.settings import Settings
 from overlane.pipeline.units import HOUR_S
 from sparks import pipeline, the_spark, unmarked

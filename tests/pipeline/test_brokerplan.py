@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from overlane.network.plan import check_plan, read_plan
-from overlane.pipeline.brokerplan import brokers_plan
+from overlane.pipeline.plans.broker_plan import brokers_plan
 
 HOUR_NS = 3_600 * 10**9
 FILES: list[dict[str, Any]] = [{"first_ns": 10 * HOUR_NS, "last_ns": 13 * HOUR_NS}, {"first_ns": None, "last_ns": None}]

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
+from overlane.pipeline.analysis.covariance import item_covariance, topic_covariance
 from overlane.pipeline.columns import declare
-from overlane.pipeline.covariance import item_covariance, topic_covariance
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import CHUNK_S
 from sparks import GROUP, the_spark

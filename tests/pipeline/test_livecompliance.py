@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from overlane.pipeline.livecompliance import JUDGED_MIN, alerts, minutes
+from overlane.pipeline.analysis.live_compliance import JUDGED_MIN, alerts, minutes
 from sparks import GROUP, the_spark
 
 pytestmark = GROUP

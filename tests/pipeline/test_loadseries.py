@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from overlane.pipeline.loadseries import chunk_series
+from overlane.pipeline.analysis.load_series import chunk_series
 
 ROWS = [
     {"chunk_s": 300, "topic": topic, "second": second, "rate": float(second + len(topic)), "seconds": None}

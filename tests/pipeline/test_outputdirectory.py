@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from overlane.errors import Unavailable
-from overlane.pipeline.outputdirectory import RUNS_KEPT, OutputDirectory
-from overlane.pipeline.planexport import paths_problem
+from overlane.pipeline.output_directory import RUNS_KEPT, OutputDirectory
+from overlane.pipeline.plans.plan_export import paths_problem
 
 
 def test_a_run_is_read_when_it_is_complete_and_not_before(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overlane.pipeline.packedcolumns import packed, unpacked, unpacked_row
+from overlane.pipeline.packed_columns import packed, unpacked, unpacked_row
 
 ROWS = np.array([[1.5, -2.0, np.inf], [0.0, 1e-300, 4.0], [7.0, 8.0, 9.0], [10.0, 11.0, 12.0]])
 

@@ -18,7 +18,7 @@ import pytest
 from pipelinestory import the_story
 
 from overlane.pipeline.schemas import TABLES
-from overlane.pipeline.smallruns import SMALL_RUN_CONF
+from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from sparks import GROUP, pipeline, unmarked
 from waiting import eventually
 

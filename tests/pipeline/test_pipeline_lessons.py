@@ -8,9 +8,9 @@ import pytest
 from pipelinestory import BROKERS, Story, rows, the_story
 from rich.console import Console
 
-from overlane.cli.demo import LINKS_SHOWN, show_plan, show_results
+from overlane.cli.simulation.demo import LINKS_SHOWN, show_plan, show_results
 from overlane.core.units import MS
-from overlane.demo.pipelineresults import read_results
+from overlane.demo.pipeline_results import read_results
 from overlane.sim.story import network_of
 from sparks import GROUP
 

@@ -11,7 +11,7 @@ import overlane.pipeline
 from overlane.errors import ConfigError
 from overlane.pipeline.session import SESSION_CONF
 from overlane.pipeline.settings import Settings, read_settings
-from overlane.pipeline.smallruns import SMALL_RUN_CONF
+from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from sparks import GROUP, need_java, unmarked
 
 PROJECT = Path(overlane.pipeline.__file__).parent / "project"

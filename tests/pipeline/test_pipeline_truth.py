@@ -16,7 +16,7 @@ from deliveries import Judged, judged
 from pipelinestory import BROKERS, FROM_S, HOURS, SEED, Story, rows, the_story
 from scipy.stats import binom
 
-from overlane.pipeline.groundtruth import daily
+from overlane.pipeline.samples.ground_truth import daily
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import HOUR_S
 from sparks import GROUP

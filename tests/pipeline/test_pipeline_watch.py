@@ -14,8 +14,8 @@ import mqtt5
 import pyarrow.parquet as pq
 import pytest
 
-from overlane.pipeline import livecompliance
-from overlane.pipeline.smallruns import SMALL_RUN_CONF
+from overlane.pipeline.analysis import live_compliance
+from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from overlane.telemetry.rows import Delivery
 from overlane.telemetry.schema import record_batch
 from sparks import GROUP, need_java, pipeline, the_spark, unmarked
@@ -105,8 +105,8 @@ def test_subscribers_of_alerts_hear_once_of_a_topic_that_falls_below_its_target(
             write(lake, 3, [delivered("reports", 240 + second, in_time=False) for second in range(30)])
             write(lake, 4, [delivered("alarms", 360, in_time=True)])
             reaching = {"brokers": broker.admin}
-            livecompliance.await_queries(
-                livecompliance.watch(
+            live_compliance.await_queries(
+                live_compliance.watch(
                     the_spark(), lake.as_uri(), out, TARGET, TOPIC, reaching, lateness="1 second", once=True
                 )
             )

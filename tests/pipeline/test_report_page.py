@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from overlane.cli.main import app
 from overlane.network.plan import LinkOutlook, Plan
-from overlane.pipeline.outputdirectory import OutputDirectory, Run
+from overlane.pipeline.output_directory import OutputDirectory, Run
 from overlane.pipeline.report.page import report
 
 HOUR = 1_790_000_000 // 3_600 * 3_600

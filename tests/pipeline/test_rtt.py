@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from overlane.errors import ConfigError
-from overlane.pipeline.intervals import intervals, link_minutes
-from overlane.pipeline.reliability import reliability
-from overlane.pipeline.rtt import import_rtt
+from overlane.pipeline.analysis.intervals import intervals, link_minutes
+from overlane.pipeline.analysis.reliability import reliability
+from overlane.pipeline.samples.rtt import import_rtt
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.telemetry.schema import SCHEMAS
 from sparks import GROUP, the_spark

@@ -15,7 +15,7 @@ pytestmark = GROUP
 LISTENING = "0A"
 
 ASKS_FOR_LONG = """
-from overlane.pipeline.smallruns import SMALL_RUN_CONF
+from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from overlane.pipeline.session import open_session
 
 with open_session("local[1]", conf=SMALL_RUN_CONF) as spark:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from overlane.pipeline.smallruns import SMALL_BYTES, SMALL_ROWS, is_small
+from overlane.pipeline.small_runs import SMALL_BYTES, SMALL_ROWS, is_small
 
 
 def fill(file: Path, size_bytes: int) -> None:

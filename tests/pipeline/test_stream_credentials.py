@@ -10,7 +10,7 @@ from tlsfront import tls_in_front
 
 from overlane.node.security.users import Cost, set_password
 from overlane.pipeline import register
-from overlane.pipeline.streamclient import Credentials, StreamClient
+from overlane.pipeline.streaming.stream_client import Credentials, StreamClient
 from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 from sparks import GROUP, the_spark

@@ -9,9 +9,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tlsfront import tls_in_front
 
 from overlane.errors import Unavailable
-from overlane.pipeline.source import SCHEMA, DataLoss, Range, Reader, StreamReader
-from overlane.pipeline.streamclient import Credentials, RequestRejected, StreamClient
-from overlane.pipeline.streamoptions import read_options
+from overlane.pipeline.streaming.source import SCHEMA, DataLoss, Range, Reader, StreamReader
+from overlane.pipeline.streaming.stream_client import Credentials, RequestRejected, StreamClient
+from overlane.pipeline.streaming.stream_options import read_options
 from overlane.testbed.certificates import Authority
 from watched import WatchedBroker, let_in
 

@@ -18,8 +18,8 @@ import pytest
 from brokers import free_port
 from overlane.errors import ConfigError
 from overlane.pipeline import register
-from overlane.pipeline.streamclient import Credentials, StreamClient
-from overlane.pipeline.streamoptions import read_options
+from overlane.pipeline.streaming.stream_client import Credentials, StreamClient
+from overlane.pipeline.streaming.stream_options import read_options
 from sparks import GROUP, need_java, the_spark, unmarked
 from watched import WatchedBroker, let_in
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from overlane.pipeline import cofailures, compliance, interest, intervals, load, loadseries, quarantine, reliability
+from overlane.pipeline import quarantine
+from overlane.pipeline.analysis import co_failures, compliance, interest, intervals, load, load_series, reliability
 from overlane.pipeline.columns import columns
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.units import SECOND_NS
@@ -126,9 +127,9 @@ def test_series_have_zeros_where_a_topic_was_silent_and_nothing_where_nobody_loo
     rates = frame(spark, "topic_rates", rate(0, "t", 3), rate(2, "t", 4), rate(2, "t", 5, "b"), rate(61, "u", 7))
     peaks = spark.createDataFrame([("west", START_S, START_S + 900, 1.0)], TABLES["peaks"])
     lives = frame(spark, "alive", life("a", 0, mask(0, 1, 2)), life("b", 0, mask(2, 4)), life("a", 1, mask(1)))
-    chunks = loadseries.load_chunks(lives, peaks)
+    chunks = load_series.load_chunks(lives, peaks)
     assert told(chunks, "chunk_s", "seconds") == [(START_S, [0, 1, 2, 4, 61])]
-    found = loadseries.load_series(rates, peaks, chunks)
+    found = load_series.load_series(rates, peaks, chunks)
     assert told(found, "topic", "total", "squares") == [("t", 12.0, 90.0), ("u", 7.0, 49.0)]
     rates_of = {row.topic: np.frombuffer(row.rates).tolist() for row in found.collect()}
     assert rates_of == {"t": [3.0, 0.0, 9.0, 0.0, 0.0], "u": [0.0, 0.0, 0.0, 0.0, 7.0]}
@@ -267,9 +268,9 @@ def test_links_whose_failures_begin_together_are_a_group(spark: SparkSession) ->
     span = {"kind": "broker", "broker": "a", "state": "up", "start_ns": 0, "end_ns": 10**6 * SECOND_NS}
     rows = [*failed("b", 100, 5_000, 90_000), *failed("c", 103, 5_001, 90_000), *failed("d", 7, 5_002, 700_000), span]
     given = frame(spark, "intervals", *rows)
-    pairs = cofailures.failure_pairs(given)
+    pairs = co_failures.failure_pairs(given)
     assert told(pairs, "peer", "other_peer", "joint", "correlation") == [("b", "c", 3, 1.0)]
-    assert told(cofailures.failure_groups(pairs, given), "group", "peer", "failures") == [(0, "b", 3), (0, "c", 3)]
+    assert told(co_failures.failure_groups(pairs, given), "group", "peer", "failures") == [(0, "b", 3), (0, "c", 3)]
 
 
 def test_percentiles_are_right_to_a_percent_and_count_what_rows_stand_for(spark: SparkSession) -> None:

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 from scipy.stats import binom
 
-from overlane.pipeline.compliance import anomalies, compliance, latency_bins
-from overlane.pipeline.groundtruth import down_spans
-from overlane.pipeline.reliability import reliability
-from overlane.pipeline.sample import write_sample
+from overlane.pipeline.analysis.compliance import anomalies, compliance, latency_bins
+from overlane.pipeline.analysis.reliability import reliability
+from overlane.pipeline.samples.ground_truth import down_spans
+from overlane.pipeline.samples.sample import write_sample
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import HOUR_S, SECOND_NS
 from sparks import GROUP, the_spark

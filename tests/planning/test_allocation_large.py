@@ -12,11 +12,11 @@ from overlane.planning.allocation.exact import solve_exactly
 from overlane.planning.allocation.greedy import best_fit, pooled, spread
 from overlane.planning.allocation.placement import Placement, overload_risk
 from overlane.planning.allocation.pricing import Cells, Traits, most_gained
-from overlane.planning.allocation.roundrobin import round_robin
+from overlane.planning.allocation.round_robin import round_robin
 from overlane.planning.allocation.search import Search
 from overlane.planning.allocation.solve import well_placed
 from overlane.planning.allocation.subsets import sums
-from overlane.planning.allocation.variancefloor import variance_floor
+from overlane.planning.allocation.variance_floor import variance_floor
 from overlane.planning.problem import NoSolution
 
 

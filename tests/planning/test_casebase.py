@@ -7,7 +7,7 @@ import pytest
 from allocation_cases import random_problem
 
 from overlane.planning.allocation import Broker, Item, Problem
-from overlane.planning.casebase import (
+from overlane.planning.case_base import (
     Case,
     NormalPlan,
     Policy,

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 
 from overlane.core.units import SECOND
 from overlane.network.schema import Telemetry
-from overlane.telemetry.filerotation import DAY, FileRotation
+from overlane.telemetry.file_rotation import DAY, FileRotation
 from overlane.telemetry.lake import Lake
 from overlane.telemetry.rows import TABLES, Event, Row
 from overlane.telemetry.schema import SCHEMAS

@@ -19,7 +19,7 @@ from overlane.pubsub.consumer import Peer
 from overlane.pubsub.state import Settings
 from overlane.telemetry.rows import Row
 from overlane.telemetry.sampler import Sampler
-from overlane.telemetry.topicrates import TopicRates
+from overlane.telemetry.topic_rates import TopicRates
 
 Kind = TypeVar("Kind")
 

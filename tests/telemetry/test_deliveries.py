@@ -15,7 +15,7 @@ from overlane.pubsub.cluster.envelope import PROPERTIES, pack
 from overlane.pubsub.message import Message
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
-from overlane.telemetry.messagepaths import MessagePaths
+from overlane.telemetry.message_paths import MessagePaths
 from overlane.telemetry.rows import Delivery, TopicRate
 
 EVERYBODY = ("mqtt",)

@@ -7,7 +7,7 @@ import pytest
 from lakes import NOON, Desk, event, files, rows
 
 from overlane.core.units import SECOND
-from overlane.telemetry.filerotation import DAY
+from overlane.telemetry.file_rotation import DAY
 from overlane.telemetry.rows import Event, Interest
 from overlane.telemetry.schema import SCHEMAS, VERSION_KEY
 

@@ -1,6 +1,6 @@
 """The ways of messages: told where there is only one, and not guessed where there are more."""
 
-from overlane.telemetry.messagepaths import only_path, shortest_paths
+from overlane.telemetry.message_paths import only_path, shortest_paths
 
 
 def test_a_chain_of_links_is_a_path() -> None:

@@ -4,7 +4,7 @@ from station import START, Line, Station
 
 from overlane.core.events import LinkUp
 from overlane.core.units import SECOND
-from overlane.telemetry.filerotation import DAY
+from overlane.telemetry.file_rotation import DAY
 from overlane.telemetry.rows import Event, Interest, LinkSample, QueueDepth, Row, TopicRate
 
 

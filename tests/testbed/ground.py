@@ -2,7 +2,7 @@
 
 import pytest
 
-from overlane.testbed.widearea import why_not
+from overlane.testbed.wide_area import why_not
 
 WHY_NOT = why_not()
 needs_a_wide_area = pytest.mark.skipif(WHY_NOT is not None, reason=f"no wide area can be made here: {WHY_NOT}")

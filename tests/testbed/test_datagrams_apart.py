@@ -12,7 +12,7 @@ from ground import needs_a_wide_area
 from overlane.core.units import MS
 from overlane.network import parse_network
 from overlane.testbed.trial import run_trial
-from overlane.testbed.widearea import Conditions, Site, WideArea
+from overlane.testbed.wide_area import Conditions, Site, WideArea
 from waiting import eventually
 
 pytestmark = [needs_a_wide_area, pytest.mark.slow]

@@ -7,7 +7,7 @@ import sys
 FIFO, DEADLINE = 1, 6
 HURRYING = """
 import json, os, subprocess, sys
-from overlane.testbed.realtimepriority import reset_priority, raise_priority
+from overlane.testbed.realtime_priority import reset_priority, raise_priority
 policy = lambda: os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK
 asked = [sys.executable, "-c", "import os; print(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK)"]
 before = policy()

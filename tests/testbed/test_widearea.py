@@ -16,7 +16,7 @@ from ground import needs_a_wide_area
 from overlane.core.units import MS
 from overlane.errors import Unavailable
 from overlane.testbed import namespaces
-from overlane.testbed.widearea import Conditions, Site, Uplink, WideArea
+from overlane.testbed.wide_area import Conditions, Site, Uplink, WideArea
 from waiting import eventually
 
 pytestmark = needs_a_wide_area
@@ -194,7 +194,7 @@ def test_a_wide_area_that_is_closed_says_so() -> None:
 
 OWNER = """
 import sys, time
-from overlane.testbed.widearea import Conditions, WideArea
+from overlane.testbed.wide_area import Conditions, WideArea
 with WideArea(["a", "b"], {("a", "b"): Conditions()}) as area:
     area.start("a", ["sleep", "1000"])
     print(area._emulator.pid, flush=True)

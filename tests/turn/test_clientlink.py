@@ -11,7 +11,7 @@ from overlane.pubsub.consumer import Peer
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
 from overlane.turn.backpressure import TURN_MAX, Backpressure
-from overlane.turn.clientlink import ClientLink
+from overlane.turn.client_link import ClientLink
 
 IN_FLIGHT = 3
 

@@ -16,8 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from overlane.adminapi.views import View
-from overlane.cli.adminclient import DEFAULT, Response, Targets, error_lines, get_all, targets_of
-from overlane.cli.exitstatus import exit_on_error
+from overlane.cli.admin.admin_client import DEFAULT, Response, Targets, error_lines, get_all, targets_of
+from overlane.cli.exit_status import exit_on_error
 
 NO_ANSWER = 1
 EVERY_S = 1.0

@@ -1,5 +1,5 @@
 """The demo: five brokers on this machine, a sequence of faults, and their effects on messages.
 
-It is a trial of the testbed with fixed steps: `steps` defines them, `demorun` runs them on real processes,
-`stepresults` and `routemoves` report the effects of each step, `pipelineresults` the results of the data pipeline.
+It is a trial of the testbed with fixed steps: `steps` defines them, `demo_run` runs them on real processes,
+`step_results` and `route_moves` report the effects of each step, `pipeline_results` the results of the data pipeline.
 """

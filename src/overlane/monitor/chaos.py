@@ -11,8 +11,8 @@ from typing import Protocol
 
 from overlane.adminapi.client import RequestFailed
 from overlane.errors import OverlaneError, Unavailable
-from overlane.monitor.livemonitor import LiveMonitor
-from overlane.monitor.overlaystate import link_name
+from overlane.monitor.live_monitor import LiveMonitor
+from overlane.monitor.overlay_state import link_name
 from overlane.monitor.traffic import TestTraffic
 from overlane.network.schema import Network
 from overlane.quantities import parse_duration

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from overlane.monitor.overlaystate import Figures, rounded
+from overlane.monitor.overlay_state import Figures, rounded
 
 RECENT_S = 10.0
 SMOOTH_S = 2.0

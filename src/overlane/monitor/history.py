@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from overlane.monitor.overlaystate import OverlayDelta, OverlayState, apply_delta
-from overlane.monitor.timelineevents import TimelineEvent
+from overlane.monitor.overlay_state import OverlayDelta, OverlayState, apply_delta
+from overlane.monitor.timeline_events import TimelineEvent
 
 FORMAT = "overlane recording"
 VERSION = 1

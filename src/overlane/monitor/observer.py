@@ -8,7 +8,7 @@ and reads no clock.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from overlane.adminapi.topicfilters import TopicFilters
+from overlane.adminapi.topic_filters import TopicFilters
 from overlane.adminapi.views import (
     OVERLAY_LOSSES,
     DeliveryList,
@@ -20,7 +20,7 @@ from overlane.adminapi.views import (
 )
 from overlane.core.units import MS, NEVER
 from overlane.monitor.figures import CounterIncrease, DeliveryCounters, HistogramIncrease, RateSmoother
-from overlane.monitor.overlaystate import (
+from overlane.monitor.overlay_state import (
     PATHS_SHOWN,
     TOPICS_SHOWN,
     Broker,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from overlane.adminapi.asyncclient import AsyncAdminClient
+from overlane.adminapi.async_client import AsyncAdminClient
 from overlane.adminapi.client import RequestFailed
 from overlane.adminapi.views import SnapshotView
 

@@ -4,7 +4,7 @@
     GET  /api/stream       the history as lines of JSON, then every new delta; of a recording, all of it
     POST /api/deeds/NAME   carry out an action; parameters are a JSON object of strings
 
-The page loads nothing from other hosts, and the headers forbid it. `httpaccess` decides which requests are authorized.
+The page loads nothing from other hosts, and the headers forbid it. `http_access` decides which requests are authorized.
 """
 
 import logging
@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from overlane.adminapi import httpaccess
-from overlane.adminapi.httpserver import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, read_body
+from overlane.adminapi import http_access
+from overlane.adminapi.http_server import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, read_body
 from overlane.errors import Unavailable
 from overlane.monitor.chaos import Chaos, InvalidAction
 from overlane.network.schema import Endpoint
@@ -106,7 +106,7 @@ class Server:
         return Response(status_code=204, headers=HEADERS)
 
     def _rejection(self, request: Request) -> Response | None:
-        found = httpaccess.refusal(request, self._token)
+        found = http_access.refusal(request, self._token)
         return None if found is None else _error(found.status, found.why, found.headers)
 
 

@@ -6,8 +6,8 @@ link.
 
 from collections.abc import Mapping, Sequence
 
-from overlane.monitor.overlaystate import Link, link_name
-from overlane.monitor.timelineevents import Kind, TimelineEvent, Weight, describe_link, describe_route
+from overlane.monitor.overlay_state import Link, link_name
+from overlane.monitor.timeline_events import Kind, TimelineEvent, Weight, describe_link, describe_route
 
 ECHO_S = 3.0
 CAUSE_S = 10.0

@@ -26,7 +26,7 @@ from overlane.pubsub.message import Message
 from overlane.pubsub.timers import Timer
 
 if TYPE_CHECKING:
-    from overlane.mqtt.fastlane import TopicEntry
+    from overlane.mqtt.fast_path import TopicEntry
     from overlane.pubsub.sessions.session import Session
 
 V5 = 5
@@ -125,7 +125,7 @@ class Connection:
         self.aliases_out: dict[str, int] = {}
         self.aliases_out_max = 0
         self.entries: dict[bytes, TopicEntry] = {}
-        """The topics that this client's plain messages pass on the fast lane, by their bytes in a packet."""
+        """The topics that this client's plain messages pass on the fast path, by their bytes in a packet."""
         self.entries_of = -1
         """The state of subscriptions and rights that `entries` holds for."""
         self.allowance = 0.0

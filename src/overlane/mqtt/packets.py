@@ -14,10 +14,10 @@ from overlane.mqtt.codec import codec5, codec311, writing
 from overlane.mqtt.codec.framing import CONNECT, version_of_connect
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.connection import ERRORS, V5, Connection, Phase
-from overlane.mqtt.fastlane import PLAIN, FastLane
+from overlane.mqtt.fast_path import PLAIN, FastPath
 from overlane.mqtt.handshake import Authenticate, Handshake
 from overlane.mqtt.incoming import PUBLISH, read_publish
-from overlane.mqtt.keepalive import KeepAlive
+from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
 from overlane.mqtt.subscribing import SubscribePackets
@@ -46,7 +46,7 @@ class Packets:
         publishing: PublishPackets,
         subscribing: SubscribePackets,
         delivery: Delivery,
-        fastlane: FastLane,
+        fast_path: FastPath,
     ) -> None:
         self._state = state
         self._handshake = handshake
@@ -55,7 +55,7 @@ class Packets:
         self._publishing = publishing
         self._subscribing = subscribing
         self._delivery = delivery
-        self._fastlane = fastlane
+        self._fast_path = fast_path
         self._bounds = _bounds(state.limits)
         self.questions: list[Authenticate] = []
         """What must be found out about clients before they are let in."""
@@ -72,7 +72,7 @@ class Packets:
             published = read_publish(data, connection.version, self._bounds)
             self._publishing.publish(connection, session, published, now)
             if data[0] == PLAIN and published.topic and published.alias is None:
-                self._fastlane.enter(connection, session, published.topic, now)
+                self._fast_path.enter(connection, session, published.topic, now)
             return
         if data[0] == writing.PUBACK and len(data) == SHORT_ACK_BYTES and (packet_id := data[2] << 8 | data[3]):
             self._acknowledged(connection, session, packet_id, now)

@@ -1,4 +1,4 @@
-"""Runs: plain PUBLISH packets that the overlay carries as the bytes they came as (`fastlane`).
+"""Runs: plain PUBLISH packets that the overlay carries as the bytes they came as (`fast_path`).
 
 flags   bit 4 a run | bit 5 of MQTT 5
         bit 6 a run of one short packet, of which only the payload is carried: the rest follows from the topic

@@ -11,7 +11,7 @@ Bytes, verdicts and the time go in; bytes and effects come out. The driver's tur
 
 Here bytes become packets, and the parts of MQTT are put together around the publish/subscribe service
 (`pubsub.service`): the handshake opens connections, the keep-alive ends silent ones, packets tells what clients want,
-the fast lane passes plain messages on.
+the fast path passes plain messages on.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,9 +29,9 @@ from overlane.mqtt.codec.malformed import (
     Malformed,
 )
 from overlane.mqtt.connection import UNKNOWN, V5, Connection, Phase
-from overlane.mqtt.fastlane import FastLane
+from overlane.mqtt.fast_path import FastPath
 from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
-from overlane.mqtt.keepalive import KeepAlive
+from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.subscribing import SubscribePackets
@@ -73,7 +73,7 @@ class Server:
         self._touched: list[Connection] = []
         self._handshake = Handshake(state, pubsub.sessions, pubsub.wills)
         self._keep_alive = KeepAlive(state, pubsub.sessions)
-        self._fastlane = FastLane(state, pubsub.delivery)
+        self._fast_path = FastPath(state, pubsub.delivery)
         self._packets = Packets(
             state,
             self._handshake,
@@ -82,10 +82,10 @@ class Server:
             PublishPackets(state, pubsub.publishing),
             SubscribePackets(state, pubsub.subscribing),
             pubsub.delivery,
-            self._fastlane,
+            self._fast_path,
         )
         # What is the same for every protocol; bound once, since some of it is called every turn.
-        self.deliver = pubsub.arrivals(self._fastlane).deliver
+        self.deliver = pubsub.arrivals(self._fast_path).deliver
         self.take_effects = pubsub.take_effects
         self.tick, self.next_deadline = pubsub.tick, pubsub.next_deadline
         self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing
@@ -113,7 +113,7 @@ class Server:
     def receive(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> None:
         """Bytes from a client. Whatever is wrong with them ends that connection and changes nothing else.
 
-        No more than `packets_max` packets are handled, beside those that pass on the fast lane. If there are more,
+        No more than `packets_max` packets are handled, beside those that pass on the fast path. If there are more,
         the connection is behind: they wait until this is called again, perhaps without new bytes. So it is where the
         client has to stop (`stops_for`): nothing is taken in until that has been ended.
         """
@@ -163,7 +163,7 @@ class Server:
         end = len(data)
         while position < end:
             if connection.phase is Phase.OPEN:
-                position = self._fastlane.pass_on(connection, data, position, now)
+                position = self._fast_path.pass_on(connection, data, position, now)
                 if position == end:
                     return
             elif connection.phase is Phase.CLOSED:
@@ -214,7 +214,7 @@ class Server:
         if first is None:
             return None
         whole = bytes(first)
-        is_passed = connection.phase is Phase.OPEN and self._fastlane.pass_on(connection, whole, 0, now) == len(whole)
+        is_passed = connection.phase is Phase.OPEN and self._fast_path.pass_on(connection, whole, 0, now) == len(whole)
         if not is_passed and not self._is_taken(connection, first, now):
             framer.put_back(whole)
             connection.is_behind = True

@@ -24,7 +24,7 @@ from overlane.node.observing import Observing
 from overlane.node.security.logins import Login, Logins
 from overlane.node.store.durable import Cause, RecordStore, StoreError
 from overlane.pubsub.consumer import Peer
-from overlane.turn.clientlink import ClientLink, Pipe
+from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
 from overlane.turn.turn import Heard, Outcome, Told, Turn
 

@@ -42,7 +42,7 @@ from overlane.node.telemetry import recording_of
 from overlane.pubsub.access import Access
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.state import Settings
-from overlane.secretfile import read_token, warning_of
+from overlane.secret_file import read_token, warning_of
 from overlane.turn.assembly import assemble
 
 DRAIN_S = 5.0

@@ -4,7 +4,7 @@ Every transformation is a pure function from DataFrames to a DataFrame with a de
 `definitions` registers them as a Spark Declarative Pipelines project, `runner` runs it. Brokers do not import this
 package; Spark is needed only to run the pipeline.
 
-`register(spark)` adds the data source `overlane`, which reads and writes topics (`datasource`).
+`register(spark)` adds the data source `overlane`, which reads and writes topics (`streaming.data_source`).
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """Register the data source `overlane` in this session."""
-    from overlane.pipeline.datasource import OverlaneDataSource
+    from overlane.pipeline.streaming.data_source import OverlaneDataSource
 
     spark.dataSource.register(OverlaneDataSource)

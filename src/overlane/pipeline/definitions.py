@@ -10,21 +10,19 @@ from collections.abc import Callable
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from overlane.pipeline import (
+from overlane.pipeline import ingest, quarantine
+from overlane.pipeline.analysis import (
     bottlenecks,
-    casebase,
-    channels,
-    cofailures,
+    co_failures,
     compliance,
     covariance,
-    ingest,
     interest,
     intervals,
     load,
-    loadseries,
-    quarantine,
+    load_series,
     reliability,
 )
+from overlane.pipeline.plans import case_base, channels
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.settings import Settings
 from overlane.telemetry.schema import SCHEMAS
@@ -69,13 +67,13 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         return quarantine.good(of(RAW[table]), table, of("repeats"))
 
     def chunks() -> DataFrame:
-        return loadseries.load_chunks(of("alive"), of("peaks"))
+        return load_series.load_chunks(of("alive"), of("peaks"))
 
     def items() -> DataFrame:
-        return loadseries.item_load(of("topic_load"), of("item_covariance"))
+        return load_series.item_load(of("topic_load"), of("item_covariance"))
 
     def problem() -> DataFrame:
-        return casebase.planning_problem(items(), of("item_covariance"), of("alive"), settings.capacity)
+        return case_base.planning_problem(items(), of("item_covariance"), of("alive"), settings.capacity)
 
     return {
         "lake_files": lambda: quarantine.lake_files(raw()),
@@ -86,8 +84,8 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         "load_hours": lambda: load.load_hours(of("load_windows"), of("alive")),
         "peaks": lambda: load.peaks(of("load_windows"), of("alive"), settings.domain),
         "load_chunks": chunks,
-        "load_series": lambda: loadseries.load_series(good("topic_rates"), of("peaks"), chunks()),
-        "topic_load": lambda: loadseries.topic_load(
+        "load_series": lambda: load_series.load_series(good("topic_rates"), of("peaks"), chunks()),
+        "topic_load": lambda: load_series.topic_load(
             of("load_series"), of("load_chunks"), of("load_windows"), settings.item_levels
         ),
         "topic_covariance": lambda: covariance.topic_covariance(
@@ -102,8 +100,8 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         "link_minutes": lambda: intervals.link_minutes(good("links")),
         "intervals": lambda: intervals.intervals(of("alive"), of("link_minutes"), good("events")),
         "reliability": lambda: reliability.reliability(of("intervals"), of("link_minutes")),
-        "failure_pairs": lambda: cofailures.failure_pairs(of("intervals")),
-        "failure_groups": lambda: cofailures.failure_groups(of("failure_pairs"), of("intervals")),
+        "failure_pairs": lambda: co_failures.failure_pairs(of("intervals")),
+        "failure_groups": lambda: co_failures.failure_groups(of("failure_pairs"), of("intervals")),
         "latency_bins": lambda: compliance.latency_bins(good("deliveries")),
         "compliance": lambda: compliance.compliance(of("latency_bins")),
         "offenders": lambda: compliance.offenders(of("latency_bins")),
@@ -115,6 +113,6 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         "channels": lambda: channels.channels(of("channel_plan")),
         "channel_costs": lambda: channels.channel_costs(of("channel_plan")),
         "planning_problem": problem,
-        "normal_plan": lambda: casebase.normal(problem()),
-        "case_base": lambda: casebase.case_base(of("planning_problem"), of("normal_plan"), settings.case_tasks),
+        "normal_plan": lambda: case_base.normal(problem()),
+        "case_base": lambda: case_base.case_base(of("planning_problem"), of("normal_plan"), settings.case_tasks),
     }

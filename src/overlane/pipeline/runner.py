@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from overlane.errors import OverlaneError
 from overlane.pipeline.definitions import RAW, define
-from overlane.pipeline.outputdirectory import OutputDirectory, Run
-from overlane.pipeline.planexport import write_plans
+from overlane.pipeline.output_directory import OutputDirectory, Run
+from overlane.pipeline.plans.plan_export import write_plans
 from overlane.pipeline.schemas import INGESTED
 from overlane.pipeline.settings import Settings
 

@@ -23,7 +23,7 @@ from overlane.pubsub.consumer import Publisher
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
-from overlane.pubsub.qosoverride import BadOverride, QosOverride, apply_override, read_override
+from overlane.pubsub.qos_override import BadOverride, QosOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State

@@ -11,7 +11,7 @@ from overlane.core.events import Erase
 from overlane.core.units import Nanos
 from overlane.pubsub import message
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.delivery import queuerecords
+from overlane.pubsub.delivery import queue_records
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.retained import messages as retained
 from overlane.pubsub.sessions import deduplication, wills
@@ -35,7 +35,7 @@ _TABLES = (
     stored.RECEIVED,
     stored.REPLAYS,
     deduplication.TABLE,
-    queuerecords.QUEUES,
+    queue_records.QUEUES,
     wills.TABLE,
     streamlog.STREAMS,
     streamlog.LOGS,
@@ -84,7 +84,7 @@ class Recovery:
                 state.sessions[session.client_id] = session
             case stored.SUBSCRIPTIONS | stored.RECEIVED | stored.REPLAYS | deduplication.TABLE:
                 self._take_part(table, key, value)
-            case queuerecords.QUEUES:
+            case queue_records.QUEUES:
                 found = state.queue_records.restore_entry(key, value)
                 if found is not None and (owner := state.sessions.get(found[0])) is not None:
                     owner.window.restore(found[1])

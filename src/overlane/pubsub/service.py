@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable
 from overlane import __version__
 from overlane.core.events import Effect
 from overlane.core.units import Nanos
-from overlane.pubsub import systopics
+from overlane.pubsub import sys_topics
 from overlane.pubsub.cluster.admission import Admission
 from overlane.pubsub.cluster.arrivals import Arrivals, NoRuns, Runs
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
-from overlane.pubsub.delivery.queuerecords import QueueRecords
+from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.message import Message
 from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.recovery import Record, Recovery
@@ -75,8 +75,8 @@ class PubSub:
 
     def _publish_sys(self, now: Nanos) -> None:
         state = self.state
-        state.timers.at(now + systopics.EVERY, self._publish_sys, lambda error: state.failed("timer", "$SYS", error))
-        for message in systopics.messages(state, __version__, now - self._started_ns, now):
+        state.timers.at(now + sys_topics.EVERY, self._publish_sys, lambda error: state.failed("timer", "$SYS", error))
+        for message in sys_topics.messages(state, __version__, now - self._started_ns, now):
             state.retained.keep(message, durable=False)
             self._publish_here(message, now)
 

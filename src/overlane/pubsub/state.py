@@ -13,7 +13,7 @@ from overlane.pubsub.cluster.cluster import Cluster
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.consumer import Client, Confirmation, Consumer, Ending
 from overlane.pubsub.counters import Counters, Refusal, TopicStats
-from overlane.pubsub.delivery.queuerecords import QueueRecords
+from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.notices import Notices, RefusalNotice
 from overlane.pubsub.retained.messages import RetainedMessages

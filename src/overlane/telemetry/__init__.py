@@ -7,7 +7,7 @@ recorder      bounded buffers between the event loop and the writer thread
 sampler       counters, sampled once per second
 deliveries    a sample of deliveries
 journal       rows on disk that are not in a file of the lake yet
-filerotation  rows into journals, journals into files
+file_rotation  rows into journals, journals into files
 lake          the finished files, and their size limit
 writer        the thread that writes
 recording     all parts together, for one broker

@@ -1,9 +1,9 @@
 """Messages from other brokers, as they are delivered to clients: counted for the rates, and offered to the sample."""
 
 from overlane.core.events import Deliver
-from overlane.mqtt.arrivalcounts import counted
+from overlane.mqtt.arrival_counts import counted
 from overlane.telemetry.deliveries import DeliverySample
-from overlane.telemetry.topicrates import TopicRates
+from overlane.telemetry.topic_rates import TopicRates
 
 
 class Arrivals:

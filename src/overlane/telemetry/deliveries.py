@@ -12,7 +12,7 @@ from random import Random
 from overlane.core.events import Deliver
 from overlane.core.qos import QosTable
 from overlane.core.units import NEVER, Nanos
-from overlane.telemetry.messagepaths import MessagePaths
+from overlane.telemetry.message_paths import MessagePaths
 from overlane.telemetry.rows import Delivery
 
 BURST = 2

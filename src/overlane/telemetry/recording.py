@@ -29,13 +29,13 @@ from overlane.mqtt.server import Server
 from overlane.network.schema import Telemetry
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
-from overlane.telemetry.filerotation import FileRotation
+from overlane.telemetry.file_rotation import FileRotation
 from overlane.telemetry.lake import Lake
-from overlane.telemetry.messagepaths import MessagePaths, shortest_paths
+from overlane.telemetry.message_paths import MessagePaths, shortest_paths
 from overlane.telemetry.recorder import WORTH_SECONDS, Recorder
 from overlane.telemetry.rows import Event, EventKind
 from overlane.telemetry.sampler import Neighbours, Sampler
-from overlane.telemetry.topicrates import TopicRates
+from overlane.telemetry.topic_rates import TopicRates
 from overlane.telemetry.writer import Writer
 
 SPOOL = ".open"

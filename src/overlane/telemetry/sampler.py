@@ -18,9 +18,9 @@ from overlane.core.links.link_view import LinkView
 from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.server import Server
 from overlane.pubsub.sessions.session import Session
-from overlane.telemetry.filerotation import DAY
+from overlane.telemetry.file_rotation import DAY
 from overlane.telemetry.rows import Event, EventKind, Interest, LinkSample, QueueDepth, QueueKind, Row
-from overlane.telemetry.topicrates import TopicRates
+from overlane.telemetry.topic_rates import TopicRates
 
 PIECE = 500
 CLIENTS_SHOWN = 20

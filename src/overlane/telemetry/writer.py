@@ -12,7 +12,7 @@ from time import monotonic
 
 import pyarrow as pa
 
-from overlane.telemetry.filerotation import FileRotation
+from overlane.telemetry.file_rotation import FileRotation
 from overlane.telemetry.recorder import Batch, Recorder
 
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 60.0

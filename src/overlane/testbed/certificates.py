@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from overlane.secretfile import rewrite_secret_file
+from overlane.secret_file import rewrite_secret_file
 
 DAY = datetime.timedelta(days=1)
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")

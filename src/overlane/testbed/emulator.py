@@ -24,8 +24,8 @@ import msgspec
 from overlane.core.units import SECOND, US
 from overlane.errors import Unavailable
 from overlane.testbed import namespaces
-from overlane.testbed.emulatorprotocol import Answer, Begin, Change, HowMuch, Plugged, Question
-from overlane.testbed.realtimepriority import raise_priority, reset_priority
+from overlane.testbed.emulator_protocol import Answer, Begin, Change, HowMuch, Plugged, Question
+from overlane.testbed.realtime_priority import raise_priority, reset_priority
 from overlane.testbed.switch import Switch
 from overlane.testbed.tun import open_tun, set_carrier
 

@@ -37,14 +37,14 @@ from overlane.network.schema import (
 from overlane.sim.chronicle import Deed, told
 from overlane.sim.report import Report
 from overlane.sim.setup import Plan
-from overlane.testbed import routereport
-from overlane.testbed.clientprocesses import ClientProcesses
-from overlane.testbed.deliveryreport import topic_reports
+from overlane.testbed import route_report
+from overlane.testbed.client_processes import ClientProcesses
+from overlane.testbed.delivery_report import topic_reports
 from overlane.testbed.environment import Environment
 from overlane.testbed.loopback import LoopbackEnvironment
 from overlane.testbed.presence import Presence
 from overlane.testbed.processes import GRACE_S, Processes
-from overlane.testbed.siteenvironment import SiteEnvironment
+from overlane.testbed.site_environment import SiteEnvironment
 
 DRAIN_S = 3.0
 RELIABLE_DRAIN_S = 20.0
@@ -122,8 +122,8 @@ class _Trial:
         return Report(
             topics=topics,
             sent_per_message=round(messages / published, 4) if published else 0.0,
-            route_changes=routereport.route_changes(records, zero_ns, classes, self._deeds),
-            unmeetable=routereport.unmeetable(records, zero_ns, classes),
+            route_changes=route_report.route_changes(records, zero_ns, classes, self._deeds),
+            unmeetable=route_report.unmeetable(records, zero_ns, classes),
             control_bytes_per_broker_s=round(control_bytes / (len(network.brokers) * self._stop_ns / SECOND), 1),
             digest="",  # no two real runs are the same
         )

@@ -3,7 +3,7 @@
     turn           inputs, effects, one batch of records, the commit, and what waited for it
     assembly       a broker of a core, an MQTT server and its turns, from its records
     uplink         the core, as the MQTT server sees it
-    clientlink     a client's connection: what waits to leave through it, and when it is read from
+    client_link     a client's connection: what waits to leave through it, and when it is read from
     backpressure   clients that are not read from, since what they publish finds no room
     lingering      connections that the broker has ended and that are read to their end
     timers         what these ask of an event loop

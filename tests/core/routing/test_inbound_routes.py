@@ -4,7 +4,7 @@ from handwired import Overlay
 
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, NEVER
-from overlane.telemetry.messagepaths import MessagePaths
+from overlane.telemetry.message_paths import MessagePaths
 
 LINKS = {"a-b": 10, "b-c": 10, "a-d": 15, "d-c": 15}
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from overlane.adminapi.httpserver import BODY_S, HEAD_S, LOOK_EVERY_S
+from overlane.adminapi.http_server import BODY_S, HEAD_S, LOOK_EVERY_S
 from overlane.node.admin.server import CONNECTIONS_MAX
 from waiting import WITHIN_S, eventually
 from watched import WatchedBroker

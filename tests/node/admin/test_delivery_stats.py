@@ -2,7 +2,7 @@
 
 import pytest
 
-from overlane.adminapi.topicfilters import TopicFilters
+from overlane.adminapi.topic_filters import TopicFilters
 from overlane.core.events import Deliver
 from overlane.core.units import MS, NEVER
 from overlane.mqtt.runs import pack_run

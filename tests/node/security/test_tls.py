@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from overlane.errors import ConfigError
 from overlane.network import Security
 from overlane.node.security.tls import client_context, server_context, user_of
-from overlane.secretfile import others_can_read
+from overlane.secret_file import others_can_read
 from overlane.testbed.certificates import Authority, Identity
 
 CERTIFICATE = "a file with a certificate in PEM, -----BEGIN CERTIFICATE-----"

@@ -20,7 +20,7 @@ from overlane.node.security.users import (
     set_password,
 )
 from overlane.secret import Secret
-from overlane.secretfile import others_can_read, read_token, rewrite_secret_file
+from overlane.secret_file import others_can_read, read_token, rewrite_secret_file
 
 CHEAP = Cost(memory_kib=8, times=1)
 ALLOWED = "allowed is NAME:HASH with an argon2id hash, as `overlane passwd` writes it"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokers import free_port
-from overlane.adminapi.supervisorclient import CONTROL_SOCKET, SupervisorClient
+from overlane.adminapi.supervisor_client import CONTROL_SOCKET, SupervisorClient
 from overlane.errors import Unavailable
 from overlane.node.supervision.control import listening
 from overlane.node.supervision.supervisor import NeverReady, Supervisor

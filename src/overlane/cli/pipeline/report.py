@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from overlane.pipeline.outputdirectory import OutputDirectory
+from overlane.pipeline.output_directory import OutputDirectory
 from overlane.pipeline.report.page import report as page_of
 
 NO_REPORT = 1

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from overlane.cli.exitstatus import fail
+from overlane.cli.exit_status import fail
 from overlane.errors import ConfigError
-from overlane.pipeline import rtt
+from overlane.pipeline.samples import rtt
 
 
 def import_rtt(

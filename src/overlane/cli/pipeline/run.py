@@ -15,12 +15,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from overlane.cli.exitstatus import UNAVAILABLE, fail
+from overlane.cli.exit_status import UNAVAILABLE, fail
 from overlane.cli.plan import rollout
 from overlane.errors import Unavailable
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
-from overlane.pipeline.smallruns import CASE_TASKS, SMALL_RUN_CONF, is_small
+from overlane.pipeline.small_runs import CASE_TASKS, SMALL_RUN_CONF, is_small
 
 Lake = Annotated[str, typer.Option(help="Lake with the telemetry: a directory, or a URL that Spark can read.")]
 Master = Annotated[str | None, typer.Option(help="Spark master, such as spark://host:7077 (default: local[*]).")]

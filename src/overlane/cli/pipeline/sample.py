@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from overlane.pipeline.sample import write_sample
+from overlane.pipeline.samples.sample import write_sample
 
 
 def sample(

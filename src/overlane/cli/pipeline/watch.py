@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from overlane.cli.exitstatus import UNAVAILABLE, fail
+from overlane.cli.exit_status import UNAVAILABLE, fail
 from overlane.cli.pipeline.run import Conf, Lake, Master, Remote, address_of, session
 
 
@@ -44,11 +44,11 @@ def watch(
     with session(master, remote, conf) as spark:
         from pyspark.errors import PySparkException
 
-        from overlane.pipeline import livecompliance
+        from overlane.pipeline.analysis import live_compliance
         from overlane.pipeline.runner import RunFailed
 
         try:
-            queries = livecompliance.watch(
+            queries = live_compliance.watch(
                 spark,
                 address_of(lake),
                 out,
@@ -59,7 +59,7 @@ def watch(
                 lateness=lateness,
                 once=once,
             )
-            livecompliance.await_queries(queries)
+            live_compliance.await_queries(queries)
         except PySparkException as failed:
             fail(str(failed).split("JVM stacktrace")[0].strip(), UNAVAILABLE, RunFailed.error_code)
         except KeyboardInterrupt:

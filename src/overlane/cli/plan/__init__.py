@@ -2,7 +2,7 @@
 
 import typer
 
-from overlane.cli.plan import allocate, casebase, channels, mirror, paths, reserve, rollout
+from overlane.cli.plan import allocate, case_base, channels, mirror, paths, reserve, rollout
 
 app = typer.Typer(
     name="plan",
@@ -15,7 +15,7 @@ app.command()(channels.channels)
 app.command()(reserve.reserve)
 app.command()(allocate.allocate)
 app.command()(mirror.mirror)
-app.command()(casebase.casebase)
+app.command()(case_base.casebase)
 app.command()(rollout.apply)
 app.command()(rollout.show)
 app.command()(rollout.diff)

@@ -12,7 +12,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from overlane.cli.exitstatus import fail
+from overlane.cli.exit_status import fail
 from overlane.planning.problem import BadProblem, NoSolution
 
 NO_SOLUTION = 3

@@ -16,8 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from overlane.adminapi.views import PlanView
-from overlane.cli.adminclient import Targets, error_lines, get_all, send_all, targets_of
-from overlane.cli.exitstatus import exit_on_error
+from overlane.cli.admin.admin_client import Targets, error_lines, get_all, send_all, targets_of
+from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, run_query, table
 from overlane.network.plan import BadPlan, Plan, read_plan
 

@@ -22,9 +22,9 @@ import mqtt5
 from overlane.client.message import Publication, Receipt
 from overlane.client.protocol.events import Broken, Connected, Dismissed, Event, Refused, Sending
 from overlane.client.protocol.incoming import Incoming
-from overlane.client.protocol.keepalive import KeepAlive
+from overlane.client.protocol.keep_alive import KeepAlive
 from overlane.client.protocol.outgoing import BrokerLimits, Outgoing
-from overlane.client.protocol.packetids import PacketIds
+from overlane.client.protocol.packet_ids import PacketIds
 from overlane.client.protocol.subscribing import Subscribing, Wish
 from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.codec import codec5

@@ -22,7 +22,7 @@ import mqtt5
 
 from overlane.client.message import Publication
 from overlane.client.protocol.events import Accepted, Event, Overdue, Rejected, Sending
-from overlane.client.protocol.packetids import PacketIds
+from overlane.client.protocol.packet_ids import PacketIds
 from overlane.client.qos import Qos
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.codec.malformed import PACKET_TOO_LARGE, Malformed

@@ -18,7 +18,7 @@ import mqtt5
 
 from overlane.client.protocol.events import Event, Subscribed, SubscriptionRefused, Unsubscribed
 from overlane.client.protocol.outgoing import FAILURE
-from overlane.client.protocol.packetids import PacketIds
+from overlane.client.protocol.packet_ids import PacketIds
 from overlane.client.qos import Qos
 from overlane.mqtt.codec import codec5
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed

@@ -8,10 +8,10 @@ looks can be had from two of them, within a few percent. What parcels bring toge
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from overlane.adminapi.topicfilters import TopicFilters
+from overlane.adminapi.topic_filters import TopicFilters
 from overlane.core.events import Deliver, ReportedEffect
 from overlane.core.units import NEVER, US
-from overlane.mqtt.arrivalcounts import counted
+from overlane.mqtt.arrival_counts import counted
 
 STEPS_BITS = 4
 STEPS = 1 << STEPS_BITS

@@ -1,6 +1,6 @@
 """The admin API's server: HTTP in the broker's own loop.
 
-On a loopback address it asks for nothing, as long as the network file has no token; `httpaccess` tells who is answered.
+On a loopback address it asks for nothing, as long as the network file has no token; `http_access` tells who is answered.
 
 It ends after everything else of the broker, so that an end can be watched.
 """
@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from overlane.adminapi import httpaccess
-from overlane.adminapi.httpserver import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, read_body
+from overlane.adminapi import http_access
+from overlane.adminapi.http_server import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, read_body
 from overlane.adminapi.views import ErrorView
 from overlane.errors import Failure, InDoubt
 from overlane.network.schema import Endpoint
@@ -62,7 +62,7 @@ class Admin:
     def _answering(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             asked = {**request.query_params, **request.path_params}
-            given = httpaccess.credentials(request) if operation.is_for_users else None
+            given = http_access.credentials(request) if operation.is_for_users else None
             refusal = self._refusal(request, operation.is_open) if given is None else await self._unknown(*given)
             if refusal is not None:
                 return refusal
@@ -109,7 +109,7 @@ class Admin:
         """Why the request is not answered, if so."""
         if is_open and self.token is not None:
             return None
-        found = httpaccess.refusal(request, self.token)
+        found = http_access.refusal(request, self.token)
         if found is None:
             return None
         if found.status == HTTPStatus.UNAUTHORIZED:

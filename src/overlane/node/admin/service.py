@@ -4,7 +4,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from overlane.adminapi.topicfilters import TopicFilters
+from overlane.adminapi.topic_filters import TopicFilters
 from overlane.network.endpoints import Endpoints
 from overlane.network.schema import Network
 from overlane.node.admin.delivery_stats import DeliveryStats
@@ -21,7 +21,7 @@ from overlane.node.links.overlay import Overlay
 from overlane.node.logs.event_log import EventLog
 from overlane.node.store.timed import TimedStore
 from overlane.secret import Secret
-from overlane.secretfile import read_token
+from overlane.secret_file import read_token
 
 log = logging.getLogger("overlane.admin")
 

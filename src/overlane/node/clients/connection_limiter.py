@@ -13,7 +13,7 @@ from overlane.node.driver import Driver
 from overlane.node.security.tls import user_of
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Refusal
-from overlane.turn.clientlink import ClientLink
+from overlane.turn.client_link import ClientLink
 
 TURNED_AWAY_MAX = 64
 """Those of a second that are told why."""

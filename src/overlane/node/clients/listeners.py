@@ -18,7 +18,7 @@ from overlane.node.clients.connection_limiter import Admission, ConnectionLimite
 from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
-from overlane.turn.clientlink import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
+from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
 
 BACKLOG = 4_096
 READ_BYTES = 64 * 1024

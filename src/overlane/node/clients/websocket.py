@@ -25,7 +25,7 @@ from overlane.errors import Failure
 from overlane.mqtt.connection import UNKNOWN
 from overlane.node.clients.connection_limiter import Admission, ConnectionLimiter, peer_of
 from overlane.pubsub.counters import Refusal
-from overlane.turn.clientlink import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
+from overlane.turn.client_link import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
 from overlane.turn.lingering import Drain
 
 STRANGER_BYTES_MAX = 64 * 1024

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from overlane.errors import ConfigError, Fault
 from overlane.network.schema import Security
-from overlane.secretfile import read_secret_file
+from overlane.secret_file import read_secret_file
 
 NAME_CHARS_MAX = 256
 

@@ -19,7 +19,7 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 from overlane.errors import ConfigError, Fault, OverlaneError, Unavailable
 from overlane.pubsub.access import ANONYMOUS, ANY_USER
 from overlane.secret import Secret
-from overlane.secretfile import read_secret_file, rewrite_secret_file
+from overlane.secret_file import read_secret_file, rewrite_secret_file
 
 NAME_BYTES_MAX = 256
 PASSWORD_BYTES_MAX = 1_024

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from overlane.network.plan import BadPlan, Plan, read_plan
-from overlane.pipeline.outputdirectory import Run
+from overlane.pipeline.output_directory import Run
 from overlane.pipeline.report.sections import Section, Tables, glance, sections
 
 _STYLE = """

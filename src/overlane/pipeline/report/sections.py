@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from overlane.network.plan import Plan
-from overlane.pipeline.outputdirectory import Run
+from overlane.pipeline.output_directory import Run
 from overlane.pipeline.report import svg
 
 TOPICS_SHOWN = 12

@@ -6,7 +6,7 @@ prices,
     loss  >=  sum of all prices  -  sum over brokers of the most each can gain
 
 holds for every allocation that puts each item on one broker, so every set of prices gives a true floor and better
-prices only lift it. What a broker can gain at most is the business of `pricing`, on top of `variancefloor`.
+prices only lift it. What a broker can gain at most is the business of `pricing`, on top of `variance_floor`.
 
 Prices start from the marginal losses of a good allocation and climb along the subgradient: an item that too many
 brokers want becomes dearer, one that nobody wants cheaper. To climb fast, similar items share their change in price,
@@ -26,7 +26,7 @@ from overlane.planning.allocation.model import FloatArray, IntArray
 from overlane.planning.allocation.placement import TINY, Placement
 from overlane.planning.allocation.pricing import Cells, Traits, choice, gains, grouped_sums, most_gained
 from overlane.planning.allocation.search import Stop, never
-from overlane.planning.allocation.variancefloor import variance_floor
+from overlane.planning.allocation.variance_floor import variance_floor
 
 CLIMBS = 150
 START_SHARE = 0.8  # of the marginal losses; full prices draw too many brokers to the same items

@@ -17,7 +17,7 @@ from overlane.planning.allocation.exact import least_maximum_risk, solve_exactly
 from overlane.planning.allocation.greedy import best_fit, pooled, spread
 from overlane.planning.allocation.model import FloatArray, IntArray, Problem
 from overlane.planning.allocation.placement import Placement
-from overlane.planning.allocation.roundrobin import round_robin
+from overlane.planning.allocation.round_robin import round_robin
 from overlane.planning.allocation.search import Search, Stop, never
 from overlane.planning.allocation.subsets import fits_tables
 from overlane.planning.problem import NoSolution

@@ -14,7 +14,7 @@ from overlane.pubsub.cluster.directory import Directory, RemoteGroup
 from overlane.pubsub.cluster.names import EVERYTHING_RETAINED, RETAINED, share_name, want_name
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.message import Message
-from overlane.pubsub.qosoverride import Deadlines, QosOverride, apply_override
+from overlane.pubsub.qos_override import Deadlines, QosOverride, apply_override
 
 RETAINED_CLASS = QosClass(reliable=True, history=1)
 LOCAL_SUBSCRIBERS = "mqtt"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from overlane.core.topics import FilterTrie
 from overlane.core.units import NEVER
 from overlane.pubsub.cluster.names import SHARE, WANT, read_share_name, read_want_name, tag_of
-from overlane.pubsub.qosoverride import NONE, QosOverride
+from overlane.pubsub.qos_override import NONE, QosOverride
 
 OVERRIDES_REMEMBERED = 10_000
 

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from overlane.core import limits
 from overlane.core.units import NEVER, US
 from overlane.core.wire import frame_codec
-from overlane.pubsub.qosoverride import QosOverride
+from overlane.pubsub.qos_override import QosOverride
 
 RESERVED = "$"
 RETAINED = "$retained/"

@@ -11,7 +11,7 @@ from overlane.core.units import Nanos
 from overlane.errors import InDoubt, OverlaneError
 from overlane.pubsub.consumer import Confirmation, Consumer
 from overlane.pubsub.counters import Drop
-from overlane.pubsub.delivery import deadletters
+from overlane.pubsub.delivery import dead_letters
 from overlane.pubsub.delivery.window import Entry, Stage
 from overlane.pubsub.message import Message
 from overlane.pubsub.sessions.session import Session
@@ -228,14 +228,14 @@ class Delivery:
         """It could not be delivered to this client: whoever subscribes to the dead letters gets it."""
         state = self._state
         state.counters.dropped[why] += 1
-        topic = deadletters.topic_of(message)
+        topic = dead_letters.topic_of(message)
         if not topic:
             return
         audience = state.subscriptions.audience(topic)
         if not audience.receivers and not audience.groups:
             return
         state.counters.dead_letters += 1
-        letter = deadletters.letter_of(topic, message, session.client_id, why)
+        letter = dead_letters.letter_of(topic, message, session.client_id, why)
         overrun, state.overrun = state.overrun, 1  # nobody waits for those who read dead letters
         self.spread(letter, audience, now)
         self.share_here(letter, audience, now)

@@ -15,7 +15,7 @@ from overlane.core.units import Nanos
 from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.delivery.delivery import SEND_AHEAD_BYTES, Delivery
 from overlane.pubsub.message import Message
-from overlane.pubsub.retained.roundrobin import STEPS_AT_ONCE, Progress, RoundRobin
+from overlane.pubsub.retained.round_robin import STEPS_AT_ONCE, Progress, RoundRobin
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Subscription

@@ -13,7 +13,7 @@ from overlane.core.events import Effect, Erase, Save
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.delivery.window import Window
-from overlane.pubsub.qosoverride import QosOverride
+from overlane.pubsub.qos_override import QosOverride
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.streams.log import StreamLog
 from overlane.pubsub.subscriptions.table import Subscription
@@ -162,7 +162,7 @@ class Session:
         return Erase(RECEIVED, self._key(identifier.to_bytes(2)))
 
     def erased(self) -> list[Effect]:
-        """Everything but the queue (`delivery.queuerecords`)."""
+        """Everything but the queue (`delivery.queue_records`)."""
         if not self.is_known:
             return []
         self.is_known = False

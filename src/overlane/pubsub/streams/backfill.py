@@ -19,7 +19,7 @@ from overlane.core.topics import matches
 from overlane.core.units import Nanos
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
-from overlane.pubsub.retained.roundrobin import STEPS_AT_ONCE, Progress, RoundRobin
+from overlane.pubsub.retained.round_robin import STEPS_AT_ONCE, Progress, RoundRobin
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.streams.log import StreamLog

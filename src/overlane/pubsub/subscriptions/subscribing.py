@@ -20,7 +20,7 @@ from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import uncarriable
-from overlane.pubsub.qosoverride import NONE, BadOverride, QosOverride, read_override
+from overlane.pubsub.qos_override import NONE, BadOverride, QosOverride, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
 from overlane.pubsub.retained.replay import RetainedReplay
 from overlane.pubsub.sessions.session import Session

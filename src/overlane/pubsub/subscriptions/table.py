@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, check_filter
 from overlane.errors import OverlaneError
-from overlane.pubsub.qosoverride import NONE, QosOverride
+from overlane.pubsub.qos_override import NONE, QosOverride
 
 if TYPE_CHECKING:
     from overlane.pubsub.sessions.session import Session

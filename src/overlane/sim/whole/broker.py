@@ -24,7 +24,7 @@ from overlane.sim.link import Link
 from overlane.sim.whole.disk import Disk, SimulatedStore, Trouble
 from overlane.sim.whole.wire import Wire
 from overlane.turn.assembly import assemble
-from overlane.turn.clientlink import ClientLink
+from overlane.turn.client_link import ClientLink
 from overlane.turn.lingering import Lingering
 from overlane.turn.turn import Heard, Outcome, Turn
 

@@ -26,7 +26,7 @@ from overlane.sim.whole.disk import Trouble
 from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, Kind, Person, draw
 from overlane.sim.whole.judge import Judge
 from overlane.sim.whole.wire import Wire
-from overlane.turn.clientlink import HELD_BYTES_MAX
+from overlane.turn.client_link import HELD_BYTES_MAX
 
 SETTLE_NS: Nanos = 3 * SECOND
 REST_WITHIN_NS: Nanos = 60 * SECOND

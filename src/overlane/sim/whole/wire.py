@@ -2,7 +2,7 @@
 
 Both directions keep their order. Bytes that are under way when the connection breaks are gone. Each end learns of a
 break at a time of its own, so that a client may be back before its broker knows that it was gone. To the broker it is
-a `clientlink.Pipe`; what comes while the broker does not read waits.
+a `client_link.Pipe`; what comes while the broker does not read waits.
 """
 
 from collections import deque
@@ -90,7 +90,7 @@ class Wire:
         self._broker = None
         self.break_off(broker_knows=True)
 
-    # The broker's end (clientlink.Pipe)
+    # The broker's end (client_link.Pipe)
 
     def write(self, data: bytes) -> None:
         if self._is_broken:

@@ -1,0 +1,1 @@
+"""Commands that show what running brokers do: status, clients, topics, links and routes, through the admin API."""

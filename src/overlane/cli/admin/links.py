@@ -1,0 +1,67 @@
+"""`overlane links`: links between brokers, as measured at each end."""
+
+from rich.console import RenderableType
+from rich.markup import escape
+
+from overlane.adminapi.views import LinkList, LinkView
+from overlane.cli.admin.admin_client import DEFAULT
+from overlane.cli.output import (
+    AsJson,
+    Query,
+    QueryResult,
+    Target,
+    TokenFile,
+    Watch,
+    count,
+    milliseconds,
+    run_query,
+    size,
+    table,
+)
+
+_NUMBERS = ("latency", "jitter", "loss", "waiting", "queue")
+_COLOURS = {"up": "green", "suspect": "yellow", "failed": "red", "down": "red"}
+
+
+def links(
+    target: Target = DEFAULT,
+    as_json: AsJson = False,
+    watch: Watch = False,
+    token_file: TokenFile = None,
+) -> None:
+    """Show links: state, transport, one-way latency, jitter, loss and queue."""
+    run_query(Query("/links", {}, LinkList, _show), target, as_json, watch, token_file)
+
+
+def _show(result: QueryResult[LinkList]) -> RenderableType:
+    shown = table("broker", "neighbour", "state", "transport", *_NUMBERS, numbers=_NUMBERS)
+    for name, found in result.answers:
+        for link in found.items:
+            colour = _COLOURS[link.state]
+            shown.add_row(
+                escape(name),
+                escape(link.peer),
+                f"[{colour}]{link.state}[/]",
+                transport(link),
+                milliseconds(link.latency_ms),
+                milliseconds(link.jitter_ms),
+                "-" if link.loss is None else f"{100 * link.loss:.1f} %",
+                count(link.queue_parcels),
+                size(link.queue_bytes),
+            )
+    return shown
+
+
+def transport(link: LinkView) -> str:
+    """tcp+udp if messages with a deadline use UDP; the state of the UDP path in parentheses."""
+    if link.state == "down":
+        return "-"
+    if link.datagrams is None:
+        return "tcp"
+    match link.datagrams.state:
+        case "open":
+            return "tcp+udp"
+        case "doubted":
+            return "tcp+udp (doubted)"
+        case "probing":
+            return "tcp (udp probing)"

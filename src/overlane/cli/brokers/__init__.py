@@ -1,0 +1,1 @@
+"""Commands that start, join, stop and watch brokers, and manage their users."""

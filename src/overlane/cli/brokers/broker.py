@@ -1,0 +1,126 @@
+"""`overlane broker`: run one broker of a network file."""
+
+import asyncio
+import gc
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from overlane.cli.exit_status import exit_on_error
+from overlane.errors import ConfigError, Fault
+from overlane.network.reading import read_network
+from overlane.network.schema import Network
+from overlane.node.logs.lines import Format, Level, set_up
+from overlane.node.node import Node, Options
+
+DATA = Path("overlane-data")
+LIVES_MAX = 4
+"""How often a broker begins anew because others know a later life of it: a liar must not keep it busy."""
+
+
+def broker(
+    network: Annotated[Path, typer.Argument(help="Network file.", metavar="NETWORK.toml", show_default=False)],
+    name: Annotated[str, typer.Option("--name", help="Name of the broker; required if the file has several.")] = "",
+    data: Annotated[Path | None, typer.Option("--data", help="Data directory (default: overlane-data/NAME).")] = None,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Store nothing on disk; all state is lost on exit.")
+    ] = False,
+    no_sync: Annotated[
+        bool,
+        typer.Option("--no-sync", help="Do not wait for the disk; a power failure may lose acknowledged messages."),
+    ] = False,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Emulate link latency, jitter, loss and rate as the file gives them.")
+    ] = False,
+    chaos: Annotated[bool, typer.Option("--chaos", help="Allow the admin API to slow, cut and heal links.")] = False,
+    telemetry: Annotated[
+        str | None,
+        typer.Option(
+            "--telemetry",
+            metavar="DIR",
+            help="Where to write telemetry: a directory, or a URL such as s3://bucket/lake (default: the directory"
+            " telemetry inside the data directory).",
+            show_default=False,
+        ),
+    ] = None,
+    log_format: Annotated[Format, typer.Option("--log-format", help="Log format on standard error.")] = Format.TEXT,
+    log_level: Annotated[Level, typer.Option("--log-level", help="Minimum log level.")] = Level.INFO,
+    supervised: Annotated[
+        bool,
+        typer.Option(
+            "--supervised",
+            hidden=True,
+            help="Shut down when standard input closes; leave the overlay when a byte arrives on it.",
+        ),
+    ] = False,
+) -> None:
+    """Run one broker of a network file until Ctrl-C or SIGTERM."""
+    set_up(log_format, log_level)
+    with exit_on_error():
+        described = read_network(network)
+        chosen = name or _only_broker(described, network)
+        where = None if in_memory else data or DATA / chosen
+        options = Options(network, chosen, where, not no_sync, emulate, chaos, telemetry)
+        uvloop.run(_run(options, described, supervised))
+
+
+def _only_broker(network: Network, file: Path) -> str:
+    names = [one.name for one in network.brokers]
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    raise ConfigError([Fault(str(file), 0, "brokers", f"{len(names)} of them", f"--name with one of {shown}")])
+
+
+async def _run(options: Options, network: Network, supervised: bool) -> None:
+    """One life of the broker, or several where others know a later one than its own."""
+    pipe = _SupervisorPipe()
+    incarnation: int | None = 0
+    for _ in range(LIVES_MAX):
+        if incarnation is None:
+            break
+        node = pipe.node = Node(options, network, incarnation)
+        await _live(node, pipe if supervised else None)
+        incarnation, network = node.begins_anew_with, node.network
+
+
+async def _live(node: Node, pipe: "_SupervisorPipe | None") -> None:
+    await node.start()
+    # Everything loaded so far lives as long as the broker: collecting it takes tens of milliseconds and frees nothing.
+    gc.collect()
+    gc.freeze()
+    if pipe is not None and not pipe.is_connected:
+        pipe.is_connected = True
+        await asyncio.get_running_loop().connect_read_pipe(lambda: pipe, sys.stdin)
+    at = node.endpoints
+    shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in at.listeners.items())
+    print(f"ready  {node.options.name}  {shown}  admin {at.admin}", flush=True)
+    printing = asyncio.create_task(_print_links(node))
+    await node.run()
+    printing.cancel()
+    if node.unwritten is not None:
+        raise node.unwritten
+
+
+async def _print_links(node: Node) -> None:
+    await node.overlay.linked.wait()
+    print(f"linked  {', '.join(node.overlay.neighbours) or 'with nobody'}", flush=True)
+
+
+class _SupervisorPipe(asyncio.Protocol):
+    """Standard input, from the supervisor: closed when the supervisor is gone; any byte means: leave the overlay."""
+
+    def __init__(self) -> None:
+        self.node: Node | None = None
+        self.is_connected = False
+
+    def data_received(self, data: bytes) -> None:  # noqa: ARG002
+        assert self.node is not None
+        self.node.leave()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        assert self.node is not None
+        self.node.end_soon()

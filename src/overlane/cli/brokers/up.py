@@ -1,0 +1,157 @@
+"""`overlane up`: run all brokers of a network file on this machine."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from overlane.adminapi.supervisor_client import CONTROL_SOCKET
+from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
+from overlane.errors import ConfigError, Unavailable
+from overlane.monitor.page_server import DEFAULT_AT, LiveOverlay, page_listener, serve_live
+from overlane.network.endpoints import Endpoints, endpoints_on_one_machine
+from overlane.network.reading import read_network
+from overlane.network.schema import Network
+from overlane.node.logs.lines import Level
+from overlane.node.supervision.control import listening
+from overlane.node.supervision.supervisor import NeverReady, Supervisor
+
+DATA = Path("overlane-data")
+LAKE = "telemetry"
+
+
+def up(
+    network: Annotated[Path, typer.Argument(help="Network file.", metavar="NETWORK.toml", show_default=False)],
+    data: Annotated[Path, typer.Option("--data", help="Data directory; each broker has a subdirectory in it.")] = DATA,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Store nothing on disk; all state is lost on exit.")
+    ] = False,
+    telemetry: Annotated[
+        str | None,
+        typer.Option(
+            "--telemetry",
+            metavar="DIR",
+            help="Where brokers write telemetry: a directory, or a URL such as s3://bucket/lake (default: the directory"
+            " telemetry inside the data directory).",
+            show_default=False,
+        ),
+    ] = None,
+    log_level: Annotated[Level, typer.Option("--log-level", help="Minimum log level of the brokers.")] = Level.WARNING,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Emulate link latency, jitter, loss and rate as the file gives them.")
+    ] = False,
+    chaos: Annotated[
+        bool,
+        typer.Option(
+            "--chaos", help="Allow the admin API to slow, cut and heal links, and the monitor to stop brokers."
+        ),
+    ] = False,
+    monitor: Annotated[
+        bool, typer.Option("--monitor", help="Serve the monitor, a web page that shows the overlay.")
+    ] = False,
+    monitor_at: Annotated[
+        str,
+        typer.Option(
+            "--monitor-at",
+            metavar="HOST:PORT",
+            help="Address of the monitor; a non-loopback address requires an admin token.",
+        ),
+    ] = DEFAULT_AT,
+) -> None:
+    """Run all brokers of a network file until Ctrl-C, each as a process. A broker that dies is restarted."""
+    with exit_on_error():
+        described = read_network(network)
+        where = endpoints_on_one_machine(described, str(network))
+        page = page_listener(described, monitor_at, None) if monitor else None
+    flags = {"--in-memory": in_memory, "--emulate": emulate, "--chaos": chaos}
+    options = ["--log-level", log_level.value, *(flag for flag, is_set in flags.items() if is_set)]
+    lake = telemetry or (None if in_memory or described.telemetry.enabled is False else str(data / LAKE))
+    if lake is not None:
+        options += ["--telemetry", lake]
+    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    supervisor = Supervisor(
+        network,
+        _names(described),
+        None if in_memory else data,
+        options,
+        lambda name, text: err.print(f"[bold]{escape(name)}[/]  {escape(text)}", soft_wrap=True),
+    )
+    control = None if in_memory or not chaos else data / CONTROL_SOCKET
+    try:
+        with exit_on_error():
+            asyncio.run(
+                _run_with_page(
+                    supervisor,
+                    None if page is None else LiveOverlay(described, network.name, page, chaos, supervisor),
+                    control,
+                    lambda at: _show(out, where, at),
+                    lambda: _reloaded_names(network, err),
+                )
+            )
+    except NeverReady as error:
+        fail(error, UNAVAILABLE)
+
+
+def _names(network: Network) -> list[str]:
+    return [one.name for one in network.brokers if one.name not in network.absent_at_start()]
+
+
+def _reloaded_names(file: Path, err: Console) -> list[str] | None:
+    """The brokers of the file as it is now; None if it is invalid."""
+    try:
+        network = read_network(file)
+        endpoints_on_one_machine(network, str(file))
+    except (ConfigError, Unavailable) as error:
+        err.print(f"nothing was changed: {escape(error.with_code())}", soft_wrap=True)
+        return None
+    return _names(network)
+
+
+async def _run_with_page(
+    supervisor: Supervisor,
+    watched: LiveOverlay | None,
+    control: Path | None,
+    ready: Callable[[str | None], None],
+    reload_names: Callable[[], list[str] | None],
+) -> None:
+    """`ready` gets the address of the monitor, if there is one."""
+    async with AsyncExitStack() as stack:
+        if control is not None:
+            await stack.enter_async_context(listening(supervisor, control))
+        address = await stack.enter_async_context(serve_live(watched)) if watched is not None else None
+        await _run(supervisor, lambda: ready(address), reload_names)
+
+
+async def _run(supervisor: Supervisor, ready: Callable[[], None], reload_names: Callable[[], list[str] | None]) -> None:
+    task = asyncio.create_task(supervisor.run(ready))
+    changes: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        if (names := reload_names()) is not None:
+            change = asyncio.create_task(supervisor.change(names))
+            changes.add(change)
+            change.add_done_callback(changes.discard)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _show(out: Console, where: dict[str, Endpoints], page: str | None) -> None:
+    table = Table("broker", "mqtt", "overlay", "admin", box=None, pad_edge=False)
+    for name, at in where.items():
+        table.add_row(name, str(at.mqtt), str(at.overlay), str(at.admin))
+    out.print(table)
+    if page is not None:
+        out.print(f"monitor  {page}")
+    out.print("ready", style="bold green")

@@ -1,0 +1,1 @@
+"""Commands that publish and subscribe: `pub` and `sub`."""

@@ -1,0 +1,1 @@
+"""Transformations of telemetry: load profiles, reliability, compliance, bottlenecks and interest."""

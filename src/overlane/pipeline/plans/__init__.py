@@ -1,0 +1,1 @@
+"""Plans for brokers from the results of the analysis: channels, the case base, the plan and its export."""

@@ -1,0 +1,58 @@
+"""Plan export: the tables of a run as problem files for `overlane plan`, and as the plan for brokers."""
+
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+
+from overlane.pipeline.output_directory import Run
+from overlane.pipeline.plans.broker_plan import brokers_plan
+from overlane.pipeline.plans.channels import channels_problem
+from overlane.pipeline.settings import Settings
+
+DEADLINE_MS = 200.0
+
+
+def rows_of(run: Run, table: str) -> list[dict[str, Any]]:
+    """All rows of a small table."""
+    found: list[dict[str, Any]] = pq.read_table(run.tables / table).to_pylist()
+    return found
+
+
+def write_plans(run: Run, settings: Settings) -> None:
+    """allocate, casebase, paths, channels and brokers.json, each where there is something to plan."""
+    for row in rows_of(run, "planning_problem"):
+        problem = msgspec.json.format(row["problem"].encode(), indent=1)
+        (run.plans / "allocate.json").write_bytes(problem)
+        (run.plans / "casebase.json").write_bytes(problem)
+    paths = paths_problem(rows_of(run, "reliability"))
+    if paths is not None:
+        (run.plans / "paths.json").write_bytes(msgspec.json.format(msgspec.json.encode(paths), indent=1))
+    plan = brokers_plan(rows_of(run, "reliability"), rows_of(run, "topic_load"), rows_of(run, "lake_files"))
+    if plan is not None:
+        (run.plans / "brokers.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    interest = rows_of(run, "interest")
+    if interest:
+        (run.plans / "channels.json").write_bytes(channels_problem(interest, settings.channels))
+
+
+def paths_problem(reliability: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The network with its failure probabilities. From where to where, and how fast, is for the reader to change."""
+    links = sorted(
+        (row for row in reliability if row["kind"] == "link" and row["latency_ms"] is not None),
+        key=lambda row: (row["broker"], row["peer"]),
+    )
+    if not links:
+        return None
+    failures = {row["broker"]: row["failure"] for row in reliability if row["kind"] == "broker"}
+    names = sorted({row[end] for row in links for end in ("broker", "peer")} | set(failures))
+    return {
+        "brokers": {name: {"failure": failures.get(name, 0.0)} for name in names},
+        "links": [
+            {"ends": [row["broker"], row["peer"]], "latency_ms": row["latency_ms"], "failure": row["failure"]}
+            for row in links
+        ],
+        "source": names[0],
+        "destination": names[-1],
+        "deadline_ms": DEADLINE_MS,
+    }

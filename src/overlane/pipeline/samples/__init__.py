@@ -1,0 +1,1 @@
+"""Telemetry that is made up with a known truth, and telemetry from round-trip histories."""

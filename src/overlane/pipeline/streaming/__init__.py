@@ -1,0 +1,1 @@
+"""Topics as a source and a sink of Spark Structured Streaming."""

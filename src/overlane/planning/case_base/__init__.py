@@ -1,0 +1,20 @@
+"""The case base: policies made before they are needed, for every state the brokers can be in.
+
+`cases` plans the normal state and lists the others; `solve` makes the policy of one of them, a pure function of the
+normal plan and the case, so that cases can be spread over cores or machines.
+"""
+
+from overlane.planning.case_base.cases import Case, NormalPlan, failure_cases, low_load_cases, normal_plan
+from overlane.planning.case_base.solve import Policy, solve_case, solve_state, switchable
+
+__all__ = [
+    "Case",
+    "NormalPlan",
+    "Policy",
+    "failure_cases",
+    "low_load_cases",
+    "normal_plan",
+    "solve_case",
+    "solve_state",
+    "switchable",
+]

@@ -1,0 +1,149 @@
+"""One case of the case base: where items run and are mirrored when brokers are missing, with few items moved.
+
+An item is at home at its primary, or at its mirror once the primary is missing: clients hold sessions there already.
+Going home costs nothing; any other place is a move. The policy of a case is found in three steps:
+
+1. Items at home stay; those that have lost both brokers go where the loss is least.
+2. If a limit is broken then, items may move: a search in which every move costs more than any loss and less than any
+   broken limit repairs with few moves, and takes none that is not needed.
+3. Mirrors that are still good stay; the others are chosen anew for the next failure.
+
+A case that no moves can bring below the limits is overloaded, and its policy says so: starting from home, it makes the
+moves that reduce the loss.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from overlane.planning.allocation.greedy import spread
+from overlane.planning.allocation.model import IntArray, Problem
+from overlane.planning.allocation.placement import Placement
+from overlane.planning.allocation.search import Search
+from overlane.planning.case_base.cases import Case, NormalPlan, under_load
+from overlane.planning.mirrors.solve import Effort, best_mirrors
+from overlane.planning.mirrors.states import NOWHERE, FailureStates
+
+CaseStatus: TypeAlias = Literal["kept", "overloaded"]
+SHAKES = 20
+EFFORT = Effort(exact_items=0, shakes=0)  # a few mirrors at a time: more finds nothing better
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to do in one case; `promoted` items run on their mirror of the normal plan, `moved` ones elsewhere."""
+
+    failed: list[str]
+    off: list[str]
+    status: CaseStatus
+    primary: dict[str, str]
+    mirror: dict[str, str]  # empty when one broker is left
+    promoted: list[str]
+    moved: list[str]
+    utility: float
+    risk: dict[str, float]
+    next_loss: float | None  # utility lost by the worst failure that could follow
+
+
+def solve_case(plan: NormalPlan, case: Case) -> Policy:
+    """The policy of one case; it needs nothing but the normal plan, and is the same wherever it runs."""
+    problem = under_load(plan.problem, case.load)
+    alive = np.array([i for i, broker in enumerate(problem.brokers) if broker.name not in case.missing], dtype=np.int64)
+    home = _home(plan, alive)
+    task = _over(problem, alive)
+    position = {broker: index for index, broker in enumerate(alive.tolist())}
+    at_home = np.array([position.get(place, NOWHERE) for place in home.tolist()], dtype=np.int64)
+    primary = alive[_few_moves(task, at_home)]
+    states = _mirrored(problem, plan, primary, alive)
+    return _told(plan, case, states, home)
+
+
+def solve_state(plan: NormalPlan, failed: frozenset[str]) -> Policy:
+    """The policy after these brokers have failed."""
+    return solve_case(plan, Case(failed=tuple(sorted(failed))))
+
+
+def switchable(policies: list[Policy]) -> list[Policy]:
+    """Low-load policies, fewest brokers off first, up to the first that breaks a limit."""
+    kept: list[Policy] = []
+    for policy in sorted(policies, key=lambda policy: len(policy.off)):
+        if policy.status != "kept":
+            break
+        kept.append(policy)
+    return kept
+
+
+def _home(plan: NormalPlan, alive: IntArray) -> IntArray:
+    is_alive = np.zeros(len(plan.problem.brokers), dtype=np.bool_)
+    is_alive[alive] = True
+    on_mirror = np.where(is_alive[plan.mirror], plan.mirror, NOWHERE)
+    return np.where(is_alive[plan.primary], plan.primary, on_mirror)
+
+
+def _over(problem: Problem, alive: IntArray) -> Placement:
+    """All items on the brokers that are left."""
+    return Placement.of(problem).part(np.arange(len(problem.items)), alive)
+
+
+def _few_moves(task: Placement, home: IntArray) -> IntArray:
+    """Places that keep the limits, if they can be kept, with few items away from home."""
+    places = home.copy()
+    homeless = np.flatnonzero(home == NOWHERE)
+    if len(homeless) > 0:
+        search = Search(*_homeless_only(task, home, homeless))
+        search.descend()
+        places[homeless] = search.places
+    if task.keeps_limits(places):
+        return places
+    toll = np.full((task.item_count, task.broker_count), task.stake)
+    toll[homeless] = 0.0
+    settled = np.flatnonzero(home != NOWHERE)
+    toll[settled, home[settled]] = 0.0
+    moving = Search(replace(task, toll=toll), places)
+    moving.descend()
+    moving.shake(SHAKES, 0)
+    if task.keeps_limits(moving.places):
+        return moving.places
+    anything = Search(task.limited(np.inf), places)
+    anything.descend()
+    return anything.places
+
+
+def _homeless_only(task: Placement, home: IntArray, homeless: IntArray) -> tuple[Placement, IntArray]:
+    """The placement of the homeless items, with all others as its ground; and a start."""
+    settled = np.flatnonzero(home != NOWHERE)
+    every = np.arange(task.broker_count)
+    ground = task.part(settled, every).load(home[settled])
+    shared = np.zeros((task.broker_count, len(homeless)))
+    np.add.at(shared, home[settled], task.covariance[np.ix_(settled, homeless)])
+    free = replace(task.part(homeless, every), ground=replace(ground, shared=shared))
+    return free, spread(free)
+
+
+def _mirrored(problem: Problem, plan: NormalPlan, primary: IntArray, alive: IntArray) -> FailureStates:
+    if len(alive) < 2:
+        return FailureStates(problem, primary, alive)
+    good = np.isin(plan.mirror, alive) & (plan.mirror != primary)
+    states, _ = best_mirrors(problem, primary, alive, np.where(good, plan.mirror, NOWHERE), EFFORT)
+    return states
+
+
+def _told(plan: NormalPlan, case: Case, states: FailureStates, home: IntArray) -> Policy:
+    problem, primary, alive = states.problem, states.primary, states.alive
+    names = [item.name for item in problem.items]
+    promoted = (primary == home) & (home != plan.primary)
+    losses = states.losses()
+    risk = states.risk(states.normal)
+    return Policy(
+        list(case.failed),
+        list(case.off),
+        "kept" if states.keeps_limits() else "overloaded",
+        problem.named(primary),
+        problem.named(states.mirror) if len(alive) > 1 else {},
+        [names[item] for item in np.flatnonzero(promoted)],
+        [names[item] for item in np.flatnonzero(primary != home)],
+        float(problem.reward.sum()) - states.primary_loss - float(losses[states.normal]),
+        {problem.brokers[broker].name: float(risk[broker]) for broker in alive.tolist()},
+        float(losses[alive].max()) if len(alive) > 1 else None,
+    )
