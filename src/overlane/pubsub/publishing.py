@@ -23,7 +23,7 @@ from overlane.pubsub.consumer import Publisher
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
-from overlane.pubsub.qos_override import BadOverride, QosOverride, apply_override, read_override
+from overlane.pubsub.qos_override import RELIABLE, BadOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
@@ -32,8 +32,6 @@ from overlane.pubsub.suspects import suspect_of
 
 OVERLAY_BUSY = "the overlay has no room now; try again"
 OVERLAY_TOO_LARGE = "too large for the overlay"
-
-RELIABLE = QosOverride(reliable=True)
 
 
 class Accepted(NamedTuple):

@@ -44,6 +44,7 @@ class QosOverride(NamedTuple):
 
 
 NONE = QosOverride()
+RELIABLE = QosOverride(reliable=True)
 
 
 def read_override(user_properties: Iterable[tuple[str, str]]) -> QosOverride:

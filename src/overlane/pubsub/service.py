@@ -123,6 +123,8 @@ class PubSub:
         """`can_erase`: it fails for want of room, and whatever makes room is welcome."""
         self.state.is_store_failing = is_failing
         self.state.can_erase = can_erase or not is_failing
+        if not is_failing:
+            self.wills.store_works()
 
     def disconnect(self, client_id: str, now: Nanos) -> bool:
         """An operator ends a client's connection; False if it has none."""

@@ -102,4 +102,5 @@ class Arrivals:
         for group in self._state.subscriptions.audience(topic).groups:
             if group.name == name and names.tag_of(group.filter) == tag and self._delivery.share(arrived, group, now):
                 return
-        self._state.counters.dropped[Drop.SESSION_ENDED] += 1  # the last member has gone meanwhile
+        if not self._delivery.share_elsewhere(arrived, name, tag, now):  # the last member has gone meanwhile
+            self._state.counters.dropped[Drop.SESSION_ENDED] += 1

@@ -7,13 +7,16 @@ was sent too often without being acknowledged, or has found a full queue, is put
 
 from collections.abc import Iterable
 
+from overlane.core.events import PublishResult
 from overlane.core.units import Nanos
 from overlane.errors import InDoubt, OverlaneError
+from overlane.pubsub.cluster.names import tag_of
 from overlane.pubsub.consumer import Confirmation, Consumer
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery import dead_letters
 from overlane.pubsub.delivery.window import Entry, Stage
 from overlane.pubsub.message import Message
+from overlane.pubsub.qos_override import RELIABLE, apply_override
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.streams.log import StreamLog
@@ -75,6 +78,17 @@ class Delivery:
         name = "" if min(message.qos, one.qos) == 0 else one.name
         self.give(one.session, message, min(message.qos, one.qos), retain, identifiers, now, name)
         return True
+
+    def share_elsewhere(self, message: Message, group: str, tag: str, now: Nanos) -> bool:
+        """To a member at another broker: here is none any more. Whether it is on its way; QoS 0 is not sent on."""
+        cluster = self._state.cluster
+        for one in cluster.directory.shared(message.topic) if message.qos else ():
+            if one.group == group and tag_of(one.filter) == tag:
+                qos = cluster.class_of(message.topic, self._state.settings.qos.of(message.topic), now)
+                broker = cluster.choose(one.group, one.filter, one.brokers, is_here=False)
+                sent = cluster.send_to_group(broker, one, message, apply_override(qos, RELIABLE), now)
+                return sent is PublishResult.ACCEPTED
+        return False
 
     def _give(self, receiver: Receiver, message: Message, now: Nanos) -> None:
         retain = message.retain and receiver.retain_as_published
@@ -335,10 +349,15 @@ class Delivery:
     def abandon(self, session: Session, subscriptions: Iterable[Subscription], now: Nanos) -> None:
         """The session ends. What it owed of shared subscriptions goes to another member, QoS 2 under way excepted."""
         state = self._state
-        groups = {one.name: state.subscriptions.group(one.group, one.filter) for one in subscriptions if one.group}
+        shared = {one.name: one for one in subscriptions if one.group}
         for entry in list(session.window):
             state.queue_records.take(session.client_id, entry)
-            group = groups.get(entry.group)
-            moves = entry.stage is Stage.WAITING or entry.qos == 1
-            if not (group is not None and moves and self.share(entry.message, group, now)):
+            moves = entry.group in shared and (entry.stage is Stage.WAITING or entry.qos == 1)
+            if not (moves and self._share_again(entry.message, shared[entry.group], now)):
                 state.counters.dropped[Drop.SESSION_ENDED] += 1
+
+    def _share_again(self, message: Message, subscription: Subscription, now: Nanos) -> bool:
+        group = self._state.subscriptions.group(subscription.group, subscription.filter)
+        if group is not None and self.share(message, group, now):
+            return True
+        return self.share_elsewhere(message, subscription.group, tag_of(subscription.filter), now)

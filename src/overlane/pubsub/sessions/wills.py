@@ -3,8 +3,11 @@
 A will is a record in the store from the moment its client is connected, so that it is published even when the broker
 has failed. It is due when the connection ends otherwise than by a normal disconnect, after its delay, but no later
 than the session ends; a client that comes back in time takes it away. When it is due is part
-of the record, so that a restart does not prolong the delay. While the store takes nothing, a will is kept in memory
-alone.
+of the record, so that a restart does not prolong the delay. A will that comes while the store takes nothing is kept in
+memory alone until the store works again.
+
+A will that cannot be published, for want of room in the overlay or as the store takes nothing, is tried again. Its
+record stays until then. Wills of one client are published in their order.
 """
 
 from dataclasses import dataclass
@@ -58,6 +61,11 @@ class Wills:
         self._publishing = publishing
         self._wills: dict[str, Will] = {}
         self._timers: dict[str, Timer | None] = {}
+        self._overdue: list[tuple[str, Will]] = []
+        """Those that are to be published, and could not be yet, in their order."""
+        self._retry: Timer | None = None
+        self._unsaved: set[str] = set()
+        """Whose will has no record yet: the store takes nothing, or has one that is overdue in its place."""
 
     def __len__(self) -> int:
         return len(self._wills)
@@ -71,9 +79,14 @@ class Wills:
 
     def forget(self, client_id: str) -> None:
         """A normal disconnect, or a return in time."""
-        if self._wills.pop(client_id, None) is not None:
-            self._state.timers.cancel(self._timers.pop(client_id, None))
-            self._state.effects.append(Erase(TABLE, client_id.encode()))
+        if self._take(client_id) is not None:
+            self._erase(client_id)
+
+    def _take(self, client_id: str) -> Will | None:
+        will = self._wills.pop(client_id, None)
+        self._state.timers.cancel(self._timers.pop(client_id, None))
+        self._unsaved.discard(client_id)
+        return will
 
     def lost(self, session: Session, now: Nanos) -> None:
         """The connection has ended without a normal disconnect."""
@@ -89,27 +102,62 @@ class Wills:
 
     def say(self, client_id: str, now: Nanos) -> None:
         """Publish it now, if there is one: its time has come, or its session ends."""
-        will = self._wills.get(client_id)
-        if will is not None:
-            self.forget(client_id)
-            self._publish(client_id, will, now)
+        will = self._take(client_id)
+        if will is None:
+            return
+        if self._is_overdue(client_id) or not self._publish(client_id, will, now):
+            self._overdue.append((client_id, will))
+            self._try_again_at(now + AGAIN_AFTER)
+        else:
+            self._erase(client_id)
 
-    def _publish(self, client_id: str, will: Will, now: Nanos) -> None:
+    def _publish(self, client_id: str, will: Will, now: Nanos) -> bool:
+        """Whether it is done with; False if it is to be tried again."""
         if told := uncarriable("", will.topic):
             self._state.refuse(Refusal.TOO_LARGE, f"a will: {told}", client_id=client_id)
-            return
+            return True
         speaker = Session(client_id, will.user, 0)
         try:
             self._publishing.accept(will.message(client_id, now), speaker, will.user_properties, now, is_will=True)
         except PublishRefused as refused:
             self._state.refuse(refused.why, f"a will: {refused.told}", client_id=client_id)
-            if refused.why in (Refusal.BUSY, Refusal.STORE):
-                self._state.timers.at(now + AGAIN_AFTER, lambda at: self._publish(client_id, will, at))
+            return refused.why not in (Refusal.BUSY, Refusal.STORE)
         except InDoubt:
             raise
         except Exception as error:
             # It is published once and never repeated: it has reached whom it has reached.
             self._state.failed("will", client_id, error)
+        return True
+
+    # Overdue
+
+    def _is_overdue(self, client_id: str) -> bool:
+        return any(whose == client_id for whose, _ in self._overdue)
+
+    def _try_again_at(self, due_ns: Nanos) -> None:
+        self._state.timers.cancel(self._retry)
+        self._retry = self._state.timers.at(due_ns, self._try_again)
+
+    def _try_again(self, now: Nanos) -> None:
+        """Those of a client behind one that could not be published wait with it."""
+        self._retry = None
+        overdue, self._overdue = self._overdue, []
+        for client_id, will in overdue:
+            if self._is_overdue(client_id) or not self._publish(client_id, will, now):
+                self._overdue.append((client_id, will))
+            elif client_id not in self._wills:
+                self._erase(client_id)
+        if self._overdue:
+            self._try_again_at(now + AGAIN_AFTER)
+        for client_id in sorted(self._unsaved):
+            self._save(client_id, self._wills[client_id])
+
+    def store_works(self) -> None:
+        """What had to wait for the store is done at the next opportunity."""
+        if self._overdue or self._unsaved:
+            self._try_again_at(-NEVER)
+
+    # Records
 
     def restore(self, key: bytes, value: bytes) -> None:
         self._wills[key.decode()] = _decode(value)
@@ -129,5 +177,13 @@ class Wills:
         self._timers[client_id] = self._state.timers.at(will.due_ns, lambda now: self.say(client_id, now))
 
     def _save(self, client_id: str, will: Will) -> None:
-        if not self._state.is_store_failing:
+        if self._state.is_store_failing or self._is_overdue(client_id):
+            self._unsaved.add(client_id)
+        else:
+            self._unsaved.discard(client_id)
             self._state.effects.append(Save(TABLE, client_id.encode(), msgspec.msgpack.encode(will)))
+
+    def _erase(self, client_id: str) -> None:
+        """Unless the record is of an earlier will, which is overdue."""
+        if not self._is_overdue(client_id):
+            self._state.effects.append(Erase(TABLE, client_id.encode()))

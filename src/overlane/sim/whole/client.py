@@ -1,4 +1,4 @@
-"""An MQTT client with a persistent session, of 3.1.1 or 5: what it publishes and gets, over any number of connections.
+"""An MQTT client of 3.1.1 or 5, over any number of connections: what it publishes and gets.
 
     offline -- pause --> connecting -- CONNACK --> online -- lost, or it leaves --> offline
 
@@ -7,21 +7,27 @@ are taken once for each packet identifier until it is released. The application 
 so that much is under way when something breaks. What the client knows survives everything: it never crashes. A message
 that is refused with a reason (MQTT 5) is given up; where the broker closes the connection instead (3.1.1), it is sent
 again.
+
+It subscribes again on each connection, without asking for retained messages. Where it wants these (`replays`) it asks
+until it is granted, and not again: a subscription that is made anew ends the replay of the one before.
+
+With a keep-alive it pings in time. Each connection has a will of its own, if any has.
 """
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 import mqtt5
 
-from overlane.core.units import MS, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.codec.framing import Framer
 from overlane.sim.engine import Engine
 from overlane.sim.luck import between
+from overlane.sim.whole.contact import Contact
+from overlane.sim.whole.message import Message, Observer
 from overlane.sim.whole.wire import Wire
 
 PACKET_BYTES_MAX = 1 << 20
@@ -37,34 +43,17 @@ IDS = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """`number` counts what one publisher has published on one topic, from 1."""
+class Habits:
+    """How a client connects. A `will` is published on its own topic, `w/` and the client's name.
 
-    publisher: str
-    topic: str
-    number: int
-    qos: int
+    `is_passing`: it begins a session that ends with the connection, and does not come back by itself.
+    """
 
-    def payload(self) -> bytes:
-        return f"{self.publisher} {self.number} {self.qos}".encode()
-
-    @classmethod
-    def read(cls, topic: str, payload: bytes) -> "Message":
-        publisher, number, qos = payload.decode().split()
-        return cls(publisher, topic, int(number), int(qos))
-
-
-class Observer(Protocol):
-    """Who is told what clients were promised, and what they got."""
-
-    def sent(self, message: Message) -> None: ...
-    def acknowledged(self, message: Message) -> None: ...
-    def refused(self, _message: Message, /) -> None: ...
-    def subscribed(self, client: str, topic_filter: str, qos: int) -> None: ...
-    def got(self, client: str, message: Message, qos: int) -> None: ...
-    def went(self, client: str) -> None: ...
-    def session_lost(self, client: str) -> None: ...
-    def dismissed(self, client: str, reason: int) -> None: ...
+    is_v5: bool = True
+    keep_alive_s: int = 0
+    will_qos: int | None = None
+    will_delay_s: int = 0
+    is_passing: bool = False
 
 
 class Client:
@@ -73,13 +62,18 @@ class Client:
         name: str,
         engine: Engine,
         luck: Random,
-        dial: "Callable[[Client], Wire | None]",
+        dial: "Callable[[Client, Contact], Wire | None]",
         observer: Observer,
-        is_v5: bool = True,
+        habits: Habits,
     ) -> None:
         """`dial` opens a connection to the client's broker; None if it is not there."""
         self.name = name
-        self._read, self._write = (codec5.read, codec5.write) if is_v5 else (codec311.read, codec311.write)
+        self._habits = habits
+        self._read, self._write = (codec5.read, codec5.write) if habits.is_v5 else (codec311.read, codec311.write)
+        self._contacts = 0
+        self._pings = 0
+        self._is_dismissed = False
+        """Whether DISCONNECT has come."""
         self.is_online = False
         self.is_away = False
         """Whether it means to stay offline."""
@@ -104,6 +98,10 @@ class Client:
         self._received: set[int] = set()
         """QoS 2 that was taken and is not released."""
         self._wishes: dict[str, int] = {}
+        self._replayed: set[str] = set()
+        """Filters whose retained messages it wants and has not been granted yet."""
+        self._is_granted: set[str] = set()
+        """Those that it has been granted."""
         self._subscribing: dict[int, tuple[str, int]] = {}
 
     # The application
@@ -111,27 +109,53 @@ class Client:
     @property
     def unsettled(self) -> int:
         """Messages that the broker has yet to take responsibility for, and requests that it has yet to answer."""
-        return len(self._unsent) + len(self._under_way) + len(self._subscribing)
+        return max(0, self._pings - 1) + len(self._unsent) + self.owed()
 
-    def publish(self, topic: str, qos: int) -> None:
+    def owed(self) -> int:
+        """Requests that are sent and not answered."""
+        return len(self._under_way) + len(self._subscribing)
+
+    def publish(self, topic: str, qos: int, *, is_retained: bool = False, clears: bool = False) -> None:
         number = self._numbers[topic] = self._numbers.get(topic, 0) + 1
-        self._unsent.append(Message(self.name, topic, number, qos))
+        self._unsent.append(Message(self.name, topic, number, qos, is_retained, clears))
         self._send_more()
 
-    def subscribe(self, topic_filter: str, qos: int) -> None:
+    def subscribe(self, topic_filter: str, qos: int, *, replays: bool = False) -> None:
         self._wishes[topic_filter] = qos
+        if replays:
+            self._replayed.add(topic_filter)
         if self.is_online:
             self._ask(topic_filter, qos)
 
     def leave(self) -> None:
         """Disconnect, and stay away; the session stays."""
+        self._go_away(lambda wire: wire.send(self._write(mqtt5.DisconnectPacket()), is_goodbye=True))
+
+    def vanish(self) -> None:
+        """Be gone without a word, and stay away."""
+        self._go_away(lambda _: None)
+
+    def _go_away(self, part: Callable[[Wire], None]) -> None:
         self.is_away = True
         if self._wire is not None:
             if self.is_online:
-                self._wire.send(self._write(mqtt5.DisconnectPacket()))
+                part(self._wire)
             wire, self._wire = self._wire, None
             self._offline()
             self._engine.at(self._engine.now + between(self._luck, 0, 50 * MS), lambda _: wire.break_off())
+
+    def fall_silent(self, until_ns: Nanos) -> None:
+        wire = self._wire
+        if wire is not None and self.is_online:
+            wire.fall_silent()
+            self._observer.went(self.name)
+            self._engine.at(until_ns, self._wake_up, wire)
+
+    def _wake_up(self, wire: Wire) -> None:
+        self._observer.woke_up(wire.contact)
+        wire.wake_up()
+        if wire is self._wire:
+            self._observer.came(self.name)
 
     def come(self) -> None:
         """Connect, and stay."""
@@ -145,32 +169,73 @@ class Client:
         if self._wire is not None or self.is_away:
             return
         self._framer = Framer(PACKET_BYTES_MAX)
-        self._wire = wire = self._dial(self)
+        self._is_dismissed = False
+        habits = self._habits
+        self._contacts += 1
+        contact = Contact(self.name, self._contacts, self._engine.now, will_delay_ns=habits.will_delay_s * SECOND)
+        if habits.keep_alive_s:
+            contact.keep_alive_ns = habits.keep_alive_s * SECOND
+        self._wire = wire = self._dial(self, contact)
         if wire is None:
             self._connect_later()
             return
-        connect = mqtt5.ConnectPacket(
-            self.name, clean_start=False, keep_alive=0, session_expiry_interval=EXPIRY_S, receive_max=WINDOW
-        )
-        wire.send(self._write(connect))
+        will = self._will()
+        self._observer.contacted(contact, will)
+        wire.send(self._write(self._connect_packet(will)))
         self._engine.at(self._engine.now + ANSWERED_WITHIN, self._give_up, wire)
+        if habits.keep_alive_s:
+            self._engine.at(self._engine.now + habits.keep_alive_s * SECOND // 2, self._ping, wire)
+
+    def _will(self) -> Message | None:
+        qos = self._habits.will_qos
+        return None if qos is None else Message(self.name, f"w/{self.name}", self._contacts, qos)
+
+    def _connect_packet(self, will: Message | None) -> mqtt5.ConnectPacket:
+        habits = self._habits
+        last_words = None
+        if will is not None:
+            qos = mqtt5.QoS(will.qos)
+            last_words = mqtt5.Will(
+                will.topic, payload=will.payload(), qos=qos, will_delay_interval=habits.will_delay_s
+            )
+        return mqtt5.ConnectPacket(
+            self.name,
+            clean_start=habits.is_passing,
+            keep_alive=habits.keep_alive_s,
+            session_expiry_interval=0 if habits.is_passing else EXPIRY_S,
+            receive_max=WINDOW,
+            will=last_words,
+        )
+
+    def _ping(self, wire: Wire) -> None:
+        if wire is self._wire:
+            if self.is_online:
+                self._pings += 1
+                self._send(mqtt5.PingReqPacket())
+            self._engine.at(self._engine.now + self._habits.keep_alive_s * SECOND // 2, self._ping, wire)
 
     def _give_up(self, wire: Wire) -> None:
         if self._wire is wire and not self.is_online:
             wire.break_off()
 
     def _connect_later(self) -> None:
-        self._engine.at(self._engine.now + between(self._luck, RECONNECT_MIN, RECONNECT_MAX), self._connect)
+        if not self._habits.is_passing:
+            self._engine.at(self._engine.now + between(self._luck, RECONNECT_MIN, RECONNECT_MAX), self._connect)
 
     def lost(self, wire: Wire) -> None:
         if wire is self._wire:
+            contact = wire.contact
+            if contact.closed_ns < NEVER and contact.accepted_ns < NEVER and not self._is_dismissed:
+                self._observer.dismissed(contact, None)
             self._wire = None
             self._offline()
+            self.is_away |= self._habits.is_passing
             if not self.is_away:
                 self._connect_later()
 
     def _offline(self) -> None:
         self.is_online = False
+        self._pings = 0
         self._subscribing.clear()
         self._observer.went(self.name)
 
@@ -178,7 +243,7 @@ class Client:
         if wire is not self._wire:
             return
         for packet in self._framer.feed(data):
-            self._take(self._read(packet))
+            self._take(wire, self._read(packet))
             if wire is not self._wire:
                 return
 
@@ -188,10 +253,10 @@ class Client:
 
     # Packets
 
-    def _take(self, packet: mqtt5.Packet) -> None:
+    def _take(self, wire: Wire, packet: mqtt5.Packet) -> None:
         match packet:
             case mqtt5.ConnAckPacket():
-                self._connected(packet)
+                self._connected(wire, packet)
             case mqtt5.PublishPacket():
                 self._arrived(packet)
             case mqtt5.PubAckPacket() | mqtt5.PubRecPacket():
@@ -205,15 +270,20 @@ class Client:
             case mqtt5.SubAckPacket():
                 wish = self._subscribing.pop(packet.packet_id, None)
                 if wish is not None and all(int(code) < ERRORS for code in packet.reason_codes):
+                    self._is_granted.add(wish[0])
                     self._observer.subscribed(self.name, *wish)
+            case mqtt5.PingRespPacket():
+                self._pings -= 1
             case mqtt5.DisconnectPacket():
-                self._observer.dismissed(self.name, int(packet.reason_code))
+                self._is_dismissed = True
+                self._observer.dismissed(wire.contact, int(packet.reason_code))
             case _:
                 raise AssertionError(f"{self.name} got {packet}")
 
-    def _connected(self, packet: mqtt5.ConnAckPacket) -> None:
+    def _connected(self, wire: Wire, packet: mqtt5.ConnAckPacket) -> None:
         if int(packet.reason_code) >= ERRORS:
             return
+        wire.contact.accepted_ns = self._engine.now
         if self._had_session and not packet.session_present:
             self._observer.session_lost(self.name)
             self._received.clear()
@@ -221,20 +291,30 @@ class Client:
             self._received.clear()
         self.resumed += packet.session_present
         self.resent += len(self._under_way) + len(self._released)
-        self._had_session = self.is_online = True
+        self._had_session = not self._habits.is_passing
+        self.is_online = True
+        self._observer.came(self.name)
         self._window = min(WINDOW, packet.receive_max)
         for packet_id, message in self._under_way.items():
+            self._observer.resent(message)
             self._send_message(packet_id, message, again=True)
         for packet_id in self._released:
             self._send(mqtt5.PubRelPacket(packet_id))
         for topic_filter, qos in self._wishes.items():
-            self._ask(topic_filter, qos)
+            if not (topic_filter in self._replayed and topic_filter in self._is_granted):
+                self._ask(topic_filter, qos)
         self._send_more()
 
     def _ask(self, topic_filter: str, qos: int) -> None:
         packet_id = self._next_id()
         self._subscribing[packet_id] = topic_filter, qos
-        asked = mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(qos), retain_handling=mqtt5.RetainHandling.SEND_NEVER)
+        handling = mqtt5.RetainHandling.SEND_NEVER
+        if topic_filter in self._replayed:
+            handling = mqtt5.RetainHandling.SEND_ALWAYS
+            self._observer.asked(self.name, topic_filter, qos)
+        asked = mqtt5.TopicFilter(
+            topic_filter, max_qos=mqtt5.QoS(qos), retain_as_published=False, retain_handling=handling
+        )
         self._send(mqtt5.SubscribePacket(packet_id, [asked]))
 
     def _next_id(self) -> int:
@@ -257,7 +337,14 @@ class Client:
     def _send_message(self, packet_id: int, message: Message, again: bool) -> None:
         qos = mqtt5.QoS(message.qos)
         self._send(
-            mqtt5.PublishPacket(message.topic, message.payload(), qos=qos, packet_id=packet_id or None, duplicate=again)
+            mqtt5.PublishPacket(
+                message.topic,
+                message.payload(),
+                qos=qos,
+                packet_id=packet_id or None,
+                duplicate=again,
+                retain=message.is_retained,
+            )
         )
 
     def _answered(self, packet_id: int, reason: int) -> None:
@@ -275,18 +362,25 @@ class Client:
 
     def _arrived(self, packet: mqtt5.PublishPacket) -> None:
         qos, packet_id = int(packet.qos), packet.packet_id
-        message = Message.read(packet.topic, bytes(packet.payload))
-        if qos == 2:
-            assert packet_id is not None
+        if packet_id is None:
+            self._tell(packet, qos)
+        elif qos == 2:
             if packet_id not in self._received:
                 self._received.add(packet_id)
-                self._observer.got(self.name, message, qos)
+                self._tell(packet, qos)
             self._answer_later(mqtt5.PubRecPacket(packet_id))
         else:
+            self._tell(packet, qos)
+            self._answer_later(mqtt5.PubAckPacket(packet_id))
+
+    def _tell(self, packet: mqtt5.PublishPacket, qos: int) -> None:
+        message = Message.read(packet.topic, bytes(packet.payload))
+        if message is None:
+            return
+        if packet.retain:
+            self._observer.got_retained(self.name, message, qos)
+        else:
             self._observer.got(self.name, message, qos)
-            if qos:
-                assert packet_id is not None
-                self._answer_later(mqtt5.PubAckPacket(packet_id))
 
     def _answer_later(self, packet: mqtt5.Packet) -> None:
         """In order, on the connection of now or not at all."""

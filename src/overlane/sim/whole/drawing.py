@@ -1,9 +1,13 @@
 """Brokers, clients and faults of a seed.
 
 One to four brokers in a row, a ring or a star; two to four clients at each, of MQTT 3.1.1 and 5, all with persistent
-sessions, which publish and subscribe with QoS 0 to 2. Faults: a broker's process is killed, its power fails, its disk
-is slow, full or broken, a client's connection breaks, a client goes away for a while, a link is cut, slow or lossy. All
-of it is over after the chaos.
+sessions, which publish and subscribe with QoS 0 to 2. Some have a will, some a keep-alive, some are members of a shared
+subscription, some publish retained messages and clear them, and some want these from a moment on. Besides, visitors
+come: clients without a persistent session, that subscribe and leave.
+
+Faults: a broker's process is killed, its power fails, its disk is slow, full or broken, a client's connection breaks, a
+client disconnects or vanishes for a while or falls silent, a link is cut, slow or lossy. All of it is over after the
+chaos.
 
 Some seeds are tight: queues for clients are short, and publishers publish much at once.
 """
@@ -13,14 +17,18 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
 
-from overlane.core.units import MS, SECOND, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker, Link, Network, Simulation
 from overlane.sim.luck import between, chance, one_of, some_of, stream
 from overlane.sim.whole.broker import Pace
+from overlane.sim.whole.client import Habits
 
 CHAOS_NS: Nanos = 4 * SECOND
 """Traffic and faults happen from zero until here; then everything heals."""
 TOPICS = 3
+WILLS = "w/#"
+RETAINED = "r/#"
+SHARED = "$share/g/s/#"
 
 
 class Kind(Enum):
@@ -31,6 +39,8 @@ class Kind(Enum):
     DISK_BROKEN = auto()
     CONNECTION = auto()
     AWAY = auto()
+    VANISH = auto()
+    SILENCE = auto()
     CUT = auto()
     SLOW = auto()
     LOSSY = auto()
@@ -52,8 +62,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
+    """`replays`: the client wants what is retained. It subscribes at `at_ns`."""
+
     topic_filter: str
     qos: int
+    replays: bool = False
+    at_ns: Nanos = -NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +75,22 @@ class Publication:
     topic: str
     qos: int
     count: int
+    is_retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A client."""
+    """A client. A visitor is there from `visit_ns` for `stays_ns` only; it vanishes, or disconnects."""
 
     name: str
     broker: str
     latency_ns: Nanos
     subscriptions: tuple[Subscription, ...]
     publications: tuple[Publication, ...]
-    is_v5: bool = True
+    habits: Habits
+    visit_ns: Nanos = 0
+    stays_ns: Nanos = 0
+    vanishes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +111,13 @@ def draw(seed: int) -> Drawn:
         Broker(name=name, clock_offset_ns=between(luck, 0, 36_000) * SECOND, clock_drift_ppm=between(luck, -200, 200))
         for name in names
     )
-    clients = tuple(_clients(luck, stream(seed, "version"), names))
+    clients = tuple(_clients(luck, stream(seed, "habits"), names))
+    visitors = tuple(_visitors(stream(seed, "visitors"), names))
     return Drawn(
         seed,
         Network(brokers=brokers, links=links, simulation=Simulation(duration_ns=CHAOS_NS, seed=seed)),
         {name: _pace(luck) for name in names},
-        clients,
+        clients + visitors,
         tuple(sorted(_faults(luck, names, links, clients), key=lambda fault: fault.at_ns)),
         chance(stream(seed, "tight"), 0.2),
     )
@@ -125,22 +144,72 @@ def _pace(luck: Random) -> Pace:
     return Pace(between(luck, 1, 500) * 1_000, (slowest // 5, slowest))
 
 
-def _clients(luck: Random, version: Random, names: list[str]) -> Iterator[Person]:
+def _clients(luck: Random, habit: Random, names: list[str]) -> Iterator[Person]:
     """Each publishes on topics with one QoS per topic, since order holds for one QoS only."""
     number = 0
     for broker in names:
         for _ in range(between(luck, 2, 4)):
             number += 1
+            name = f"c{number}"
             filters = some_of(luck, [f"t{index}/#" for index in range(TOPICS)], between(luck, 0, 3))
-            topics = some_of(luck, [f"t{index}/c{number}" for index in range(TOPICS)], between(luck, 0, 3))
+            topics = some_of(luck, [f"t{index}/{name}" for index in range(TOPICS)], between(luck, 0, 3))
             yield Person(
-                f"c{number}",
+                name,
                 broker,
                 between(luck, 1, 20) * MS // 2,
-                tuple(Subscription(one, one_of(luck, (0, 1, 2, 2))) for one in filters),
-                tuple(Publication(one, one_of(luck, (0, 1, 2, 2)), between(luck, 4, 24)) for one in topics),
-                chance(version, 0.6),
+                (*(Subscription(one, one_of(luck, (0, 1, 2, 2))) for one in filters), *_more_subscriptions(habit)),
+                (
+                    *(Publication(one, one_of(luck, (0, 1, 2, 2)), between(luck, 4, 16)) for one in topics),
+                    *_more_publications(habit, name),
+                ),
+                _habits(habit),
             )
+
+
+def _habits(luck: Random) -> Habits:
+    is_v5 = chance(luck, 0.6)
+    return Habits(
+        is_v5,
+        keep_alive_s=one_of(luck, (0, 1, 1)),
+        will_qos=one_of(luck, (None, 1, 2, 2)),
+        will_delay_s=one_of(luck, (0, 1)) if is_v5 else 0,
+    )
+
+
+def _more_subscriptions(luck: Random) -> Iterator[Subscription]:
+    if chance(luck, 0.4):
+        yield Subscription(WILLS, one_of(luck, (1, 2, 2)))
+    if chance(luck, 0.4):
+        yield Subscription(SHARED, one_of(luck, (1, 2, 2)))
+    if chance(luck, 0.3):
+        yield Subscription(RETAINED, one_of(luck, (0, 1, 2, 2)), replays=True, at_ns=between(luck, 0, 3_900) * MS)
+
+
+def _more_publications(luck: Random, name: str) -> Iterator[Publication]:
+    if chance(luck, 0.4):
+        yield Publication(f"r/{name}", one_of(luck, (1, 2)), between(luck, 2, 10), is_retained=True)
+    if chance(luck, 0.4):
+        yield Publication(f"s/{name}", one_of(luck, (1, 2)), between(luck, 2, 10))
+
+
+def _visitors(luck: Random, names: list[str]) -> Iterator[Person]:
+    """They read what is retained, or are members of the shared subscription with QoS 1: what a member is sent with
+    QoS 2 when its session ends goes to nobody else."""
+    for number in range(between(luck, 0, 4)):
+        wanted = Subscription(RETAINED, one_of(luck, (0, 1, 2)), replays=True)
+        if chance(luck, 0.3):
+            wanted = Subscription(SHARED, 1)
+        yield Person(
+            f"v{number}",
+            one_of(luck, names),
+            between(luck, 1, 20) * MS // 2,
+            (wanted,),
+            (),
+            Habits(chance(luck, 0.6), is_passing=True),
+            between(luck, 0, 3_500) * MS,
+            between(luck, 100, 1_500) * MS,
+            chance(luck, 0.5),
+        )
 
 
 def _faults(luck: Random, names: list[str], links: tuple[Link, ...], clients: tuple[Person, ...]) -> Iterator[Fault]:
@@ -149,6 +218,10 @@ def _faults(luck: Random, names: list[str], links: tuple[Link, ...], clients: tu
         at_ns = between(luck, 100, CHAOS_NS // MS - 500) * MS
         lasts_ns = between(luck, 50, 1_500) * MS
         match kind:
+            case Kind.VANISH | Kind.SILENCE:
+                # Long enough for a delayed will, or a keep-alive, to run out.
+                at_ns, lasts_ns = at_ns // 2, lasts_ns + SECOND
+                yield Fault(at_ns, kind, (one_of(luck, clients).name,), lasts_ns)
             case Kind.CONNECTION | Kind.AWAY:
                 yield Fault(at_ns, kind, (one_of(luck, clients).name,), lasts_ns)
             case Kind.CUT | Kind.SLOW | Kind.LOSSY:

@@ -5,41 +5,75 @@
 - What one publisher sends on one topic with QoS 1 or 2 arrives in order: a message that comes for the first time is
   later than all that came before. Messages of QoS 1 may come again (MQTT 5, section 4.6).
 - Nobody gets what nobody has published, or what it has not asked for.
-- A persistent session is there when its client comes back.
+- A persistent session is there when its client comes back, and no client is disconnected that does nothing wrong.
+
+Retained messages, wills, shared subscriptions and keep-alive have rules of their own (`rules`).
+
+A subscription that is made during the run counts for publishers at the same broker from then on, and for all others
+when everything has come to rest: it takes time to travel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
 from overlane.core.topics import matches
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.pubsub.subscriptions.table import SHARED
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.whole.client import Message
+from overlane.sim.whole.contact import Contact
+from overlane.sim.whole.message import Message
+from overlane.sim.whole.rules.groups import GroupRule
+from overlane.sim.whole.rules.history import History
+from overlane.sim.whole.rules.keep_alive import TIMED_OUT, KeepAliveRule
+from overlane.sim.whole.rules.retained import RetainedRule
+from overlane.sim.whole.rules.wills import WillRule
 
 TAKEN_OVER = 0x8E
-PARTING = frozenset({TAKEN_OVER})
-"""Why a broker may end the connection of a client that does nothing wrong."""
+PARTING = frozenset({TAKEN_OVER, TIMED_OUT})
+"""Why a broker may end a connection: whether it was right to is judged by the rule of it."""
 
 
 class Judge:
-    """A `client.Observer`."""
+    """A `message.Observer`."""
 
-    def __init__(self, now_s: Callable[[], float], *, excuses_absence: bool = False) -> None:
-        """`excuses_absence`: queues are short, so that one for a client that was away may have run over."""
+    def __init__(
+        self,
+        now: Callable[[], Nanos],
+        broker_of: Mapping[str, str],
+        passing: frozenset[str],
+        *,
+        excuses_absence: bool = False,
+    ) -> None:
+        """`broker_of`: of each client. `passing`: clients whose session ends with their connection.
+
+        `excuses_absence`: queues are short, so that one for a client that was away may have run over.
+        """
+        self._now = now
+        self._broker_of = broker_of
+        self._passing = passing
         self._excuses_absence = excuses_absence
-        self._absent: set[str] = set()
-        self._now_s = now_s
         self.broken: Broken | None = None
         """What was broken first."""
         self.deliveries = 0
         self.refusals = 0
         self.again = 0
         """Messages of QoS 1 that came once more."""
+        self.history = History()
+        self.retained = RetainedRule(broker_of, passing, self._break)
+        self.wills = WillRule(broker_of, self.history, now, self._break)
+        self.groups = GroupRule(passing, self._break)
+        self.keep_alive = KeepAliveRule(broker_of, self.history, self._break)
+        self._back_since: dict[str, Nanos] = {}
+        """When clients were last away, or silent; NEVER if they are."""
         self._readers: dict[str, dict[str, int]] = {}
         """Filters and QoS of each client, from the moment at which it was told that it has subscribed."""
-        self._sent: set[Message] = set()
+        self._late: set[tuple[str, str]] = set()
+        """Clients and filters of which other brokers need not know yet."""
+        self._sent: dict[Message, Nanos] = {}
         self._expected: dict[tuple[str, Message], bool] = {}
         """Who was subscribed when a message was first sent, and whether it has it."""
         self._acknowledged: set[Message] = set()
+        self._wills: set[Message] = set()
         self._got: dict[str, set[Message]] = {}
         self._latest: dict[tuple[str, str, str], int] = {}
         self._digest = blake2b(digest_size=8)
@@ -50,33 +84,74 @@ class Judge:
 
     def _break(self, invariant: str, detail: str) -> None:
         if self.broken is None:
-            self.broken = Broken(invariant, f"{detail}, at {self._now_s():.3f} s")
+            self.broken = Broken(invariant, f"{detail}, at {self._now() / SECOND:.3f} s")
+
+    def come_to_rest(self) -> None:
+        """Every broker knows of all subscriptions, and has everything that was acknowledged."""
+        self._late.clear()
+        self.retained.come_to_rest()
 
     # What clients tell
 
+    def contacted(self, contact: Contact, will: Message | None) -> None:
+        self.wills.contacted(contact)
+        if will is not None:
+            self._wills.add(will)
+            self._expect(will)
+
     def sent(self, message: Message) -> None:
-        if message in self._sent:
-            return
-        self._sent.add(message)
+        if message.is_retained:
+            self.retained.sent(message)
         if message.qos:
-            for client, filters in self._readers.items():
-                if any(qos and matches(one, message.topic) for one, qos in filters.items()):
-                    self._expected[client, message] = False
+            self.groups.sent(message)
+        self._expect(message)
+
+    def _expect(self, message: Message) -> None:
+        self._sent[message] = self._now()
+        if not message.qos or message.clears:
+            return
+        here = self._broker_of[message.publisher]
+        for client, filters in self._readers.items():
+            is_near = self._broker_of[client] == here
+            if any(
+                qos and matches(one, message.topic) and (is_near or (client, one) not in self._late)
+                for one, qos in filters.items()
+            ):
+                self._expected[client, message] = False
+
+    def resent(self, message: Message) -> None:
+        self.groups.resent(message)
 
     def acknowledged(self, message: Message) -> None:
         self._acknowledged.add(message)
+        if message.is_retained:
+            self.retained.acknowledged(message)
 
     def refused(self, _message: Message) -> None:
         self.refusals += 1
 
+    def asked(self, client: str, topic_filter: str, _qos: int) -> None:
+        self.retained.asked(client, topic_filter)
+
     def subscribed(self, client: str, topic_filter: str, qos: int) -> None:
-        self._readers.setdefault(client, {})[topic_filter] = qos
+        self.retained.subscribed(client, topic_filter, qos)
+        if topic_filter.startswith(SHARED):
+            self.groups.subscribed(client, topic_filter, qos)
+        elif client not in self._passing:
+            filters = self._readers.setdefault(client, {})
+            if topic_filter not in filters and self._now() > 0:
+                self._late.add((client, topic_filter))
+            filters[topic_filter] = qos
+
+    def got_retained(self, client: str, message: Message, qos: int) -> None:
+        self._note(client, message, qos)
+        self.retained.got(client, message, qos)
 
     def got(self, client: str, message: Message, qos: int) -> None:
-        self.deliveries += 1
-        self._digest.update(f"{self._now_s():.9f} {client} {message} {qos}\n".encode())
-        if message not in self._sent:
-            self._break("nobody gets what nobody published", f"{client} got {message}")
+        self._note(client, message, qos)
+        if message in self._wills:
+            self.wills.got(message)
+        by_group = self.groups.got(client, message, qos)
         got = self._got.setdefault(client, set())
         is_again = message in got
         got.add(message)
@@ -86,40 +161,56 @@ class Judge:
             self.again += 1
             if qos == 2:
                 self._break("nothing is delivered twice at QoS 2", f"{client} got {message} again")
-            return
-        if not qos:
-            return
+        elif qos and not by_group:
+            self._check_order(client, message)
+
+    def _note(self, client: str, message: Message, qos: int) -> None:
+        self.deliveries += 1
+        self._digest.update(f"{self._now()} {client} {message} {qos}\n".encode())
+        if message not in self._sent:
+            self._break("nobody gets what nobody published", f"{client} got {message}")
+
+    def _check_order(self, client: str, message: Message) -> None:
         stream = client, message.publisher, message.topic
         latest = self._latest.get(stream, 0)
         if message.number < latest:
             self._break("order is kept", f"{client} got {message} after number {latest}")
         self._latest[stream] = max(latest, message.number)
 
+    def came(self, client: str) -> None:
+        self._back_since[client] = self._now()
+
     def went(self, client: str) -> None:
-        """It is not connected any more."""
-        self._absent.add(client)
+        """It is not connected any more, or does not read."""
+        self._back_since[client] = NEVER
+
+    def woke_up(self, contact: Contact) -> None:
+        self.keep_alive.woke_up(contact, self._now())
 
     def session_lost(self, client: str) -> None:
         self._break("a persistent session is kept", f"the broker has forgotten {client}")
 
-    def dismissed(self, client: str, reason: int) -> None:
-        if reason not in PARTING:
-            self._break("no client is ended that does nothing wrong", f"{client} was told {reason:#04x}")
+    def dismissed(self, contact: Contact, reason: int | None) -> None:
+        if reason is not None and reason not in PARTING:
+            self._break("no client is ended that does nothing wrong", f"{contact.client} was told {reason:#04x}")
+        self.keep_alive.dismissed(contact, reason)
 
     # Verdicts
 
-    def missing(self) -> list[tuple[str, Message]]:
-        """Acknowledged, and not delivered to one that had subscribed."""
-        excused = self._absent if self._excuses_absence else ()
-        return [
-            key
-            for key, has_it in self._expected.items()
-            if not has_it and key[1] in self._acknowledged and key[0] not in excused
-        ]
+    def _is_excused(self, client: str, message: Message) -> bool:
+        """Whether the client's queue may have run over: it was away at some time after the message was sent."""
+        return self._excuses_absence and self._back_since[client] >= self._sent[message]
+
+    def _is_promised(self, message: Message) -> bool:
+        return message in self._acknowledged or (message in self._wills and self.wills.is_due(message))
 
     def lost(self) -> Broken | None:
-        missing = self.missing()
-        if not missing:
-            return None
-        client, message = missing[0]
-        return Broken("no acknowledged message is lost", f"{message} for {client}, the first of {len(missing)}")
+        missing = [
+            (client, message)
+            for (client, message), has_it in self._expected.items()
+            if not has_it and self._is_promised(message) and not self._is_excused(client, message)
+        ]
+        if missing:
+            client, message = missing[0]
+            return Broken("no acknowledged message is lost", f"{message} for {client}, the first of {len(missing)}")
+        return self.groups.missing(self._acknowledged, self._is_excused) or self.retained.missing()

@@ -8,8 +8,9 @@ topics, which must be acknowledged and arrive.
 
 import traceback
 from collections.abc import Iterable, Iterator
+from random import Random
 
-from overlane.core.units import MS, SECOND, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network.classes import broker_config, qos_table
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
@@ -21,9 +22,20 @@ from overlane.sim.luck import stream
 from overlane.sim.soak.invariants import Broken
 from overlane.sim.soak.running import Verdict, run_each
 from overlane.sim.whole.broker import WholeBroker
-from overlane.sim.whole.client import Client
-from overlane.sim.whole.disk import Trouble
-from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, Kind, Person, draw
+from overlane.sim.whole.client import Client, Habits
+from overlane.sim.whole.contact import Contact
+from overlane.sim.whole.disk import RETRY_NS, Trouble
+from overlane.sim.whole.drawing import (
+    CHAOS_NS,
+    RETAINED,
+    Drawn,
+    Fault,
+    Kind,
+    Person,
+    Publication,
+    Subscription,
+    draw,
+)
 from overlane.sim.whole.judge import Judge
 from overlane.sim.whole.wire import Wire
 from overlane.turn.client_link import HELD_BYTES_MAX
@@ -38,6 +50,8 @@ LIMITS = Limits(queue_messages=1_000, tries=1_000, in_flight=20)
 TIGHT_LIMITS = Limits(queue_messages=40, tries=1_000, in_flight=20)
 BURST = 3
 """Where queues are short, so many times as much is published, and all of a publisher's at once."""
+CLEARED_SHARE = 0.25
+"""Of retained messages, those that take the one before away."""
 HELD_SLACK_BYTES = 1 << 20
 
 _TROUBLES = {
@@ -51,7 +65,13 @@ class WholeWorld:
     def __init__(self, drawn: Drawn) -> None:
         self.drawn = drawn
         self.engine = Engine(-SETTLE_NS)
-        self.judge = Judge(lambda: self.engine.now / SECOND, excuses_absence=drawn.is_tight)
+        people = {person.name: person for person in (*drawn.clients, *_late_readers(drawn))}
+        self.judge = Judge(
+            lambda: self.engine.now,
+            {name: person.broker for name, person in people.items()},
+            frozenset(name for name, person in people.items() if person.habits.is_passing),
+            excuses_absence=drawn.is_tight,
+        )
         self.overfull: str | None = None
         network, seed = drawn.network, drawn.seed
         self.limits = TIGHT_LIMITS if drawn.is_tight else LIMITS
@@ -79,32 +99,50 @@ class WholeWorld:
         for fault in drawn.faults:
             self.engine.at(fault.at_ns, self._do, fault)
 
-    def _add_client(self, person: Person) -> None:
+    def _add_client(self, person: Person) -> Client:
         chance = stream(self.drawn.seed, "client", person.name)
 
-        def dial(client: Client) -> Wire | None:
+        def dial(client: Client, contact: Contact) -> Wire | None:
             broker = self.brokers[person.broker]
             if not broker.is_alive:
                 return None
-            wire = Wire(self.engine, chance, person.latency_ns, client.received, client.lost)
+            wire = Wire(self.engine, chance, person.latency_ns, contact, client.received, client.lost, client.owed)
             self._wires[person.name] = wire
             broker.accept(wire)
             return wire
 
-        client = self.clients[person.name] = Client(person.name, self.engine, chance, dial, self.judge, person.is_v5)
+        client = Client(person.name, self.engine, chance, dial, self.judge, person.habits)
+        self.clients[person.name] = client
         for wanted in person.subscriptions:
-            client.subscribe(wanted.topic_filter, wanted.qos)
+            self.engine.at(
+                wanted.at_ns, lambda one: client.subscribe(one.topic_filter, one.qos, replays=one.replays), wanted
+            )
         for publication in person.publications:
-            for _ in range(publication.count):
-                self.engine.at(
-                    luck.between(chance, 0, CHAOS_NS), lambda one: client.publish(one.topic, one.qos), publication
-                )
+            self._publish_over_time(client, publication, chance)
+        if person.habits.is_passing:
+            self.engine.at(person.visit_ns, lambda _: client.come())
+            part = client.vanish if person.vanishes else client.leave
+            self.engine.at(min(person.visit_ns + person.stays_ns, CHAOS_NS), lambda _: part())
+        return client
+
+    def _publish_over_time(self, client: Client, publication: Publication, chance: Random) -> None:
+        def publish(clears: bool) -> None:
+            client.publish(publication.topic, publication.qos, is_retained=publication.is_retained, clears=clears)
+
+        at_once_ns = luck.between(chance, 0, CHAOS_NS)
+        for _ in range(publication.count * (BURST if self.drawn.is_tight else 1)):
+            at_ns = at_once_ns if self.drawn.is_tight else luck.between(chance, 0, CHAOS_NS)
+            self.engine.at(at_ns, publish, publication.is_retained and luck.chance(chance, CLEARED_SHARE))
 
     def start(self) -> None:
         for broker in self.brokers.values():
             broker.start()
-        for client in self.clients.values():
-            client.come()
+        self._come()
+
+    def _come(self) -> None:
+        for person in self.drawn.clients:
+            if not person.habits.is_passing:
+                self.clients[person.name].come()
 
     def _look(self, broker: WholeBroker) -> None:
         """Whether a broker's memory is within its bounds, after each of its turns."""
@@ -130,14 +168,19 @@ class WholeWorld:
             case Kind.KILL | Kind.POWER:
                 self._crash(fault, until_ns)
             case Kind.DISK_RESERVE | Kind.DISK_FULL | Kind.DISK_BROKEN:
-                self.brokers[name].set_trouble(_TROUBLES[fault.kind])
-                self.engine.at(until_ns, lambda _: self.brokers[name].set_trouble(None))
+                self._set_trouble(name, _TROUBLES[fault.kind])
+                self.engine.at(until_ns, lambda _: self._set_trouble(name, None))
             case Kind.CONNECTION:
                 if name in self._wires:
                     self._wires[name].break_off()
             case Kind.AWAY:
                 self.clients[name].leave()
                 self.engine.at(until_ns, lambda _: self.clients[name].come())
+            case Kind.VANISH:
+                self.clients[name].vanish()
+                self.engine.at(until_ns, lambda _: self.clients[name].come())
+            case Kind.SILENCE:
+                self.clients[name].fall_silent(until_ns)
             case Kind.CUT | Kind.SLOW | Kind.LOSSY:
                 link = self.links[fault.whom]
                 if fault.kind is Kind.CUT:
@@ -148,6 +191,14 @@ class WholeWorld:
                     link.lose(0.4)
                 self.engine.at(until_ns, lambda _: link.heal())
 
+    def _set_trouble(self, name: str, trouble: Trouble | None) -> None:
+        """The store finds out that its disk is well again when it next tries."""
+        self.brokers[name].set_trouble(trouble)
+        if trouble is None:
+            self.judge.history.disk_works(name, self.engine.now + RETRY_NS)
+        else:
+            self.judge.history.disk_failed(name, self.engine.now)
+
     def _crash(self, fault: Fault, until_ns: Nanos) -> None:
         """Where the seed says so, at the next moment at which something is written and not synced."""
         broker = self.brokers[fault.whom[0]]
@@ -157,20 +208,22 @@ class WholeWorld:
             self.engine.at(self.engine.now + WRITE_POLL_NS, self._do, fault)
             return
         broker.crash(loses_power=fault.kind is Kind.POWER)
+        self.judge.history.went_down(broker.name, self.engine.now)
+        self.judge.retained.broker_went_down(broker.name)
         self.engine.at(until_ns, lambda _: self._start(broker.name))
 
     def _start(self, name: str) -> None:
         if not self.brokers[name].is_alive:
             self.brokers[name].start()
+            self.judge.history.came_up(name, self.engine.now)
 
     def heal(self) -> None:
-        for name, broker in self.brokers.items():
-            broker.set_trouble(None)
+        for name in self.brokers:
+            self._set_trouble(name, None)
             self._start(name)
         for link in self.links.values():
             link.heal()
-        for client in self.clients.values():
-            client.come()
+        self._come()
 
     # What must hold
 
@@ -180,7 +233,8 @@ class WholeWorld:
         return Broken("memory is bounded", self.overfull) if self.overfull is not None else None
 
     def unsettled(self) -> Broken | None:
-        waiting = [client for client in self.clients.values() if client.unsettled or not client.is_online]
+        present = [client for client in self.clients.values() if not client.is_away]
+        waiting = [client for client in present if client.unsettled or not client.is_online]
         if waiting:
             told = f"{waiting[0].name} waits for {waiting[0].unsettled} answers, one of {len(waiting)} clients"
             return Broken("everything is answered after healing", told)
@@ -197,14 +251,29 @@ class WholeWorld:
                 return unsettled
 
     def probe(self) -> Broken | None:
+        """Everybody publishes once more; then somebody new at each broker asks for what is retained."""
         refusals = self.judge.refusals
+        self.judge.come_to_rest()
         for person in self.drawn.clients:
-            for publication in person.publications:
-                self.clients[person.name].publish(publication.topic, publication.qos)
+            for one in person.publications:
+                self.clients[person.name].publish(one.topic, one.qos, is_retained=one.is_retained)
         broken = self.rest()
+        if broken is None:
+            for person in _late_readers(self.drawn):
+                self._add_client(person).come()
+            broken = self.rest()
         if broken is None and self.judge.refusals != refusals:
             return Broken("fresh messages are accepted after healing", f"{self.judge.refusals - refusals} were refused")
         return broken
+
+
+def _late_readers(drawn: Drawn) -> list[Person]:
+    wanted = Subscription(RETAINED, 2, replays=True)
+    habits = Habits(is_passing=True)
+    return [
+        Person(f"late-{broker.name}", broker.name, MS, (wanted,), (), habits, visit_ns=NEVER)
+        for broker in drawn.network.brokers
+    ]
 
 
 def examine(world: WholeWorld) -> Broken | None:
