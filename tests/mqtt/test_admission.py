@@ -168,3 +168,24 @@ def test_a_reader_that_is_not_waited_for_has_no_more_than_its_queue(bench: Bench
     for _ in range(120):
         writer.publish("t", b"x", qos=1)
     assert (waiting(bench, "away"), bench.server.counters.dropped[Drop.QUEUE_FULL]) == (100, 20)
+
+
+def test_a_reader_that_is_back_after_a_restart_is_waited_for_though_it_has_not_answered_yet(bench: Bench) -> None:
+    """Found by seed 141 of the soak of whole brokers: an exchange of QoS 2 that had begun before the restart made it
+    one that had answered nothing for long."""
+    reader = mute(bench, "slow", "t", qos=2)
+    assert brings(bench, parcel(bench, 60, "t", qos=2))
+    reader.send(mqtt5.PubRecPacket(published(reader)[0]))
+    bench.wait(ANSWER_WITHIN / SECOND)
+    bench.crash()
+    reader.connect()
+    assert [brings(bench, parcel(bench, 30, "t", qos=2)) for _ in range(3)] == [True, False, False]
+    assert bench.server.counters.dropped[Drop.QUEUE_FULL] == 0
+
+
+def published(reader: Client) -> list[int]:
+    """Identifiers of the messages that it has been sent."""
+    reader.read()
+    return [
+        packet.packet_id for packet in reader.packets if isinstance(packet, mqtt5.PublishPacket) and packet.packet_id
+    ]

@@ -5,7 +5,13 @@ from collections import Counter
 import mqtt5
 from clients import Bench, Client, Got
 
+from overlane.core.events import PublishResult
+from overlane.core.gossip.interest import ReservedListener
+from overlane.core.qos import QosClass
+from overlane.core.units import Nanos
 from overlane.pubsub.access import Rule
+from overlane.pubsub.cluster.names import share_name
+from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.counters import Drop
 
 
@@ -280,3 +286,35 @@ def test_a_wills_message_is_shared_like_any_other() -> None:
     bob = bench.client("bob", will=mqtt5.Will("t/1", payload=b"1"))
     bob.drop()
     assert sorted(payloads(a) + payloads(b)) == [1]
+
+
+class Denver(Alone):
+    """A broker elsewhere, where the group has members, once it has told so."""
+
+    is_alone = False
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, bool]] = []
+
+    def watch_reserved(self, listener: ReservedListener) -> None:
+        self.tell = listener
+
+    def can_reach(self, broker: str) -> bool:
+        return broker == "denver"
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+        self.published.append((topic, qos.reliable))
+        return PublishResult.ACCEPTED
+
+
+def test_what_the_last_member_here_has_not_acknowledged_goes_to_members_at_other_brokers() -> None:
+    """Found by seed 10 of the soak of whole brokers."""
+    denver = Denver()
+    bench = Bench(uplink=denver)
+    (a,) = team(bench, "a", expiry=0)
+    a.polite = False
+    bench.client("bob").publish("t/1", b"7", qos=1)
+    denver.tell(share_name("g", "denver", "t/#", "t/#"), "denver", True)
+    a.drop()
+    assert denver.published == [(share_name("g", "denver", "t/#", "t/1"), True)]
+    assert not bench.server.state.counters.dropped[Drop.SESSION_ENDED]

@@ -6,8 +6,11 @@ import mqtt5
 import pytest
 from clients import Bench, Client, Got
 
-from overlane.core.units import SECOND
+from overlane.core.events import PublishResult
+from overlane.core.qos import QosClass
+from overlane.core.units import SECOND, Nanos
 from overlane.pubsub.access import Rule
+from overlane.pubsub.cluster.uplink import Alone
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 
@@ -353,4 +356,81 @@ def test_while_the_store_fails_wills_reach_those_who_are_there() -> None:
     bench.server.store_is_failing(False)
     bench.is_store_slow = False
     bench.settle()
+    assert alice.got() == [Got("w", b"gone", qos=1)]
+
+
+class Elsewhere(Alone):
+    """Another broker needs every topic; what is published for it, if it takes anything."""
+
+    is_alone = False
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, bytes]] = []
+        self.result = PublishResult.ACCEPTED
+
+    def carries(self, topic: str) -> bool:
+        return not topic.startswith("$")
+
+    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+        if self.result is PublishResult.ACCEPTED:
+            self.published.append((topic, body))
+        return self.result
+
+    def wills(self) -> list[bytes]:
+        return [body[-5:] for topic, body in self.published if topic == "w"]
+
+
+def test_a_will_that_cannot_be_published_outlives_a_crash() -> None:
+    overlay = Elsewhere()
+    bench = Bench(uplink=overlay)
+    bob = bench.client("bob", will=will(b"will1", qos=1))
+    overlay.result = PublishResult.BUSY
+    bob.drop()
+    assert bench.tables()["mqtt.will"] == 1
+    overlay.result = PublishResult.ACCEPTED
+    bench.crash()
+    assert overlay.wills() == [b"will1"]
+    bench.settle()
+    assert "mqtt.will" not in bench.tables()
+
+
+def test_wills_of_one_client_are_published_in_their_order_however_often_they_are_tried() -> None:
+    """Found by seeds 3, 23 and 32 of the soak of whole brokers."""
+    overlay = Elsewhere()
+    bench = Bench(uplink=overlay)
+    bob = bench.client("bob", will=will(b"will1", qos=1))
+    overlay.result = PublishResult.BUSY
+    bob.drop()
+    bench.wait(0.5)
+    bob.connect(will=will(b"will2", qos=1))
+    overlay.result = PublishResult.ACCEPTED
+    bob.drop()
+    bench.wait(3)
+    assert overlay.wills() == [b"will1", b"will2"]
+    assert "mqtt.will" not in bench.tables()
+
+
+def test_the_will_of_the_next_connection_is_stored_when_that_of_the_one_before_is_published() -> None:
+    overlay = Elsewhere()
+    bench = Bench(uplink=overlay)
+    bob = bench.client("bob", will=will(b"will1", qos=1))
+    overlay.result = PublishResult.BUSY
+    bob.drop()
+    bob.connect(will=will(b"will2", qos=1))
+    overlay.result = PublishResult.ACCEPTED
+    bench.wait(1)
+    bench.crash()
+    assert overlay.wills() == [b"will1", b"will2"]
+
+
+def test_a_will_that_comes_while_the_store_fails_is_stored_when_it_works_again() -> None:
+    bench = Bench()
+    alice = heir(bench)
+    bench.server.store_is_failing(True)
+    bench.client("bob", will=will(qos=1))
+    assert "mqtt.will" not in bench.tables()
+    bench.server.store_is_failing(False)
+    bench.wait(0)
+    bench.crash()
+    alice.reconnect()
     assert alice.got() == [Got("w", b"gone", qos=1)]

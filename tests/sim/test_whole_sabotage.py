@@ -10,21 +10,41 @@ Seeds depend on everything that a broker does, so that another change may move i
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
+from overlane.core.units import SECOND, Nanos
+from overlane.mqtt import keep_alive
 from overlane.mqtt.connection import Connection
+from overlane.mqtt.keep_alive import KeepAlive
+from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.delivery.window import Entry, Window
-from overlane.pubsub.sessions.session import RECEIVED
+from overlane.pubsub.message import Message
+from overlane.pubsub.retained import messages
+from overlane.pubsub.retained.messages import RetainedMessages
+from overlane.pubsub.sessions import wills
+from overlane.pubsub.sessions.registry import Sessions
+from overlane.pubsub.sessions.session import RECEIVED, Session
+from overlane.pubsub.sessions.wills import Will, Wills
+from overlane.pubsub.subscriptions.table import SharedGroup, Subscription
 from overlane.sim.whole.disk import Disk, SimulatedStore
 from overlane.sim.whole.running import run_seed
 from overlane.turn.turn import Records
 
 Sabotage = Callable[[], AbstractContextManager[object]]
+May = Callable[[Session], bool]
 
 _taken = Connection.taken
 _submit = SimulatedStore.submit
+_leave = Sessions.leave
+_connected = Wills.connected
+_publish = Wills._publish
+_share = Delivery.share
+_choose = SharedGroup.choose
+_silent_until = keep_alive._silent_until
 
 
 def acknowledgements_before_the_commit() -> AbstractContextManager[object]:
@@ -53,11 +73,7 @@ def packet_identifiers_used_again() -> Iterator[None]:
 
 def deduplication_records_lost() -> AbstractContextManager[object]:
     """That a message of QoS 2 was received is not on disk."""
-
-    def submit(self: SimulatedStore, batch: int, records: Records) -> None:
-        _submit(self, batch, {name: value for name, value in records.items() if name[0] != RECEIVED})
-
-    return patch.object(SimulatedStore, "submit", submit)
+    return without(RECEIVED)
 
 
 def batches_torn() -> AbstractContextManager[object]:
@@ -69,11 +85,95 @@ def batches_torn() -> AbstractContextManager[object]:
     return patch.object(Disk, "_recover", recover)
 
 
+def without(table: str, *, erased_only: bool = False) -> AbstractContextManager[object]:
+    """Changes of these records, or their removals, are not on disk."""
+
+    def submit(self: SimulatedStore, batch: int, records: Records) -> None:
+        kept = {name: value for name, value in records.items() if name[0] != table or (erased_only and value)}
+        _submit(self, batch, kept)
+
+    return patch.object(SimulatedStore, "submit", submit)
+
+
+def retained_messages_not_stored() -> AbstractContextManager[object]:
+    return without(messages.TABLE)
+
+
+def retained_messages_come_back() -> AbstractContextManager[object]:
+    """What was cleared is there again after a restart."""
+    return without(messages.TABLE, erased_only=True)
+
+
+def retained_messages_of_others_not_kept() -> AbstractContextManager[object]:
+    return patch.object(RetainedMessages, "keep_if_later", lambda _self, _message: [])
+
+
+def wills_not_stored() -> AbstractContextManager[object]:
+    return without(wills.TABLE)
+
+
+def wills_said_after_disconnect() -> AbstractContextManager[object]:
+    def leave(self: Sessions, consumer: Consumer, _with_will: bool, now: Nanos) -> None:
+        _leave(self, consumer, True, now)
+
+    return patch.object(Sessions, "leave", leave)
+
+
+def wills_without_delay() -> AbstractContextManager[object]:
+    def connected(self: Wills, session: Session, will: Will | None) -> None:
+        _connected(self, session, will and replace(will, delay_s=0))
+
+    return patch.object(Wills, "connected", connected)
+
+
+def wills_said_twice() -> AbstractContextManager[object]:
+    def publish(self: Wills, client_id: str, will: Will, now: Nanos) -> bool:
+        return _publish(self, client_id, will, now) and _publish(self, client_id, will, now)
+
+    return patch.object(Wills, "_publish", publish)
+
+
+def all_members_of_a_group() -> AbstractContextManager[object]:
+    """A message goes to each member at the broker."""
+
+    def share(self: Delivery, message: Message, group: SharedGroup, now: Nanos) -> bool:
+        return any([_share(self, message, group, now) for _ in group.members])
+
+    return patch.object(Delivery, "share", share)
+
+
+def no_member_of_a_group_that_is_away() -> AbstractContextManager[object]:
+    def choose(self: SharedGroup, may: May, takes: May) -> Subscription | None:
+        return _choose(self, lambda session: session.consumer is not None and may(session), takes)
+
+    return patch.object(SharedGroup, "choose", choose)
+
+
+def silent_clients_stay() -> AbstractContextManager[object]:
+    return patch.object(KeepAlive, "watch", lambda _self, _connection: None)
+
+
+def keep_alive_without_grace() -> AbstractContextManager[object]:
+    """A client is ended after half of its keep-alive, and pings come in vain."""
+    return patch.object(keep_alive, "_silent_until", lambda connection: _silent_until(connection) - SECOND)
+
+
 SEEDS: dict[Sabotage, int] = {
     acknowledgements_before_the_commit: 2,
     packet_identifiers_used_again: 0,
     deduplication_records_lost: 25,
     batches_torn: 15,
+    retained_messages_not_stored: 0,
+    retained_messages_come_back: 0,
+    retained_messages_of_others_not_kept: 0,
+    wills_not_stored: 0,
+    wills_said_after_disconnect: 0,
+    wills_without_delay: 0,
+    wills_said_twice: 0,
+    all_members_of_a_group: 0,
+    no_member_of_a_group_that_is_away: 0,
+    silent_clients_stay: 0,
+    keep_alive_without_grace: 0,
 }
 SEEDS_MAX = 200
 SEEDS_TRIED = 20

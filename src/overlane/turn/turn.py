@@ -160,7 +160,7 @@ class Turn:
         """All there is to carry out is one message, for clients here."""
         server = self.server
         server.deliver(effect, now)
-        if server.has_records or server.has_words or server.has_failures or self._uplink.is_touched:
+        if server.has_records or server.has_words or server.has_failures:
             outcome = self.end(now)
             outcome.delivered = [effect, *outcome.delivered]
         else:
@@ -218,12 +218,8 @@ class Turn:
             if uplink.has_effects:
                 self._effects += uplink.take_effects()
             self._effects += core.flush(now)
-            while self._effects:
+            if self._effects:
                 self._carry_out(outcome, records, now)
-                if uplink.is_touched:  # what has come was sent on: its records belong to this turn, too
-                    uplink.is_touched = False
-                    self._effects += uplink.take_effects()
-                    self._effects += core.flush(now)
         if server.has_failures or core.has_failures:
             outcome.failures = self._take_failures(now)
             outcome.is_plain = False

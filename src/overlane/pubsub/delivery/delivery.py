@@ -333,7 +333,8 @@ class Delivery:
     # Sessions
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
-        """The client is back: what it may have missed is sent again."""
+        """The client is back: what it may have missed is sent again. From now on it owes answers."""
+        session.window.answered_ns = now
         for entry in session.window.reconnected():
             if not self._postpone(session, consumer, entry):
                 consumer.release(entry.tag)

@@ -37,8 +37,6 @@ RECONNECT_MAX: Nanos = 600 * MS
 ANSWERED_WITHIN: Nanos = 2_000 * MS
 """A broker that has not answered CONNECT for so long is not there."""
 ERRORS = 0x80
-WINDOW = 20
-"""Messages under way in each direction."""
 IDS = 65_535
 
 
@@ -65,8 +63,12 @@ class Client:
         dial: "Callable[[Client, Contact], Wire | None]",
         observer: Observer,
         habits: Habits,
+        window: int,
     ) -> None:
-        """`dial` opens a connection to the client's broker; None if it is not there."""
+        """`dial` opens a connection to the client's broker; None if it is not there.
+
+        `window`: messages under way in each direction.
+        """
         self.name = name
         self._habits = habits
         self._read, self._write = (codec5.read, codec5.write) if habits.is_v5 else (codec311.read, codec311.write)
@@ -87,6 +89,7 @@ class Client:
         self._wire: Wire | None = None
         self._framer = Framer(PACKET_BYTES_MAX)
         self._had_session = False
+        self._window_max = window
         self._window = 1
         self._last_id = 0
         self._numbers: dict[str, int] = {}
@@ -203,7 +206,7 @@ class Client:
             clean_start=habits.is_passing,
             keep_alive=habits.keep_alive_s,
             session_expiry_interval=0 if habits.is_passing else EXPIRY_S,
-            receive_max=WINDOW,
+            receive_max=self._window_max,
             will=last_words,
         )
 
@@ -294,7 +297,7 @@ class Client:
         self._had_session = not self._habits.is_passing
         self.is_online = True
         self._observer.came(self.name)
-        self._window = min(WINDOW, packet.receive_max)
+        self._window = min(self._window_max, packet.receive_max)
         for packet_id, message in self._under_way.items():
             self._observer.resent(message)
             self._send_message(packet_id, message, again=True)

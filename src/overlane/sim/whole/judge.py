@@ -61,7 +61,7 @@ class Judge:
         self.history = History()
         self.retained = RetainedRule(broker_of, passing, self._break)
         self.wills = WillRule(broker_of, self.history, now, self._break)
-        self.groups = GroupRule(passing, self._break)
+        self.groups = GroupRule(broker_of, passing, self.history, self._break)
         self.keep_alive = KeepAliveRule(broker_of, self.history, self._break)
         self._back_since: dict[str, Nanos] = {}
         """When clients were last away, or silent; NEVER if they are."""

@@ -47,11 +47,12 @@ WRITE_WITHIN_NS: Nanos = 200 * MS
 WRITE_POLL_NS: Nanos = MS // 5
 """How long, and how often, a crash waits for a write to fall into."""
 LIMITS = Limits(queue_messages=1_000, tries=1_000, in_flight=20)
-TIGHT_LIMITS = Limits(queue_messages=40, tries=1_000, in_flight=20)
-BURST = 3
-"""Where queues are short, so many times as much is published, and all of a publisher's at once."""
+TIGHT_LIMITS = Limits(queue_messages=60, tries=1_000, in_flight=4)
+"""What all publishers have under way together is about a queue, so that those who rest when it is full rest in time."""
 CLEARED_SHARE = 0.25
 """Of retained messages, those that take the one before away."""
+QUEUE_OVERRUN = 3
+"""A queue is filled up to twice its limit, and a parcel from another broker is taken in whole."""
 HELD_SLACK_BYTES = 1 << 20
 
 _TROUBLES = {
@@ -111,7 +112,7 @@ class WholeWorld:
             broker.accept(wire)
             return wire
 
-        client = Client(person.name, self.engine, chance, dial, self.judge, person.habits)
+        client = Client(person.name, self.engine, chance, dial, self.judge, person.habits, self.limits.in_flight)
         self.clients[person.name] = client
         for wanted in person.subscriptions:
             self.engine.at(
@@ -130,7 +131,7 @@ class WholeWorld:
             client.publish(publication.topic, publication.qos, is_retained=publication.is_retained, clears=clears)
 
         at_once_ns = luck.between(chance, 0, CHAOS_NS)
-        for _ in range(publication.count * (BURST if self.drawn.is_tight else 1)):
+        for _ in range(publication.count):
             at_ns = at_once_ns if self.drawn.is_tight else luck.between(chance, 0, CHAOS_NS)
             self.engine.at(at_ns, publish, publication.is_retained and luck.chance(chance, CLEARED_SHARE))
 
@@ -153,7 +154,7 @@ class WholeWorld:
             if core.queue_bytes(peer) > core.queue_bytes_max(peer):
                 self.overfull = f"the queue from {broker.name} to {peer} holds {core.queue_bytes(peer)} bytes"
         for session in state.sessions.values():
-            if len(session.window) > 2 * self.limits.queue_messages:
+            if len(session.window) > QUEUE_OVERRUN * self.limits.queue_messages:
                 self.overfull = f"{len(session.window)} messages wait for {session.client_id}"
         for connection in state.connections:
             if connection.backlog_bytes > HELD_BYTES_MAX + HELD_SLACK_BYTES:

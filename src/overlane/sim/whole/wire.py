@@ -85,12 +85,15 @@ class Wire:
             self._read()
 
     def _read(self) -> None:
-        while self._is_read and self._unread and self._broker is not None and not self._is_broken:
-            data, is_goodbye = self._unread.popleft()
+        """All that has come is read at once, as from a socket."""
+        if self._is_read and self._unread and self._broker is not None and not self._is_broken:
+            data = b"".join(piece for piece, _ in self._unread)
+            is_goodbye = self._unread[-1][1]
+            self._unread.clear()
             self.contact.heard_ns = self._engine.now
             if is_goodbye:
                 self.contact.goodbye_ns = self._engine.now
-            self._broker.received(data, is_more=bool(self._unread))
+            self._broker.received(data)
 
     def fall_silent(self) -> None:
         self._is_silent = self.contact.was_silent = True
