@@ -137,7 +137,7 @@ def all_members_of_a_group() -> AbstractContextManager[object]:
     """A message goes to each member at the broker."""
 
     def share(self: Delivery, message: Message, group: SharedGroup, now: Nanos) -> bool:
-        return any([_share(self, message, group, now) for _ in group.members])
+        return all(_share(self, message, group, now) for _ in group.members)
 
     return patch.object(Delivery, "share", share)
 
@@ -159,9 +159,9 @@ def keep_alive_without_grace() -> AbstractContextManager[object]:
 
 
 SEEDS: dict[Sabotage, int] = {
-    acknowledgements_before_the_commit: 2,
+    acknowledgements_before_the_commit: 8,
     packet_identifiers_used_again: 0,
-    deduplication_records_lost: 25,
+    deduplication_records_lost: 55,
     batches_torn: 15,
     retained_messages_not_stored: 0,
     retained_messages_come_back: 0,

@@ -28,7 +28,8 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 @pytest.mark.slow
 def test_the_soak_meets_what_it_is_for() -> None:
-    """Torn writes, refusals, resends and resumed sessions happen within a few seeds."""
+    """Torn writes, refusals, resends and resumed sessions happen within a few seeds; so do wills, replays of retained
+    messages, and connections that end by silence."""
     worlds = [WholeWorld(draw(seed)) for seed in range(20)]
     for world in worlds:
         assert examine(world) is None, world.drawn.seed
@@ -40,3 +41,6 @@ def test_the_soak_meets_what_it_is_for() -> None:
     assert sum(client.resent for client in clients) >= 20
     assert sum(world.judge.refusals for world in worlds) >= 10
     assert sum(world.judge.again for world in worlds) >= 1
+    assert sum(world.judge.wills.said for world in worlds) >= 20
+    assert sum(world.judge.retained.replayed for world in worlds) >= 20
+    assert sum(world.judge.keep_alive.timed_out for world in worlds) >= 2

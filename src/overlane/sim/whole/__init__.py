@@ -2,10 +2,14 @@
 
     disk       what a broker's store holds: written late, torn, full, broken, gone with the power
     wire       a client's connection to its broker
-    client     an MQTT 5 client: persistent session, QoS 0 to 2, reconnects, resends
+    contact    what happened to one connection
+    message    messages that say who published them, and who is told of them
+    habits     how a client connects: version, keep-alive, will
+    client     an MQTT client: QoS 0 to 2, reconnects, resends, pings
     broker     runs the turns of one broker on virtual time, with a disk, links and clients
     drawing    brokers, clients and faults of a seed
     judge      what clients were promised and what they got
+    rules/     the same for retained messages, wills, shared subscriptions and keep-alive
     running    one seed from the first fault to the last probe, and many of them
 
 Everything but the disk, the wires and the clients is the code of the broker that runs: `overlane.turn` and below it.

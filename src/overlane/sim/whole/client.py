@@ -16,7 +16,6 @@ With a keep-alive it pings in time. Each connection has a will of its own, if an
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 
 import mqtt5
@@ -27,31 +26,17 @@ from overlane.mqtt.codec.framing import Framer
 from overlane.sim.engine import Engine
 from overlane.sim.luck import between
 from overlane.sim.whole.contact import Contact
+from overlane.sim.whole.habits import Habits
 from overlane.sim.whole.message import Message, Observer
 from overlane.sim.whole.wire import Wire
 
 PACKET_BYTES_MAX = 1 << 20
-EXPIRY_S = 86_400
 RECONNECT_MIN: Nanos = 20 * MS
 RECONNECT_MAX: Nanos = 600 * MS
 ANSWERED_WITHIN: Nanos = 2_000 * MS
 """A broker that has not answered CONNECT for so long is not there."""
 ERRORS = 0x80
 IDS = 65_535
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """How a client connects. A `will` is published on its own topic, `w/` and the client's name.
-
-    `is_passing`: it begins a session that ends with the connection, and does not come back by itself.
-    """
-
-    is_v5: bool = True
-    keep_alive_s: int = 0
-    will_qos: int | None = None
-    will_delay_s: int = 0
-    is_passing: bool = False
 
 
 class Client:
@@ -175,47 +160,29 @@ class Client:
         self._is_dismissed = False
         habits = self._habits
         self._contacts += 1
-        contact = Contact(self.name, self._contacts, self._engine.now, will_delay_ns=habits.will_delay_s * SECOND)
-        if habits.keep_alive_s:
-            contact.keep_alive_ns = habits.keep_alive_s * SECOND
+        contact = Contact(
+            self.name, self._contacts, self._engine.now, habits.keep_alive_ns, habits.will_delay_s * SECOND
+        )
         self._wire = wire = self._dial(self, contact)
         if wire is None:
             self._connect_later()
             return
-        will = self._will()
+        will = habits.will_of(self.name, contact.number)
         self._observer.contacted(contact, will)
-        wire.send(self._write(self._connect_packet(will)))
+        wire.send(self._write(habits.connect_packet(self.name, will, self._window_max)))
         self._engine.at(self._engine.now + ANSWERED_WITHIN, self._give_up, wire)
         if habits.keep_alive_s:
-            self._engine.at(self._engine.now + habits.keep_alive_s * SECOND // 2, self._ping, wire)
-
-    def _will(self) -> Message | None:
-        qos = self._habits.will_qos
-        return None if qos is None else Message(self.name, f"w/{self.name}", self._contacts, qos)
-
-    def _connect_packet(self, will: Message | None) -> mqtt5.ConnectPacket:
-        habits = self._habits
-        last_words = None
-        if will is not None:
-            qos = mqtt5.QoS(will.qos)
-            last_words = mqtt5.Will(
-                will.topic, payload=will.payload(), qos=qos, will_delay_interval=habits.will_delay_s
-            )
-        return mqtt5.ConnectPacket(
-            self.name,
-            clean_start=habits.is_passing,
-            keep_alive=habits.keep_alive_s,
-            session_expiry_interval=0 if habits.is_passing else EXPIRY_S,
-            receive_max=self._window_max,
-            will=last_words,
-        )
+            self._ping_later(wire)
 
     def _ping(self, wire: Wire) -> None:
         if wire is self._wire:
             if self.is_online:
                 self._pings += 1
                 self._send(mqtt5.PingReqPacket())
-            self._engine.at(self._engine.now + self._habits.keep_alive_s * SECOND // 2, self._ping, wire)
+            self._ping_later(wire)
+
+    def _ping_later(self, wire: Wire) -> None:
+        self._engine.at(self._engine.now + self._habits.keep_alive_ns // 2, self._ping, wire)
 
     def _give_up(self, wire: Wire) -> None:
         if self._wire is wire and not self.is_online:

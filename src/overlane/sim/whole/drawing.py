@@ -21,7 +21,7 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker, Link, Network, Simulation
 from overlane.sim.luck import between, chance, one_of, some_of, stream
 from overlane.sim.whole.broker import Pace
-from overlane.sim.whole.client import Habits
+from overlane.sim.whole.habits import Habits
 
 CHAOS_NS: Nanos = 4 * SECOND
 """Traffic and faults happen from zero until here; then everything heals."""

@@ -22,7 +22,7 @@ from overlane.sim.luck import stream
 from overlane.sim.soak.invariants import Broken
 from overlane.sim.soak.running import Verdict, run_each
 from overlane.sim.whole.broker import WholeBroker
-from overlane.sim.whole.client import Client, Habits
+from overlane.sim.whole.client import Client
 from overlane.sim.whole.contact import Contact
 from overlane.sim.whole.disk import RETRY_NS, Trouble
 from overlane.sim.whole.drawing import (
@@ -36,6 +36,7 @@ from overlane.sim.whole.drawing import (
     Subscription,
     draw,
 )
+from overlane.sim.whole.habits import Habits
 from overlane.sim.whole.judge import Judge
 from overlane.sim.whole.wire import Wire
 from overlane.turn.client_link import HELD_BYTES_MAX
