@@ -275,7 +275,7 @@ def _version(result: object) -> int | None:
 
 def _failure(error: Exception, index: int = 0) -> Answer:
     """What is not a clear refusal leaves it open whether anything happened."""
-    reason = REASONS.get(type(error))  # type: ignore[arg-type]
+    reason = REASONS.get(type(error))
     return Unknown() if reason is None else Rejected(index, reason)
 
 
