@@ -87,7 +87,12 @@ class Wire:
             answer, _ = self._tree.handle(self._client, request)
             self._pending.append(Answered(number, answer))
         else:
-            self._hand_over(self._pending.pop(0))
+            # Answers keep their order, and so do watches; between the two there is none.
+            is_answer = self._luck.random() < 0.5
+            of_kind = [event for event in self._pending if isinstance(event, Answered) == is_answer]
+            event = (of_kind or self._pending)[0]
+            self._pending.remove(event)
+            self._hand_over(event)
         return True
 
     def _hand_over(self, event: Event) -> None:
