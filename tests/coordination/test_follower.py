@@ -12,6 +12,7 @@ from overlane.coordination.contract import (
     Create,
     Delete,
     Event,
+    Operation,
     Replace,
     Request,
     Suspended,
@@ -106,15 +107,13 @@ class Wire:
 
 def change(tree: Tree, writer: Client, luck: random.Random) -> list[tuple[int, Watch]]:
     name = luck.choice("abcdef")
-    operation = luck.choice(
-        [
-            Create(f"/brokers/{name}", bytes([luck.randrange(256)])),
-            Replace(f"/brokers/{name}", bytes([luck.randrange(256)])),
-            Delete(f"/brokers/{name}"),
-            Replace("/config", bytes([luck.randrange(256)])),
-        ]
-    )
-    return tree.handle(writer, Transaction((operation,)))[1]
+    operations: list[Operation] = [
+        Create(f"/brokers/{name}", bytes([luck.randrange(256)])),
+        Replace(f"/brokers/{name}", bytes([luck.randrange(256)])),
+        Delete(f"/brokers/{name}"),
+        Replace("/config", bytes([luck.randrange(256)])),
+    ]
+    return tree.handle(writer, Transaction((luck.choice(operations),)))[1]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -31,7 +31,7 @@ Role: TypeAlias = Literal["edge", "routing", "backup", "plain"]
 class MalformedRecord(OverlaneError):
     """A znode does not contain what it should."""
 
-    error_code = "OVL-304"
+    error_code = "OVL-307"
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
