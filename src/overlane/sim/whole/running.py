@@ -253,17 +253,17 @@ class WholeWorld:
                 return unsettled
 
     def probe(self) -> Broken | None:
-        """Everybody publishes once more; then somebody new at each broker asks for what is retained."""
+        """Somebody new at each broker asks for what is retained; then everybody publishes once more."""
         refusals = self.judge.refusals
         self.judge.come_to_rest()
+        for person in _late_readers(self.drawn):
+            self._add_client(person).come()
+        if (broken := self.rest()) is not None:
+            return broken
         for person in self.drawn.clients:
             for one in person.publications:
                 self.clients[person.name].publish(one.topic, one.qos, is_retained=one.is_retained)
         broken = self.rest()
-        if broken is None:
-            for person in _late_readers(self.drawn):
-                self._add_client(person).come()
-            broken = self.rest()
         if broken is None and self.judge.refusals != refusals:
             return Broken("fresh messages are accepted after healing", f"{self.judge.refusals - refusals} were refused")
         return broken
