@@ -171,7 +171,7 @@ SEEDS: dict[Sabotage, int] = {
     wills_without_delay: 12,
     wills_said_twice: 0,
     all_members_of_a_group: 1,
-    no_member_of_a_group_that_is_away: 0,
+    no_member_of_a_group_that_is_away: 7,
     silent_clients_stay: 3,
     keep_alive_without_grace: 0,
 }

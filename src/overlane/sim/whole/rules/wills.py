@@ -7,7 +7,8 @@
 
 Excused is a broker that went down before it had written what it had to: within `WRITTEN_WITHIN` of DISCONNECT, or of
 the return of the client, and as long as its disk was in trouble. A will that comes while the disk is in trouble is in
-memory alone until the disk works.
+memory alone until the disk works. Where the disk is in trouble when DISCONNECT comes, the broker may have ended the
+connection before, for a request that it refused, and not been able to say so.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +58,7 @@ class WillRule:
             and now < contact.ended_ns + contact.will_delay_ns - CLOCK_SLACK
         ):
             self._report("a will waits for its delay", f"{will}, {contact.will_delay_ns // MS} ms")
-        elif contact.goodbye_ns < NEVER and not self._is_forgotten(contact, contact.goodbye_ns):
+        elif contact.goodbye_ns < NEVER and not self._is_goodbye_excused(contact):
             self._report("DISCONNECT takes the will away", f"{will}")
         elif self._is_back_in_time(contact, back) and not self._is_forgotten(
             contact, back.accepted_ns if back else now
@@ -69,6 +70,10 @@ class WillRule:
         contacts = self._contacts[will.publisher]
         index = next(index for index, one in enumerate(contacts) if one.number == will.number)
         return contacts[index], next((one for one in contacts[index + 1 :] if one.accepted_ns < NEVER), None)
+
+    def _is_goodbye_excused(self, contact: Contact) -> bool:
+        broker, at_ns = self._broker_of[contact.client], contact.goodbye_ns
+        return self._history.was_in_trouble(broker, at_ns, at_ns) or self._is_forgotten(contact, at_ns)
 
     def _is_forgotten(self, contact: Contact, since: Nanos) -> bool:
         """Whether the broker may not know any more what happened then."""
