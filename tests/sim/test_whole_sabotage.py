@@ -165,7 +165,7 @@ SEEDS: dict[Sabotage, int] = {
     batches_torn: 15,
     retained_messages_not_stored: 17,
     retained_messages_come_back: 0,
-    retained_messages_of_others_not_kept: 0,
+    retained_messages_of_others_not_kept: 3,
     wills_not_stored: 0,
     wills_said_after_disconnect: 7,
     wills_without_delay: 12,

@@ -121,7 +121,7 @@ class WholeWorld:
             )
         for publication in person.publications:
             self._publish_over_time(client, publication, chance)
-        if person.habits.is_passing:
+        if person.habits.is_passing and person.visit_ns < NEVER:
             self.engine.at(person.visit_ns, lambda _: client.come())
             part = client.vanish if person.vanishes else client.leave
             self.engine.at(min(person.visit_ns + person.stays_ns, CHAOS_NS), lambda _: part())
