@@ -164,6 +164,21 @@ def test_a_crash_before_a_goodbye_is_on_disk_is_excused(told: Told) -> None:
     assert not told.invariants
 
 
+@pytest.mark.parametrize(
+    ("may_be_refused", "fails_ns", "is_right"),
+    [(True, 900 * MS, True), (True, SECOND + MS, False), (False, 900 * MS, False)],
+)
+def test_a_refusal_before_a_goodbye_is_excused_where_the_disk_was_in_trouble(
+    told: Told, may_be_refused: bool, fails_ns: Nanos, is_right: bool
+) -> None:
+    history = History()
+    history.disk_failed("b0", fails_ns)
+    contact = lost_at(SECOND, goodbye_ns=SECOND)
+    contact.may_be_refused = may_be_refused
+    wills(told, 2 * SECOND, contact, history=history).got(WILL)
+    assert (not told.invariants) == is_right
+
+
 # Groups
 
 SHARED = Message("pub", "s/pub", 1, 2)

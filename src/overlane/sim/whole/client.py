@@ -117,7 +117,11 @@ class Client:
 
     def leave(self) -> None:
         """Disconnect, and stay away; the session stays."""
-        self._go_away(lambda wire: wire.send(self._write(mqtt5.DisconnectPacket()), is_goodbye=True))
+        self._go_away(self._say_goodbye)
+
+    def _say_goodbye(self, wire: Wire) -> None:
+        wire.contact.may_be_refused = not self._habits.is_v5 and self.owed() > 0
+        wire.send(self._write(mqtt5.DisconnectPacket()), is_goodbye=True)
 
     def vanish(self) -> None:
         """Be gone without a word, and stay away."""

@@ -21,6 +21,9 @@ class Contact:
     """When the broker last took bytes of the client, or began to read again."""
     goodbye_ns: Nanos = NEVER
     """When DISCONNECT had reached the broker."""
+    may_be_refused: bool = False
+    """Whether a request had no answer when DISCONNECT was sent, and MQTT 3.1.1 has none for a refusal: then the broker
+    may have ended the connection before."""
     ended_ns: Nanos = NEVER
     """When the connection broke, the broker closed it, or the broker was gone."""
     closed_ns: Nanos = NEVER

@@ -24,6 +24,7 @@ from overlane.sim.soak.running import Verdict, run_each
 from overlane.sim.whole.broker import WholeBroker
 from overlane.sim.whole.client import Client
 from overlane.sim.whole.contact import Contact
+from overlane.sim.whole.convergence import not_converged
 from overlane.sim.whole.disk import RETRY_NS, Trouble
 from overlane.sim.whole.drawing import (
     CHAOS_NS,
@@ -240,10 +241,11 @@ class WholeWorld:
         if waiting:
             told = f"{waiting[0].name} waits for {waiting[0].unsettled} answers, one of {len(waiting)} clients"
             return Broken("everything is answered after healing", told)
-        return self.judge.lost()
+        return self.judge.lost() or not_converged(self.brokers)
 
     def rest(self) -> Broken | None:
-        """Wait until everything is answered and delivered; what is in the way if it takes too long."""
+        """Wait until everything is answered and delivered, and the brokers agree; what is in the way if it takes too
+        long."""
         until = self.engine.now + REST_WITHIN_NS
         while True:
             self.engine.run_until(self.engine.now + STEP_NS)

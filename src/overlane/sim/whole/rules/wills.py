@@ -7,8 +7,9 @@
 
 Excused is a broker that went down before it had written what it had to: within `WRITTEN_WITHIN` of DISCONNECT, or of
 the return of the client, and as long as its disk was in trouble. A will that comes while the disk is in trouble is in
-memory alone until the disk works. Where the disk is in trouble when DISCONNECT comes, the broker may have ended the
-connection before, for a request that it refused, and not been able to say so.
+memory alone until the disk works. A broker whose disk is in trouble refuses requests, and ends a connection of
+MQTT 3.1.1 for it, with its will. The end waits behind acknowledgements that wait for the disk, so that DISCONNECT may
+come after it.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,7 +74,8 @@ class WillRule:
 
     def _is_goodbye_excused(self, contact: Contact) -> bool:
         broker, at_ns = self._broker_of[contact.client], contact.goodbye_ns
-        return self._history.was_in_trouble(broker, at_ns, at_ns) or self._is_forgotten(contact, at_ns)
+        was_refused = contact.may_be_refused and self._history.was_in_trouble(broker, at_ns, at_ns)
+        return was_refused or self._is_forgotten(contact, at_ns)
 
     def _is_forgotten(self, contact: Contact, since: Nanos) -> bool:
         """Whether the broker may not know any more what happened then."""
