@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from overlane import __version__
 from overlane.core.events import Effect
+from overlane.core.records import Record
 from overlane.core.units import Nanos
 from overlane.pubsub import sys_topics
 from overlane.pubsub.cluster.admission import Admission
@@ -24,7 +25,7 @@ from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.message import Message
 from overlane.pubsub.publishing import Publishing
-from overlane.pubsub.recovery import Record, Recovery
+from overlane.pubsub.recovery import Recovery
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.sessions.wills import Wills

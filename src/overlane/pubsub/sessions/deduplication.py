@@ -21,6 +21,7 @@ from collections.abc import Iterable
 import msgspec
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import numbers_in
 
 PROPERTY = "overlane-once"
 TABLE = "mqtt.once"
@@ -107,11 +108,11 @@ class Deduplication:
     def restore(self, rest: bytes, value: bytes) -> None:
         """A record of an earlier life of the broker; `rest`: its key without what all begin with."""
         if not rest:
-            self._reserved = int.from_bytes(value)
+            (self._reserved,) = numbers_in(value, 1)
             return
-        number, packet_id, self._run = _decode_taken(value)
+        slot, number, packet_id, self._run = read_taken(rest, value)
         self._next = max(self._next, number + 1)
-        self._put(int.from_bytes(rest), number, packet_id)
+        self._put(slot, number, packet_id)
 
     def _put(self, slot: int, number: int, packet_id: int) -> None:
         self._drop(slot)
@@ -126,3 +127,15 @@ class Deduplication:
         _, packet_id = self._by_slot.pop(slot, (0, 0))
         if self._slot_of.get(packet_id) == slot:
             del self._slot_of[packet_id]
+
+
+def read_taken(rest: bytes, value: bytes) -> tuple[int, int, int, str]:
+    """Slot, number, packet identifier and run of a message that was taken."""
+    if len(rest) != 2:
+        raise ValueError(f"a slot of {len(rest)} bytes")
+    return int.from_bytes(rest), *_decode_taken(value)
+
+
+def read(rest: bytes, value: bytes) -> object:
+    """A record, by its key without what all records of a session begin with."""
+    return read_taken(rest, value) if rest else numbers_in(value, 1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from overlane.core.events import Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import InDoubt
 from overlane.pubsub.counters import Refusal
@@ -50,6 +51,8 @@ class Will:
 
 
 _decode = msgspec.msgpack.Decoder(Will).decode
+
+WILL_KIND = Kind(TABLE, lambda key: Owner(OwnerKind.SESSION, key.decode()), lambda _, value: _decode(value))
 
 
 class Wills:
