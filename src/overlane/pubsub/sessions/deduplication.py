@@ -17,8 +17,10 @@ and of no more than it may have in flight: others are forgotten.
 """
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.records import numbers_in
@@ -36,6 +38,22 @@ def run_of(user_properties: Iterable[tuple[str, str]]) -> str:
     """What a client says in CONNECT; "" if it does not ask for this."""
     run = next((value for name, value in user_properties if name == PROPERTY), "")
     return run if len(run) <= RUN_CHARS_MAX else ""
+
+
+class TakenMessages(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered of one session, as a value. `taken`: (slot, number, packet identifier), by number."""
+
+    run: Annotated[str, Meta(max_length=RUN_CHARS_MAX)]
+    next: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    taken: tuple[
+        tuple[
+            Annotated[int, Meta(ge=0, le=0xFFFF)],
+            Annotated[int, Meta(ge=0, lt=1 << 62)],
+            Annotated[int, Meta(ge=1, le=0xFFFF)],
+        ],
+        ...,
+    ]
+    reserved: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Deduplication:
@@ -104,6 +122,27 @@ class Deduplication:
             self._reserved = 0
             gone.append(Erase(TABLE, self._key))
         return gone
+
+    def exported(self) -> TakenMessages:
+        taken = [(slot, number, packet_id) for slot, (number, packet_id) in self._by_slot.items()]
+        taken.sort(key=lambda one: one[1])
+        return TakenMessages(self._run, self._next, tuple(taken), self._reserved)
+
+    def resume(self, exported: TakenMessages) -> None:
+        """Go on where another broker was."""
+        self._run, self._next, self._reserved = exported.run, exported.next, exported.reserved
+        for slot, number, packet_id in exported.taken:
+            self._put(slot, number, packet_id)
+
+    def saved(self) -> list[Effect]:
+        """Everything."""
+        saved: list[Effect] = [
+            Save(TABLE, self._key + slot.to_bytes(2), _encode((number, packet_id, self._run)))
+            for slot, (number, packet_id) in self._by_slot.items()
+        ]
+        if self._reserved:
+            saved.append(Save(TABLE, self._key, self._reserved.to_bytes(8)))
+        return saved
 
     def restore(self, rest: bytes, value: bytes) -> None:
         """A record of an earlier life of the broker; `rest`: its key without what all begin with."""
