@@ -24,7 +24,7 @@ def owner(key: bytes) -> Owner:
     return Owner(OwnerKind.SESSION, key.partition(b"/")[0].decode())
 
 
-PARTS = Kind("part", owner, lambda _, value: int(value), needs=lambda _, value: (("whole", value),))
+PARTS = Kind("part", owner, lambda key, value: (owner(key), int(value)), needs=lambda _, value: (("whole", value),))
 WHOLES = Kind("whole", lambda _: THE_BROKER, lambda key, _: key.decode())
 THIRD = Kind("grown@3", owner, lambda _, value: int(value), upgrades=(lambda one: one + b"2", lambda two: two + b"3"))
 REGISTRY = Registry((PARTS, WHOLES, THIRD))
@@ -90,8 +90,8 @@ def test_the_records_of_an_owner_come_with_those_that_they_need() -> None:
 
 def test_a_record_that_cannot_be_read_is_no_record_of_its_kind() -> None:
     assert fault(PARTS, b"a/1", b"7") is None
-    assert "it is no part" in (fault(PARTS, b"a/1", b"x") or "")
-    assert "it is no part" in (fault(PARTS, b"\xff", b"7") or "")
+    assert "it cannot be read as part" in (fault(PARTS, b"a/1", b"x") or "")
+    assert "it cannot be read as part" in (fault(PARTS, b"\xff", b"7") or "")
 
 
 def test_an_older_version_is_upgraded_step_by_step() -> None:

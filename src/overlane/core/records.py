@@ -73,9 +73,9 @@ def _needs_nothing(key: bytes, value: bytes) -> tuple[RecordName, ...]:  # noqa:
 class Kind:
     """`table`: what the current version is saved as.
 
-    `owner_of` takes the key, `read` key and value; both raise ValueError or msgspec.MsgspecError for what is no record
-    of the kind. `needs`: the records of other owners that one is no use without. `upgrades`: the value of version n+1
-    made of that of version n, from version 1 on.
+    `read` raises ValueError or msgspec.MsgspecError for what is no record of the kind; of all others the key tells
+    `owner_of` whose they are. `needs`: the records of other owners that one is no use without. `upgrades`: the value
+    of version n+1 made of that of version n, from version 1 on.
     """
 
     table: str
@@ -181,10 +181,9 @@ def restore(
 def fault(kind: Kind, key: bytes, value: bytes) -> str | None:
     """Why a record is not one of its kind, if it is not."""
     try:
-        kind.owner_of(key)
         kind.read(key, value)
     except (ValueError, msgspec.MsgspecError) as error:
-        return f"it is no {kind.name}: {error}"
+        return f"it cannot be read as {kind.name}: {error}"
     return None
 
 

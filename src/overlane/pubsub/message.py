@@ -105,5 +105,5 @@ def key_of(number: int) -> bytes:
     return number.to_bytes(8)
 
 
-MESSAGE_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (numbers_in(key, 1), restored(value)))
+MESSAGE_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (numbers_in(key, 1), _decode(value)))
 """It is of no session: the queue entries of any number of them need it."""

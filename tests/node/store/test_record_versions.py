@@ -77,7 +77,9 @@ def test_a_record_with_the_right_checksum_that_is_none_of_its_kind_is_quarantine
         assert content(store) == good
         found = {(one.table, one.key): one.reason for one in store.quarantined}
     assert found.keys() == bad.keys()
-    assert found["mqtt.queue", b"short"] == "it is no mqtt.queue: a key without a client and a sequence number"
+    assert (
+        found["mqtt.queue", b"short"] == "it cannot be read as mqtt.queue: a key without a client and a sequence number"
+    )
     with opened(tmp_path, REGISTRY) as store:
         assert store.quarantined == []
 

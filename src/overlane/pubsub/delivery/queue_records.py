@@ -93,8 +93,8 @@ def _read_key(key: bytes) -> tuple[str, int]:
 
 
 def _read(key: bytes, value: bytes) -> object:
-    stored = _decode(value)
-    return _read_key(key), stored, Stage(stored[5])
+    name, stored = _read_key(key), _decode(value)
+    return name, stored, Stage(stored[5])
 
 
 QUEUE_KIND = Kind(

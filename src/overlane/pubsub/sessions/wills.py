@@ -56,7 +56,9 @@ class Will:
 
 _decode = msgspec.msgpack.Decoder(Will).decode
 
-WILL_KIND = Kind(TABLE, lambda key: Owner(OwnerKind.SESSION, key.decode()), lambda _, value: _decode(value))
+WILL_KIND = Kind(
+    TABLE, lambda key: Owner(OwnerKind.SESSION, key.decode()), lambda key, value: (key.decode(), _decode(value))
+)
 
 
 class Wills:

@@ -208,4 +208,6 @@ def _read_stream(key: bytes, value: bytes) -> tuple[str, tuple[str, Scope, str |
 
 
 STREAM_KIND = Kind(STREAMS, lambda key: Owner(OwnerKind.STREAM, key.decode()), _read_stream)
-LOG_KIND = Kind(LOGS, lambda key: Owner(OwnerKind.STREAM, owner(key)[0]), lambda _, value: _decode(value))
+LOG_KIND = Kind(
+    LOGS, lambda key: Owner(OwnerKind.STREAM, owner(key)[0]), lambda key, value: (owner(key), _decode(value))
+)

@@ -37,7 +37,9 @@ WRITERS_FOR_EACH_STREAM = 100
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 
-WRITER_KIND = Kind(TABLE, lambda key: Owner(OwnerKind.WRITER, key.decode()), lambda _, value: _decode(value))
+WRITER_KIND = Kind(
+    TABLE, lambda key: Owner(OwnerKind.WRITER, key.decode()), lambda key, value: (key.decode(), _decode(value))
+)
 
 
 class Gap(OverlaneError):
