@@ -5,6 +5,8 @@ PYTHON_ENV := .venv/bin/python
 SOURCES := src tests bench scripts
 # One more than there are processors: many tests wait for brokers, and leave theirs idle.
 WORKERS := $(shell expr $$(nproc) + 1)
+# In the order of tests/workorder.py.
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # Tests start hundreds of brokers. Where Python writes no bytecode (PYTHONDONTWRITEBYTECODE), each would compile it all.
 COMPILE := $(PYTHON_ENV) -m compileall -q $(SOURCES)
 
@@ -24,12 +26,12 @@ demo: setup ## five cities as real brokers, troubles, what became of messages; S
 check: setup ## format, lint, strict types and fast tests
 	@scripts/check-code $(SOURCES)
 	@$(COMPILE)
-	$(PYTHON_ENV) -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(PYTHON_ENV) -m pytest -q $(PARALLEL) -m "not slow"
 
 test: setup ## all of check, and the slow tests
 	@scripts/check-code $(SOURCES)
 	@$(COMPILE)
-	$(PYTHON_ENV) -m pytest -q -n $(WORKERS) --dist loadgroup
+	$(PYTHON_ENV) -m pytest -q $(PARALLEL)
 
 format: setup ## put the code into its format, and mend what the linter can mend
 	.venv/bin/ruff check --fix $(SOURCES)

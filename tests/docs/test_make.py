@@ -38,7 +38,7 @@ RUN: dict[str, list[str]] = {
 STAND_IN = '#!/bin/sh\necho "$0" "$@" >> run.txt\n'
 
 
-_HOW = re.compile(rf"^{re.escape(TESTED)}( -q| -n \d+| --dist loadgroup)+")
+_HOW = re.compile(rf"^{re.escape(TESTED)}( -q| -n \d+| --dist loadgroup| --no-loadscope-reorder)+")
 
 
 def outside() -> dict[str, str]:

@@ -1,0 +1,34 @@
+"""In which order parallel workers take the tests, and which of them one worker takes together.
+
+Tests of one file share what is set up for the file (a broker, a browser): one worker takes them all, so that it is set
+up once. Slow tests are taken one by one, unless their file says that they share (`xdist_group`). What takes longest
+comes first, so that at the end there are only small pieces left and no worker waits for another: first the tests of
+Spark, which have a single one and so run one after the other, then all that is slow, then the rest.
+"""
+
+from collections.abc import Iterable
+
+import pytest
+
+SPARK = "spark"
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """The name of those it stays with; None if it goes alone."""
+    found = item.get_closest_marker("xdist_group")
+    if found is not None:
+        return str(found.args[0])
+    return None if is_slow(item) else item.nodeid.partition("::")[0]
+
+
+def is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """All of a group together, at the place of its slowest."""
+    ranks: dict[str, int] = {}
+    for item in items:
+        key = group_of(item) or item.nodeid
+        ranks[key] = min(ranks.get(key, 2), 0 if key == SPARK else 1 if is_slow(item) else 2)
+    return sorted(items, key=lambda item: ranks[group_of(item) or item.nodeid])
