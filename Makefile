@@ -18,9 +18,10 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: ## make .venv and install what is missing, the system's packages included
-	@scripts/setup
+	@scripts/setup test
 
-demo: setup ## five cities as real brokers, troubles, what became of messages; STAY=1 leaves all running
+demo: ## five cities as real brokers, troubles, what became of messages; STAY=1 leaves all running
+	@scripts/setup demo
 	@.venv/bin/overlane demo $(if $(STAY),--stay)
 
 check: setup ## format, lint, strict types and fast tests

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
+
 from sparks import GROUP, need_java, the_spark, unmarked
 
 pytestmark = [GROUP, pytest.mark.slow]
