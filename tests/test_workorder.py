@@ -29,10 +29,17 @@ def test_fast_too(): ...
 SECOND = """
 import pytest
 
-pytestmark = [pytest.mark.xdist_group("shared"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
-def test_one(): ...
-def test_two(): ...
+@pytest.fixture(scope="module")
+def broker(): ...
+
+@pytest.fixture(scope="module")
+def bench_folder(): ...
+
+def test_one(broker): ...
+def test_alone(bench_folder): ...
+def test_two(broker): ...
 """
 THIRD = """
 import pytest
@@ -55,8 +62,9 @@ def test_spark_comes_first_then_what_is_slow_and_files_stay_together(
     assert [line.split(maxsplit=1)[1] for line in told if line.startswith("taken")] == [
         "spark test_of_spark",
         "None test_slow",
-        "shared test_one",
-        "shared test_two",
+        "test_second.py test_one",
+        "None test_alone",
+        "test_second.py test_two",
         "test_first.py test_fast",
         "test_first.py test_fast_too",
         "test_third.py test_no_spark",

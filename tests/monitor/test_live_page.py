@@ -24,7 +24,7 @@ from waiting import eventually
 
 WITHIN_S = 90.0
 NAMES = ("aix", "bonn", "caen")
-pytestmark = [pytest.mark.xdist_group("live page"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LINKS = {("aix", "bonn"): 4 * MS, ("bonn", "caen"): 4 * MS, ("aix", "caen"): 5 * MS}
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from brokers import free_port
 from overlane.cli.main import app
 
-pytestmark = [pytest.mark.xdist_group("replay"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 FIVE_CITIES = Path(__file__).parents[2] / "examples" / "five-cities.toml"
 ALARMS = "[data-topic='alarms/#']"

@@ -18,7 +18,7 @@ from brokers import free_port
 from overlane.testbed.certificates import Authority
 from waiting import eventually
 
-pytestmark = [pytest.mark.xdist_group("interoperability"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 WAYS = ("tcp", "tls", "websocket", "websocket over tls")
 

@@ -13,7 +13,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 from stage import StrainedBroker, strained
 
-pytestmark = [pytest.mark.xdist_group("paho five"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PATIENCE_S = 30.0
 
