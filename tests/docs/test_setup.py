@@ -91,7 +91,7 @@ def test_tests_get_all_that_they_need(project: Path, words: tuple[str, ...]) -> 
     done = set_up(project, *words)
     assert done.returncode == 0, done.stderr
     assert ran(project) == [
-        ".[bench,dev,pipeline]",
+        ".[bench,coordination,dev,pipeline]",
         "openjdk-17-jre-headless",
         "mosquitto-clients",
         "iproute2",
@@ -114,7 +114,7 @@ def test_nothing_is_done_twice_and_what_serves_tests_serves_the_demo(project: Pa
     set_up(project, "demo")
     assert ran(project) == []
     set_up(project, "test")
-    assert ran(project)[0] == ".[bench,dev,pipeline]"
+    assert ran(project)[0] == ".[bench,coordination,dev,pipeline]"
     for purpose in ("demo", "test"):
         set_up(project, purpose)
         assert ran(project) == []
