@@ -6,7 +6,7 @@ only small pieces are left and no worker waits for another: first the tests of S
 one after the other, then all that is slow, then the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import pytest
 
@@ -35,7 +35,7 @@ def shares(item: pytest.Item) -> bool:
     return any(found[-1].scope == "module" for name, found in fixtures.items() if name not in CHEAP)
 
 
-def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """All of a group together, at the place of its slowest."""
     ranks: dict[str, int] = {}
     for item in items:

@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Path:
 
 def set_up(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [project / "scripts" / "setup", *words],
+        [str(project / "scripts" / "setup"), *words],
         env={"PATH": str(project / "bin"), "SERVERS_PATH": ""},
         capture_output=True,
         text=True,
@@ -104,7 +104,7 @@ def test_tests_get_all_that_they_need(project: Path, words: tuple[str, ...]) -> 
 def test_mosquitto_is_unpacked_with_its_libraries_and_not_installed(project: Path) -> None:
     set_up(project, "test")
     program = project / ".venv" / "bin" / "mosquitto"
-    told = subprocess.run([program, "-c", "file"], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run([str(program), "-c", "file"], capture_output=True, text=True, check=True).stdout
     assert told == f"{project}/.venv/debian/usr/lib/here -c file\n"
 
 
