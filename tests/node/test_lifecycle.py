@@ -22,6 +22,8 @@ from overlane.testbed.certificates import Authority, Identity
 from waiting import WITHIN_S, eventually
 from watched import Caller, WatchedBroker, let_in
 
+pytestmark = pytest.mark.slow
+
 Answer = mqtt5.ConnAckReasonCode
 Done = mqtt5.PubAckReasonCode.SUCCESS
 Unheard = mqtt5.PubAckReasonCode.NO_MATCHING_SUBSCRIBERS
