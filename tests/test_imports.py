@@ -72,8 +72,8 @@ MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli/brokers/passwd.py": ("node.security.users",),
 }
 
-CORE_CONTRACT = ("core.config", "core.events", "core.federation", "core.limits", "core.qos", "core.topic_cache",
-                 "core.topics", "core.units")
+CORE_CONTRACT = ("core.config", "core.events", "core.federation", "core.limits", "core.qos", "core.records",
+                 "core.topic_cache", "core.topics", "core.units")
 
 ROOM_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Folders of a part whose order matters: what else of the same part they may import. Each room uses those above it.

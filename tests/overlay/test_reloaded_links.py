@@ -4,8 +4,12 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from overlane.client import connect
 from overlays import Member, RealOverlay, all_up, overlay
+
+pytestmark = pytest.mark.slow
 
 
 def link(one: str, other: str, lines: str = 'latency = "1ms"') -> str:

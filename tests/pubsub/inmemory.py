@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import Record
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.cluster.uplink import Alone, Uplink
 from overlane.pubsub.consumer import Ending, Peer
@@ -15,7 +16,6 @@ from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import Properties
 from overlane.pubsub.publishing import Accepted
-from overlane.pubsub.recovery import Record
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.sessions.wills import Will

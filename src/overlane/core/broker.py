@@ -41,9 +41,10 @@ from overlane.core.flows.cut_through import CutThrough
 from overlane.core.flows.drafts import Drafts
 from overlane.core.flows.history import TABLE as HISTORY
 from overlane.core.flows.history import TopicHistory
-from overlane.core.flows.inflow import Readers
-from overlane.core.flows.sink import INFLOWS, SUBSCRIPTIONS, Sink
-from overlane.core.flows.source import PARCELS, Source
+from overlane.core.flows.inflow import INFLOWS, Readers, decode_name
+from overlane.core.flows.outflow import PARCELS
+from overlane.core.flows.sink import SUBSCRIPTIONS, Sink, read_subscription
+from overlane.core.flows.source import Source
 from overlane.core.frame_dispatch import FrameDispatcher
 from overlane.core.gossip.broker_admission import BrokerAdmission
 from overlane.core.gossip.gossip import Gossip
@@ -56,6 +57,8 @@ from overlane.core.links.link_queue import SchedulingPolicy
 from overlane.core.links.link_view import LinkView, view_of
 from overlane.core.links.neighbour import Chunk, Neighbour
 from overlane.core.qos import QosClass
+from overlane.core.record_kinds import KINDS
+from overlane.core.records import Record, restore
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.message_losses import MessageCount, MessageLosses
 from overlane.core.routing.route_announcer import RouteAnnouncer
@@ -77,7 +80,7 @@ class OverlayBroker:
         self,
         config: BrokerConfig,
         incarnation: int,
-        recovered: Iterable[tuple[str, bytes, bytes]] = (),
+        recovered: Iterable[Record] = (),
         now: Nanos = 0,
         identity: BrokerIdentity | None = None,
         instance: int = 0,
@@ -193,16 +196,21 @@ class OverlayBroker:
         """Receipts to be sent when their turn is durable."""
         self._recover(recovered, now)
 
-    def _recover(self, records: Iterable[tuple[str, bytes, bytes]], now: Nanos) -> None:
-        for table, key, value in sorted(records):
-            if table == PARCELS:
-                self._source.restore(key, value, now)
-            elif table == INTEREST:
-                self._remote.restore(key)
-            elif table in (SUBSCRIPTIONS, INFLOWS):
-                self._sink.restore(table, key, value, now)
-            elif table == HISTORY:
-                self._history.restore(value, self.config.qos.of(self._history.topic_of(value)))
+    def _recover(self, records: Iterable[Record], now: Nanos) -> None:
+        restore(
+            KINDS,
+            records,
+            {
+                HISTORY: lambda _, value: self._history.restore(value, self._history_class(value)),
+                INFLOWS: lambda key, value: self._inflows.restore(decode_name(key), value, now),
+                INTEREST: lambda key, _: self._remote.restore(key),
+                PARCELS: lambda key, value: self._source.restore(key, value, now),
+                SUBSCRIPTIONS: lambda key, _: self._local.add(*read_subscription(key)),
+            },
+        )
+
+    def _history_class(self, record: bytes) -> QosClass:
+        return self.config.qos.of(self._history.topic_of(record))
 
     # The contract
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 
 import mqtt5
 
+from overlane.core.records import Record
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
 from overlane.mqtt.codec.framing import CONNECT, packet_end, version_of_connect
@@ -41,7 +42,6 @@ from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Counters, Refusal
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.notices import Notice
-from overlane.pubsub.recovery import Record
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.state import Settings
 

@@ -6,7 +6,7 @@ import pytest
 from handwired import Frame, Overlay
 
 from overlane.core.events import Deliver, PublishResult, RouteChanged, Subscribe
-from overlane.core.flows.source import PARCELS
+from overlane.core.flows.outflow import PARCELS
 from overlane.core.qos import HISTORY_ALL, QosClass, Routing
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import frame_codec

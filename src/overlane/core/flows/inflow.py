@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from overlane.core.flows.arrival import Arrival, Inflow, hold_until
+from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Message, Predecessor
@@ -83,7 +84,7 @@ class Inflows:
         return bool(self._holding)
 
     def restore(self, name: InflowName, value: bytes, now: Nanos) -> None:
-        following, horizon, done = msgspec.msgpack.decode(value, type=tuple[int, int, list[int]])
+        following, horizon, done = _decode(value)
         if name not in self._flows:
             self._counts[name[0]] = self._counts.get(name[0], 0) + 1
         self._flows[name] = Inflow(reliable=True, next=following, horizon=horizon, done=set(done), touched_ns=now)
@@ -380,7 +381,20 @@ def encode_name(name: InflowName) -> bytes:
 
 
 def decode_name(key: bytes) -> InflowName:
-    return int.from_bytes(key[:8]), int.from_bytes(key[8:16]), int.from_bytes(key[16:24])
+    origin, incarnation, flow = numbers_in(key, 3)
+    return origin, incarnation, flow
+
+
+INFLOWS = "inflow"
+
+_decode = msgspec.msgpack.Decoder(tuple[int, int, list[int]]).decode
+
+
+def _owner(key: bytes) -> Owner:
+    return Owner(OwnerKind.FLOW, "/".join(map(str, decode_name(key))))
+
+
+INFLOW_KIND = Kind(INFLOWS, _owner, lambda key, value: (decode_name(key), _decode(value)))
 
 
 def bits_to_bytes(bits: int) -> bytes:

@@ -14,9 +14,10 @@ from overlane.core.federation import OPEN, Federation
 from overlane.core.flows.arrival import Arrival, Inflow
 from overlane.core.flows.gaps import Gaps
 from overlane.core.flows.history import AWAITED_FOR, NAME_BYTES, Kept, TopicHistory, unwrap
-from overlane.core.flows.inflow import InflowName, Inflows, bits_to_bytes, decode_name, encode_name
+from overlane.core.flows.inflow import INFLOWS, InflowName, Inflows, bits_to_bytes, encode_name
 from overlane.core.gossip.interest import LocalInterest
 from overlane.core.qos import QosTable
+from overlane.core.records import Kind, owner_of_subscriber
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import matches
@@ -27,7 +28,6 @@ from overlane.core.wire.parcel import BadContent, Message, SingleMessage, unpack
 from overlane.errors import InDoubt
 
 SUBSCRIPTIONS = "subscription"
-INFLOWS = "inflow"
 RECEIPT_HOPS_MAX = 32
 
 _HISTORY = int(ParcelFlag.HISTORY)
@@ -242,13 +242,6 @@ class Sink:
 
     # The store
 
-    def restore(self, table: str, key: bytes, value: bytes, now: Nanos) -> None:
-        if table == SUBSCRIPTIONS:
-            subscriber, _, topic_filter = key.decode().rpartition("\0")  # no filter has a null character
-            self.local.add(subscriber, topic_filter)
-        elif table == INFLOWS:
-            self.inflows.restore(decode_name(key), value, now)
-
     def forget_idle(self, now: Nanos) -> None:
         self.effects += [Erase(INFLOWS, encode_name(name)) for name in self.inflows.forget_idle(now)]
         if self.qos.keeps_history:
@@ -265,3 +258,18 @@ def _bounded(return_path: Sequence[str]) -> list[str]:
 
 def _subscription(subscriber: str, topic_filter: str) -> bytes:
     return f"{subscriber}\0{topic_filter}".encode()
+
+
+def read_subscription(key: bytes) -> tuple[str, str]:
+    """Subscriber and filter."""
+    subscriber, separator, topic_filter = key.decode().rpartition("\0")  # no filter has a null character
+    if not separator:
+        raise ValueError("a key without a subscriber")
+    return subscriber, topic_filter
+
+
+SUBSCRIPTION_KIND = Kind(
+    SUBSCRIPTIONS,
+    lambda key: owner_of_subscriber(read_subscription(key)[0]),
+    lambda key, _: read_subscription(key),
+)

@@ -10,13 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.federation import Federation
 from overlane.core.flows.cut_through import CutThrough, single_message_frame
 from overlane.core.flows.history import Kept, TopicHistory, wrap
-from overlane.core.flows.outflow import FlowName, Outflow, Retained, StoredParcel
+from overlane.core.flows.outflow import PARCELS, FlowName, Outflow, Retained, read_parcel
 from overlane.core.flows.parcel_headers import Headers, age_us
 from overlane.core.flows.send_window import UNSENT, SendWindow
 from overlane.core.flows.topic_order import TopicOrder
@@ -36,7 +34,6 @@ from overlane.core.wire.frame_codec import Header, ParcelFlag, broker_id, parcel
 from overlane.core.wire.frame_codec import parcel as parcel_frame
 from overlane.core.wire.parcel import Columns, FlowPart, Message, cut, names_too_many, pack_flow, pack_single
 
-PARCELS = "parcel"
 SWEEP_EVERY: Nanos = 5 * SECOND
 IDLE_MAX: Nanos = 60 * SECOND
 PATH_FULL = 0.75
@@ -565,14 +562,12 @@ class Source:
 
     def restore(self, key: bytes, value: bytes, now: Nanos) -> None:
         """A parcel retained in an earlier incarnation: it keeps its name and its destinations."""
-        name, sequence = Outflow.read_key(key)
-        stored = msgspec.msgpack.decode(value, type=StoredParcel)
+        name, parcel, qos, destinations = read_parcel(key, value)
         flow = self.flows.get(name)
         if flow is None:
-            flow = self.flows[name] = Outflow(name, stored.qos(), tuple(stored.destinations))
+            flow = self.flows[name] = Outflow(name, qos, destinations)
             flow.last_used = now
-        flow.sequence = max(flow.sequence, sequence)
-        parcel = stored.parcel(sequence)
+        flow.sequence = max(flow.sequence, parcel.sequence)
         flow.retain(parcel, flow.destinations, UNSENT)
         self.retained_bytes += len(parcel.content)
         self._places.recover(parcel, name)

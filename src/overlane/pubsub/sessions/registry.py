@@ -11,7 +11,7 @@ from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.notices import Left
 from overlane.pubsub.sessions.session import Session
-from overlane.pubsub.sessions.wills import Wills
+from overlane.pubsub.sessions.wills import Will, Wills
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Subscribing
 
@@ -115,6 +115,24 @@ class Sessions:
         state.effects += session.erased()
         session.subscriptions.clear()
         session.replays.clear()
+
+    def adopt(self, session: Session, will: Will | None, now: Nanos) -> None:
+        """A session from another broker, of which this one has no other, is one of this broker's own from now on."""
+        state, replays = self._state, session.replays
+        state.sessions[session.client_id] = session
+        session.known_in = session.headway_in = session.exchanged_in = state.turn
+        state.effects.append(session.saved())
+        session.replays = {}
+        self._subscribing.adopt(session, now)
+        session.replays = replays
+        state.effects += [session.saved_replay(name) for name in replays]
+        state.effects += [session.saved_received(identifier) for identifier in sorted(session.received)]
+        state.effects += session.deduplication.saved()
+        for entry in session.window:
+            state.queue_records.put(session.client_id, entry, state.turn)
+        self._watch(session)
+        if will is not None:
+            self._wills.adopt(session.client_id, will, now)
 
     def recovered(self, now: Nanos) -> None:
         """After a restart nobody is connected: those who were are lost as of now."""
