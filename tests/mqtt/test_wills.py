@@ -434,3 +434,22 @@ def test_a_will_that_comes_while_the_store_fails_is_stored_when_it_works_again()
     bench.crash()
     alice.reconnect()
     assert alice.got() == [Got("w", b"gone", qos=1)]
+
+
+@pytest.mark.parametrize(("version", "wills"), [(4, [Got("w", b"gone", qos=1)]), (5, [])])
+def test_a_refusal_that_ends_a_connection_of_3_1_1_publishes_the_will_whatever_the_client_says_after_it(
+    version: int, wills: list[Got]
+) -> None:
+    bench = Bench()
+    alice = bench.client("alice")
+    alice.subscribe("w", qos=1)
+    bob = bench.client("bob", version, expiry=60, will=will(qos=1))
+    bench.server.store_is_failing(True)
+    bench.is_store_slow = True
+    bob.send(mqtt5.PublishPacket("t", b"refused", qos=mqtt5.QoS(2), packet_id=1), mqtt5.DisconnectPacket())
+    assert alice.got() == wills
+    bench.server.store_is_failing(False)
+    bench.is_store_slow = False
+    bench.settle()
+    assert alice.got() == []
+    assert "mqtt.will" not in bench.tables()
