@@ -31,9 +31,8 @@ def assemble(
     """`is_alone`: there are no other brokers, until `Turn.meet_others`. `fresh_id` makes client identifiers."""
     records = list(records)
     of_core = [record for record in records if record[0] in CORE_TABLES]
-    core = OverlayBroker(config, incarnation, of_core, now, identity, instance)
+    core = OverlayBroker(config, incarnation, of_core, now, identity, instance, asks_readers=True)
     uplink = CoreUplink(core, is_alone)
     server = Server(config.name, settings, uplink, fresh_id, records, now)
-    core.set_readers(server.admission.take)
     core.count_messages(runs.count)
     return Turn(server, core, uplink)
