@@ -137,12 +137,12 @@ class Delivery(NamedTuple):
     subscribers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(NamedTuple):
     """Messages (topic, flags, body) that arrived together, with their estimated age.
 
-    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. Reliable messages are
-    only delivered after their readers have accepted them (`OverlayBroker.set_readers`).
+    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. The core has
+    to know how reliable messages were received (`OverlayBroker.delivered`); while readers have no room, they come
+    again.
     """
 
     messages: list[tuple[str, int, bytes]]
@@ -263,7 +263,18 @@ ReportedEffect = (
 Effect = Save | Erase | Deliver | Close | RouteEstablished | LaterIncarnationKnown | ReportedEffect
 
 
-# Answers to a publisher
+# Answers
+
+
+class Reception(NamedTuple):
+    """How local readers have received reliable messages: all or none of them; and the topics whose readers fall
+    behind, with how full the fullest queue is, in per cent."""
+
+    is_taken: bool
+    behind: Mapping[str, int]
+
+
+TAKEN = Reception(True, {})
 
 
 class PublishResult(IntEnum):

@@ -169,7 +169,11 @@ class LinkSupervisor:
         waiting = self._signals.ready
         return sorted(waiting) if len(waiting) > 1 else list(waiting)
 
-    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
+    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
+        """What to send to a neighbour next, up to about so many bytes.
+
+        `in_buffer`: how many bytes pulled before this moment lie in the driver's send buffer and have still to leave.
+        """
         neighbour = self.neighbours[peer]
         if not neighbour.connected:
             return []
@@ -223,8 +227,9 @@ class LinkSupervisor:
         self.sent.control_bytes += pulled_bytes
         return pulled_bytes
 
-    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
-        """As `pull`, of what has a deadline or measures the link alone."""
+    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
+        """As `pull`, only of what has a deadline or measures the link: for a driver that can send it while the
+        connection for everything else is blocked."""
         neighbour = self.neighbours[peer]
         chunks: list[Chunk] = []
         if not neighbour.connected:

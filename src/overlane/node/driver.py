@@ -43,8 +43,11 @@ class Links(Protocol):
     def close(self, effect: Close) -> None:
         """The core has given a connection up."""
 
+    def recorded(self, peer: str, size_bytes: int, turn: int) -> None:
+        """What a neighbour has said of its interest makes records of so many bytes, written in this turn."""
+
     def written(self, turn: int) -> None:
-        """The records of all turns of the core up to this one are on disk."""
+        """The records of all turns up to this one are on disk."""
 
     def pump(self) -> None:
         """Send what the core has ready."""
@@ -72,7 +75,7 @@ class Driver:
         self.failures = Failures()
         self.lingering = Lingering(loop)
         self.observing = Observing(loop, self.failures, outlived)
-        self._turns_seen = 0
+        self._turn_seen = 0
         self._seconds_stuck = 0
         self._loop = loop
         self._store = store
@@ -166,8 +169,8 @@ class Driver:
 
     def look(self) -> None:
         """About once a second: whether turns are ended."""
-        is_same = self.turn.is_open and not self._is_stopped and self.turn.ended == self._turns_seen
-        self._turns_seen = self.turn.ended
+        is_same = self.turn.is_open and not self._is_stopped and self.turn.number == self._turn_seen
+        self._turn_seen = self.turn.number
         self._seconds_stuck = self._seconds_stuck + 1 if is_same else 0
         if self._seconds_stuck >= STUCK_MAX_S:
             self.failures.fatal("turns are not ended any more", TimeoutError(f"{STUCK_MAX_S} s"))
@@ -252,10 +255,12 @@ class Driver:
         self._tell(outcome.told)
         self._release(outcome.released)
         _resolve(outcome.written)
-        if outcome.core_turn_written is not None:
-            self._links.written(outcome.core_turn_written)
+        if outcome.turn_written is not None:
+            self._links.written(outcome.turn_written)
 
     def _carry_out_last(self, outcome: Outcome, now: Nanos) -> None:
+        for peer, size_bytes in outcome.recorded.items():
+            self._links.recorded(peer, size_bytes, outcome.turn)
         for question in outcome.questions:
             self._check(question)
         if outcome.notices:

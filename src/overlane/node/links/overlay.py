@@ -341,11 +341,7 @@ class Overlay:
 
     def received(self, link: OverlayLink, data: bytes, lane: Lane = Lane.CONTROL) -> None:
         if self.links.get(link.peer) is link:
-            core = self._core
-            before_bytes = core.needs_recorded_bytes
             self._turns.received(link.peer, data, lane)
-            if core.needs_recorded_bytes != before_bytes:
-                link.recorded(core.needs_recorded_bytes - before_bytes, core.turn + 1)
 
     def _received_beside(self, link: OverlayLink, frames: bytes) -> None:
         if link.heard_beside():
@@ -403,8 +399,13 @@ class Overlay:
             log.warning("link to %s: %s", effect.peer, effect.reason)
             link.close(effect.reason, effect.last_words)
 
+    def recorded(self, peer: str, size_bytes: int, turn: int) -> None:
+        """What a neighbour has said of its interest makes records of so many bytes, written in this turn."""
+        if (link := self.links.get(peer)) is not None:
+            link.recorded(size_bytes, turn)
+
     def written(self, turn: int) -> None:
-        """The records of all turns of the core up to this one are on disk."""
+        """The records of all turns up to this one are on disk."""
         for link in self.links.values():
             link.written(turn)
 
