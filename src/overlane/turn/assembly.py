@@ -28,7 +28,8 @@ def assemble(
     identity: BrokerIdentity | None = None,
     instance: int = 0,
 ) -> Turn:
-    """`is_alone`: there are no other brokers, until `Turn.meet_others`. `fresh_id` makes client identifiers."""
+    """`is_alone`: there are no other brokers, until `Turn.reconfigure` names a neighbour. `fresh_id` makes client
+    identifiers."""
     records = list(records)
     of_core = [record for record in records if record[0] in CORE_TABLES]
     core = OverlayBroker(config, incarnation, of_core, now, identity, instance)
