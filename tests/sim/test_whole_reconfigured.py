@@ -79,6 +79,7 @@ def test_a_broker_that_is_down_starts_with_the_configuration_that_came_meanwhile
     assert world.brokers["c"].turn.server.state.limits.subscriptions_per_client == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
 def test_the_invariants_hold_on_every_seed(first: int) -> None:
     broken = []
