@@ -33,6 +33,7 @@ from overlane.core.events import (
     NamesakeRefused,
     ReadersReady,
     Reception,
+    SetConfig,
     SetFailureRisk,
     Subscribe,
     Tick,
@@ -249,11 +250,23 @@ class OverlayBroker:
                 self._links.leave(now)
             case SetFailureRisk(failure, links):
                 self._links.set_failure_risk(failure, links)
+            case SetConfig(config):
+                self._set_config(config, now)
             case ReadersReady():
                 self._sink.readers_ready(now)
             case _:
                 assert_never(event)
         return self._collect()
+
+    def _set_config(self, config: BrokerConfig, now: Nanos) -> None:
+        if fixed := self.config.needs_restart(config):
+            raise ValueError(f"{', '.join(fixed)} cannot change while the broker runs")
+        gone = self.config.link_failure.keys() - config.link_failure.keys()
+        self.config = config
+        self._sink.qos = self._source.qos = config.qos
+        self._admission.reconfigure(config.named, config.brokers_max)
+        self._links.set_links(config.link_failure, gone, now)
+        self._interest_changed()
 
     def carries(self, topic: str) -> bool:
         """Whether other brokers need the topic, or its history is kept for late subscribers."""
@@ -410,13 +423,6 @@ class OverlayBroker:
         self._slow_at = min(
             self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep, self._remote.sweep_at
         )
-
-    def expect_link(self, peer: str, failure: float, queue_bytes_max: int) -> None:
-        """Change the configuration of a link."""
-        self.config.link_failure[peer] = failure
-        self.config.link_queue_bytes_max[peer] = queue_bytes_max
-        if (neighbour := self._neighbours.get(peer)) is not None:
-            neighbour.queue.bytes_max = queue_bytes_max
 
     # For people and tests
 

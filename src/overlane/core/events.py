@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosClass
 from overlane.core.units import Nanos
 
@@ -76,6 +77,14 @@ class SetFailureRisk:
 
 
 @dataclass(frozen=True, slots=True)
+class SetConfig:
+    """The configuration changes while the broker runs: its links, the classes of topics, the named brokers, how many
+    others are admitted. Links that are gone are closed. All else has to be as it was."""
+
+    config: BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
 class ReadersReady:
     """Local readers whose queues were full have room again."""
 
@@ -106,6 +115,7 @@ Event = (
     | Tick
     | Leave
     | SetFailureRisk
+    | SetConfig
     | ReadersReady
 )
 

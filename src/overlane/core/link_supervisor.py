@@ -30,6 +30,9 @@ ASK_AFTER: Nanos = 1 * MS
 PROCESSING_US_MIN = 500
 """Processing latency below this is not advertised."""
 
+UNLINKED = "no neighbour any more"
+"""The reason that a neighbour is given whose link is gone from the configuration."""
+
 _REPAIR = int(ParcelFlag.REPAIR)
 _DATA = Lane.DATA
 
@@ -302,6 +305,17 @@ class LinkSupervisor:
         self._processing_news = bool(self._processing_said)
 
     # Advertising
+
+    def set_links(self, failure: Mapping[str, float], gone: Iterable[str], now: Nanos) -> None:
+        """Links may have come, changed or gone: those that are gone are closed."""
+        self.link_failure = failure
+        self._has_new_failure_risk = True
+        for peer in sorted(gone):
+            neighbour = self.neighbours.get(peer)
+            if neighbour is not None and neighbour.connected:
+                self.close(neighbour, UNLINKED, now)
+        for peer, neighbour in self.neighbours.items():
+            neighbour.queue.bytes_max = self.queue_bytes_max(peer)
 
     def set_failure_risk(self, failure: float | None, links: Mapping[str, float]) -> None:
         """Set failure probabilities that override the configuration."""

@@ -208,6 +208,7 @@ class Handshake:
         limits = self._state.limits
         connection.phase = Phase.OPEN
         connection.session = session
+        connection.limits_told = limits
         connection.framer.packet_bytes_max = limits.packet_bytes
         connection.aliases_out_max = min(packet.topic_alias_max, limits.topic_aliases)
         connection.allowance, connection.allowance_ns = float(limits.messages_per_second), now

@@ -15,6 +15,7 @@ from typing import Protocol
 from overlane.core.events import Close, Event, Lane
 from overlane.core.units import SECOND, Nanos
 from overlane.errors import Failure, InDoubt
+from overlane.membership.neighbours import NeighbourChanges
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate, Verdict
 from overlane.node.clock import Clock
@@ -26,6 +27,7 @@ from overlane.node.store.durable import Cause, RecordStore, StoreError
 from overlane.pubsub.consumer import Peer
 from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
+from overlane.turn.reconfigure import Reconfigure, RestartNeeded
 from overlane.turn.turn import Heard, Outcome, Told, Turn
 
 STUCK_S = 2
@@ -51,6 +53,9 @@ class Links(Protocol):
 
     def pump(self) -> None:
         """Send what the core has ready."""
+
+    def reconfigure(self, changes: NeighbourChanges) -> None:
+        """Neighbours come, change or go."""
 
 
 class Driver:
@@ -133,9 +138,15 @@ class Driver:
         self.turn.touch_core()
         self.end_turn_soon()
 
-    def meet_others(self) -> None:
-        """There is a neighbour."""
-        self.turn.meet_others(self.clock.now())
+    def reconfigure(self, event: Reconfigure) -> None:
+        """A new configuration holds from now on; RestartNeeded, and nothing has changed."""
+        try:
+            changes = self.turn.reconfigure(event, self.clock.now())
+            self._links.reconfigure(changes)
+        except RestartNeeded:
+            raise
+        except Exception as error:
+            self.failures.fatal("a configuration was half taken over", error)
         self.end_turn_soon()
 
     def attach(self, pipe: Pipe, peer: Peer, since_ns: Nanos, is_turned_away: bool = False) -> ClientLink:

@@ -41,16 +41,19 @@ from overlane.core.events import (
     RouteChanged,
     RouteEstablished,
     Save,
+    SetConfig,
     Tick,
 )
 from overlane.core.gossip.interest import record_bytes
 from overlane.core.units import NEVER, Nanos
 from overlane.errors import Failure
+from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig, neighbour_changes, neighbours_of
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate
 from overlane.mqtt.server import Server
 from overlane.pubsub.notices import Notice
 from overlane.turn.backpressure import TURN_MAX, Backpressure
+from overlane.turn.reconfigure import Reconfigure, reconfigured
 from overlane.turn.uplink import CoreUplink
 
 Records = dict[tuple[str, bytes], bytes | None]
@@ -127,6 +130,8 @@ class Turn:
         """The batch submitted last."""
         self._held: deque[tuple[int, list[Connection]]] = deque()
         """For each batch that is not on disk yet: its turn, and who waits for it."""
+        self._neighbours: dict[str, NeighbourConfig] = {}
+        """Those of the configuration; none before the first one is given."""
         self._waiting: list[tuple[int, object]] = []
         """Who waits for which turn to be on disk."""
 
@@ -190,7 +195,20 @@ class Turn:
         if self._core_due <= now:
             self.handle(Tick(), now)
 
-    def meet_others(self, now: Nanos) -> None:
+    def reconfigure(self, event: Reconfigure, now: Nanos) -> NeighbourChanges:
+        """Take a new configuration up, for all inputs that follow in this turn; RestartNeeded, and nothing has changed.
+
+        What comes back is for the driver to carry out at once: links that are gone are closed by the end of the turn.
+        """
+        config = reconfigured(self.core.config, event)
+        before, self._neighbours = self._neighbours, neighbours_of(event.membership, self.core.name)
+        self.handle(SetConfig(config), now)
+        self.server.reconfigure(event.settings)
+        if self._neighbours:
+            self._meet_others(now)
+        return neighbour_changes(before, self._neighbours)
+
+    def _meet_others(self, now: Nanos) -> None:
         """There is a neighbour, though perhaps there was none before."""
         if self._uplink.is_alone:
             self._uplink.is_alone = False
