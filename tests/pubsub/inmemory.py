@@ -168,7 +168,7 @@ class Service:
     def connect(self, client_id: str, expiry_s: int = 0, will: Will | None = None, receive_max: int = 10) -> Inbox:
         """A session for a client, taken over if somebody has it."""
         inbox = Inbox(self)
-        session, _ = self.pubsub.sessions.claim(client_id, None, False, expiry_s, self.now)
+        session = self.pubsub.sessions.claim(client_id, None, False, expiry_s, self.now).session
         inbox.session, session.consumer = session, inbox
         session.window.receive_max = receive_max
         self.pubsub.state.connections.add(inbox)

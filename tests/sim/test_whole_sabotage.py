@@ -20,7 +20,7 @@ from overlane.mqtt import keep_alive
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.pubsub.consumer import Consumer
-from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.delivery.delivery import OVERRUN, Delivery, Given
 from overlane.pubsub.delivery.window import Entry, Window
 from overlane.pubsub.message import Message
 from overlane.pubsub.retained import messages
@@ -120,8 +120,8 @@ def wills_said_after_disconnect() -> AbstractContextManager[object]:
 
 
 def wills_without_delay() -> AbstractContextManager[object]:
-    def connected(self: Wills, session: Session, will: Will | None) -> None:
-        _connected(self, session, will and replace(will, delay_s=0))
+    def connected(self: Wills, session: Session, will: Will | None) -> bool:
+        return _connected(self, session, will and replace(will, delay_s=0))
 
     return patch.object(Wills, "connected", connected)
 
@@ -136,8 +136,9 @@ def wills_said_twice() -> AbstractContextManager[object]:
 def all_members_of_a_group() -> AbstractContextManager[object]:
     """A message goes to each member at the broker."""
 
-    def share(self: Delivery, message: Message, group: SharedGroup, now: Nanos) -> bool:
-        return all(_share(self, message, group, now) for _ in group.members)
+    def share(self: Delivery, message: Message, group: SharedGroup, now: Nanos, overrun: int = OVERRUN) -> Given | None:
+        given = [_share(self, message, group, now, overrun) for _ in group.members]
+        return given[0] if given else None
 
     return patch.object(Delivery, "share", share)
 

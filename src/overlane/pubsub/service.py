@@ -61,6 +61,7 @@ class PubSub:
         self.wills = Wills(state, self.publishing)
         self.sessions = Sessions(state, self.delivery, self.subscribing, self.wills)
         self.admission = Admission(state)
+        self.next_deadline = state.timers.next_deadline
         self._started_ns = now
         recovery = Recovery(state, self.subscribing, self.sessions, self.wills, self.streams, self.writers)
         recovery.recover(records, now)
@@ -69,15 +70,12 @@ class PubSub:
 
     def arrivals(self, runs: Runs | None = None) -> Arrivals:
         """What handles messages from other brokers; `runs`: the protocol that puts runs into the overlay."""
-        return Arrivals(self.state, self.delivery, runs or NoRuns())
+        return Arrivals(self.state, self.delivery, self.admission, runs or NoRuns())
 
     # Time
 
     def tick(self, now: Nanos) -> None:
         self.state.timers.run(now)
-
-    def next_deadline(self) -> Nanos:
-        return self.state.timers.next_deadline()
 
     def _publish_sys(self, now: Nanos) -> None:
         state = self.state
@@ -98,7 +96,6 @@ class PubSub:
         """The records of the turn, which ends with this."""
         state = self.state
         state.turn += 1
-        self.admission.turn_ended()
         if not state.effects:
             return []
         effects = list(state.effects)
@@ -107,10 +104,12 @@ class PubSub:
 
     def durable(self, turn: int, now: Nanos) -> None:
         """The records of all turns up to this one are on disk."""
-        self.state.durable_turn = turn
-        self.delivery.durable(now)
-        if self.state.postponed and self.state.can_erase:
-            self.state.handle_postponed(now)
+        state = self.state
+        state.durable_turn = turn
+        if self.delivery.has_stalled:
+            self.delivery.durable(now)
+        if state.postponed and state.can_erase:
+            state.handle_postponed(now)
 
     def reconfigure(self, settings: Settings) -> None:
         """New limits, rights and classes, from now on; what is connected stays connected."""

@@ -26,11 +26,11 @@ def assemble(
     identity: BrokerIdentity | None = None,
     instance: int = 0,
 ) -> Turn:
-    """`is_alone`: there are no other brokers, until `Turn.meet_others`. `fresh_id` makes client identifiers."""
+    """`is_alone`: there are no other brokers, until `Turn.reconfigure` names a neighbour. `fresh_id` makes client
+    identifiers."""
     records = list(records)
-    core = OverlayBroker(config, incarnation, records, now, identity, instance)
+    core = OverlayBroker(config, incarnation, records, now, identity, instance, asks_readers=True)
     uplink = CoreUplink(core, is_alone)
     server = Server(config.name, settings, uplink, fresh_id, records, now)
-    core.set_readers(server.admission.take)
     core.count_messages(runs.count)
     return Turn(server, core, uplink)

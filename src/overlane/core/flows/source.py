@@ -72,10 +72,10 @@ class Source:
     _places: TopicOrder = field(default_factory=TopicOrder)
     _next_flow: int = 1
     _local_count: int = 0
-    turn: int = 1
-    """The number of the current turn."""
-    _unsaved: deque[tuple[int, Outflow, Retained, bool]] = field(default_factory=deque)
-    """Reliable parcels that are not durable yet: of which turn, and whether their flow is full."""
+    _sealed: list[tuple[Outflow, Retained, bool]] = field(default_factory=list)
+    """Reliable parcels of this turn, and whether their flow is full."""
+    _unsaved: deque[tuple[int, list[tuple[Outflow, Retained, bool]]]] = field(default_factory=deque)
+    """Those of earlier turns that are not durable yet."""
     _next_sweep: Nanos = -NEVER
 
     effects: list[Effect] = field(init=False)
@@ -232,7 +232,7 @@ class Source:
         held_back = flow.qos.reliable and flow.is_full()
         parcel = flow.seal(messages, place.after, place.predecessors, history, now, place.follows)
         if flow.qos.reliable:
-            self._unsaved.append((self.turn, flow, parcel, held_back))
+            self._sealed.append((flow, parcel, held_back))
             self.retained_bytes += len(parcel.content)
             self.effects.append(Save(PARCELS, flow.key(parcel.sequence), flow.stored(parcel)))
             for send_window in flow.send_windows.values():
@@ -258,6 +258,12 @@ class Source:
             flow.sequence -= 1
             self._places.withdraw(flow, topics, after, now)
 
+    def end_turn(self, turn: int) -> None:
+        """What was sealed since the last turn may leave when this one is durable."""
+        if self._sealed:
+            self._unsaved.append((turn, self._sealed))
+            self._sealed = []
+
     def is_unsaved(self) -> bool:
         """Whether a parcel waits for a turn to be durable."""
         return bool(self._unsaved)
@@ -267,14 +273,14 @@ class Source:
         unsaved = self._unsaved
         held: dict[FlowName, Outflow] = {}
         while unsaved and unsaved[0][0] <= turn:
-            _, flow, parcel, held_back = unsaved.popleft()
-            parcel.is_saved = True
-            if held_back:
-                held[flow.name] = flow
-            elif parcel.missing and flow.waits_for_room(parcel):
-                flow.put_back(parcel, parcel.missing)
-            elif parcel.missing:
-                self._send(flow, parcel, now)
+            for flow, parcel, held_back in unsaved.popleft()[1]:
+                parcel.is_saved = True
+                if held_back:
+                    held[flow.name] = flow
+                elif parcel.missing and flow.waits_for_room(parcel):
+                    flow.put_back(parcel, parcel.missing)
+                elif parcel.missing:
+                    self._send(flow, parcel, now)
         for flow in held.values():
             # There may have been room while they were not durable yet; nothing else would release them.
             for destination in sorted(flow.send_windows):

@@ -174,6 +174,13 @@ class Needs:
     """When it was asked, or told a part."""
 
 
+def record_bytes(change: Effect) -> int:
+    """What a record of a broker's interest takes; 0 if it is something else."""
+    if isinstance(change, (Save, Erase)) and change.table == TABLE:
+        return len(change.key) + FILTER_OVERHEAD_BYTES
+    return 0
+
+
 class RemoteInterest:
     """The remote subscription table. It is durable: after a restart, messages are still kept for the same brokers."""
 
@@ -416,7 +423,7 @@ class RemoteInterest:
         self._record(Erase(TABLE, _key(broker, topic_filter)))
 
     def _record(self, change: Save | Erase) -> None:
-        self.recorded_bytes += len(change.key) + FILTER_OVERHEAD_BYTES
+        self.recorded_bytes += record_bytes(change)
         self.effects.append(change)
 
     def _tell_reserved(self, topic_filter: str, broker: str, is_needed: bool) -> None:

@@ -79,17 +79,20 @@ class Wills:
     def __len__(self) -> int:
         return len(self._wills)
 
-    def connected(self, session: Session, will: Will | None) -> None:
-        """A new connection's will stands in for that of the one before."""
-        self.forget(session.client_id)
+    def connected(self, session: Session, will: Will | None) -> bool:
+        """A new connection's will stands in for that of the one before; whether the store has to know."""
+        is_changed = self.forget(session.client_id)
         if will is not None:
             self._wills[session.client_id] = will
             self._save(session.client_id, will)
+        return is_changed or will is not None
 
-    def forget(self, client_id: str) -> None:
-        """A normal disconnect, or a return in time."""
-        if self._take(client_id) is not None:
-            self._erase(client_id)
+    def forget(self, client_id: str) -> bool:
+        """A normal disconnect, or a return in time; whether there was one."""
+        if self._take(client_id) is None:
+            return False
+        self._erase(client_id)
+        return True
 
     def _take(self, client_id: str) -> Will | None:
         will = self._wills.pop(client_id, None)

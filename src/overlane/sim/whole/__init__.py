@@ -10,7 +10,9 @@
     drawing    brokers, clients and faults of a seed
     judge      what clients were promised and what they got
     rules/     the same for retained messages, wills, shared subscriptions and keep-alive
+    convergence  when brokers agree on what there is, and owe each other nothing
     running    one seed from the first fault to the last probe, and many of them
+    reconfiguring  brokers whose configuration changes while they run
 
 Everything but the disk, the wires and the clients is the code of the broker that runs: `overlane.turn` and below it.
 """

@@ -81,6 +81,8 @@ class Client:
         self._unsent: deque[Message] = deque()
         self._under_way: dict[int, Message] = {}
         """Sent and not acknowledged, in the order in which it was first sent."""
+        self._unrepeated: deque[int] = deque()
+        """Those of them that were not sent again on this connection: a broker may take fewer at a time than before."""
         self._released: dict[int, None] = {}
         """QoS 2 that the broker has taken, and PUBREL under way."""
         self._received: set[int] = set()
@@ -265,13 +267,12 @@ class Client:
             self._received.clear()
         self.resumed += packet.session_present
         self.resent += len(self._under_way) + len(self._released)
+        self._unrepeated = deque(self._under_way)
         self._had_session = not self._habits.is_passing
         self.is_online = True
         self._observer.came(self.name)
         self._window = min(self._window_max, packet.receive_max)
-        for packet_id, message in self._under_way.items():
-            self._observer.resent(message)
-            self._send_message(packet_id, message, again=True)
+        self._repeat()
         for packet_id in self._released:
             self._send(mqtt5.PubRelPacket(packet_id))
         for topic_filter, qos in self._wishes.items():
@@ -298,8 +299,19 @@ class Client:
             if self._last_id not in used:
                 return self._last_id
 
+    def _has_room(self) -> bool:
+        return self.is_online and len(self._under_way) - len(self._unrepeated) + len(self._released) < self._window
+
+    def _repeat(self) -> None:
+        while self._unrepeated and self._has_room():
+            packet_id = self._unrepeated.popleft()
+            message = self._under_way[packet_id]
+            self._observer.resent(message)
+            self._send_message(packet_id, message, again=True)
+
     def _send_more(self) -> None:
-        while self.is_online and self._unsent and len(self._under_way) + len(self._released) < self._window:
+        self._repeat()
+        while self._unsent and self._has_room():
             message = self._unsent.popleft()
             self._observer.sent(message)
             packet_id = 0

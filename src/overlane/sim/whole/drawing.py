@@ -13,7 +13,7 @@ Some seeds are tight: queues for clients are short, and publishers publish much 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
 
@@ -87,7 +87,7 @@ class Person:
     latency_ns: Nanos
     subscriptions: tuple[Subscription, ...]
     publications: tuple[Publication, ...]
-    habits: Habits
+    habits: Habits = field(default_factory=Habits)
     visit_ns: Nanos = 0
     stays_ns: Nanos = 0
     vanishes: bool = False
