@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "__init__.py":   (),
     "__main__.py":   ("cli.main",),
     "errors.py":     (),
+    "extras.py":     (),
     "binding.py":    ("errors", "network.schema"),
     "quantities.py": (),
     "secret.py":     (),
@@ -48,7 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "network", "telemetry", "adminapi", "binding",
-                      "quantities", "secret", "secret_file", "__version__"),
+                      "extras", "quantities", "secret", "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "planning", "network.plan", "telemetry.schema", "adminapi"),
     "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "quantities",
@@ -56,7 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secret_file"),
     "demo":          ("errors", "core.topics", "core.units", "network", "sim", "adminapi", "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
-                      "adminapi", "client", "pipeline", "testbed", "monitor", "demo", "quantities", "secret",
+                      "adminapi", "client", "pipeline", "testbed", "monitor", "demo", "extras", "quantities", "secret",
                       "secret_file", "__version__"),
 }
 
