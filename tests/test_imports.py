@@ -32,7 +32,7 @@ MAY_SPEAK = ("mqtt", "client", "sim")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Part: the parts, or modules of parts, that it may import besides itself.
     "__init__.py":   (),
-    "__main__.py":   ("cli.main",),
+    "__main__.py":   ("cli.start",),
     "errors.py":     (),
     "extras.py":     (),
     "binding.py":    ("errors", "network.schema"),
