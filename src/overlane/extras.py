@@ -1,11 +1,22 @@
 """Extras: packages that only some commands and settings need, and how to install them."""
 
+from importlib.util import find_spec
+
 EXTRAS = {
     "telemetry": ("pyarrow",),
     "planning": ("highspy", "numpy", "scipy"),
-    "pipeline": ("numpy", "pandas", "pyarrow", "pyspark", "scipy"),
+    "pipeline": ("pandas", "pyspark"),
 }
-"""The packages of each extra that are looked for, by the names under which they are imported."""
+"""The packages that come with each extra, by the names under which they are imported."""
+
+
+def is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def extra_with(package: str) -> str | None:
+    """The extra that brings a package; None if it is a defect that the package is missing."""
+    return next((extra for extra, packages in EXTRAS.items() if package in packages), None)
 
 
 def missing_extra(package: str, extra: str) -> str:

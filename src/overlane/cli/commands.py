@@ -18,9 +18,7 @@ COMMANDS = {
         "overlane.cli.simulation.demo",
         "Run five brokers, slow and cut a link, kill a broker, and show what happens to the messages.",
     ),
-    "up": Command(
-        "overlane.cli.brokers.up", "Run all brokers of a network file until Ctrl-C, each as a process."
-    ),
+    "up": Command("overlane.cli.brokers.up", "Run all brokers of a network file until Ctrl-C, each as a process."),
     "broker": Command("overlane.cli.brokers.broker", "Run one broker of a network file until Ctrl-C or SIGTERM."),
     "pub": Command(
         "overlane.cli.client.pub", "Publish one message, lines of text, or generated messages at a given rate."

@@ -4,38 +4,20 @@ The module of a command is imported when the command runs, so that a broker does
 `status` starts fast. `start` runs it, and answers what needs no parser.
 """
 
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from overlane import __version__
 from overlane.cli.commands import COMMANDS
-from overlane.cli.start import ABOUT, help_text, run
+from overlane.cli.lazy_commands import group_of
+from overlane.cli.start import ABOUT, OPTIONS, run
 
-class _Commands(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        typer.echo(help_text())
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        module = import_module(COMMANDS[cmd_name].module)
-        found = getattr(module, "app", None) or getattr(module, cmd_name)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
-        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        one.command(cmd_name)(found)
-        return typer.main.get_command(one)
-
+__all__ = ["app", "run"]
 
 app = typer.Typer(
     name="overlane",
-    cls=_Commands,
+    cls=group_of(COMMANDS, OPTIONS),
     help=ABOUT,
     no_args_is_help=True,
     add_completion=False,
@@ -51,7 +33,7 @@ def _print_version(is_wanted: bool) -> None:
 
 @app.callback()
 def _callback(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,  # noqa: ARG001
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
 ) -> None:
     """Options of the application itself."""
 

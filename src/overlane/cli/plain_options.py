@@ -55,8 +55,8 @@ def _parameters(command: Callable[..., None]) -> tuple[dict[str, tuple[str, type
         if isinstance(info, ArgumentInfo):
             arguments.append((name, kind))
         elif isinstance(info, OptionInfo):
-            # The first declaration may be taken for a default; it is the option all the same.
-            options |= {option: (name, kind) for option in (info.default, *(info.param_decls or ()))}
+            # typer takes the first declaration for a default where it stands alone in an annotation.
+            options |= dict.fromkeys((str(info.default), *(info.param_decls or ())), (name, kind))
     return options, arguments
 
 

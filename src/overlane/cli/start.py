@@ -8,13 +8,13 @@ itself takes to start. A broker, which runs for months, has its options read wit
 import os
 import sys
 from collections.abc import Sequence
-from textwrap import wrap
 
 from overlane import __version__
 from overlane.cli.commands import COMMANDS
+from overlane.cli.help_text import help_text
 
 ABOUT = "Publish/subscribe messaging across wide areas, within each topic's deadline."
-WIDTH = 80
+OPTIONS = {"--version": "Print the version and exit."}
 INTERRUPTED = 130
 """The exit status after Ctrl-C."""
 
@@ -22,7 +22,7 @@ INTERRUPTED = 130
 def run() -> None:
     match sys.argv[1:]:
         case [] | ["--help"]:
-            _print(help_text())
+            _print(help_text("overlane", ABOUT, COMMANDS, OPTIONS))
         case ["--version"] | ["version"]:
             _print(__version__)
         case ["broker", *words] if run_broker(words):
@@ -39,16 +39,6 @@ def _print(text: str) -> None:
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-
-
-def help_text() -> str:
-    lines = ["Usage: overlane COMMAND [ARGS]...", "", ABOUT, "", "Commands:"]
-    widest = max(map(len, COMMANDS))
-    for name, command in COMMANDS.items():
-        first, *others = wrap(command.help, WIDTH - widest - 4)
-        lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {other}" for other in others)]
-    options = ["  --help     Show this message and exit.", "  --version  Print the version and exit."]
-    return "\n".join([*lines, "", "Options:", *options, "", "Help of a command: overlane COMMAND --help"])
 
 
 def run_broker(words: Sequence[str]) -> bool:

@@ -1,14 +1,13 @@
 """Whether and where a broker records what it does."""
 
 import logging
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.events import Deliver, ReportedEffect
 from overlane.errors import ConfigError, Fault, Unavailable
-from overlane.extras import missing_extra
+from overlane.extras import is_installed, missing_extra
 from overlane.mqtt.server import Server
 from overlane.network.schema import Network
 from overlane.node.links.overlay import Overlay
@@ -49,7 +48,7 @@ def recording_of(
             found = "true for a broker that has no directory"
             raise ConfigError([Fault(str(file), 0, "telemetry.enabled", found, "true with --data or --telemetry")])
         return None
-    if find_spec("pyarrow") is None:
+    if not is_installed("pyarrow"):
         if wanted or settings.enabled:
             raise Unavailable("telemetry", NEEDS_EXTRA)
         log.warning("no telemetry is recorded: %s", NEEDS_EXTRA)
