@@ -6,6 +6,7 @@ EXTRAS = {
     "telemetry": ("pyarrow",),
     "planning": ("highspy", "numpy", "scipy"),
     "pipeline": ("pandas", "pyspark"),
+    "coordination": ("kazoo",),
 }
 """The packages that come with each extra, by the names under which they are imported."""
 

@@ -49,6 +49,10 @@ COMMANDS = {
         "Remove a broker from a running network: the other brokers keep nothing for it, and it shuts down.",
     ),
     "passwd": Command("overlane.cli.brokers.passwd", "Set a user's password, remove a user, or list all users."),
+    "zookeeper": Command(
+        "overlane.cli.coordination.zookeeper",
+        "Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it serves.",
+    ),
     "testbed": Command(
         "overlane.cli.simulation.testbed",
         "Run the traffic and events of a network file on real brokers, in an emulated wide area on this machine.",
