@@ -182,11 +182,12 @@ class Handshake:
             raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
         before = len(state.effects)
         session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
-        state.effects += (
-            session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
-            if not state.is_store_failing
-            else session.deduplication.rest()
-        )
+        if run or is_present:
+            state.effects += (
+                session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
+                if not state.is_store_failing
+                else session.deduplication.rest()
+            )
         self._attach(connection, session, packet, now)
         self._wills.connected(session, will)
         state.notices.add(Connected(client_id, user, connection.peer, connection.protocol, is_present))
