@@ -121,8 +121,9 @@ class Connection:
         self.packet_bytes_max = NEVER
         """What the client takes."""
         self.tells_problems = True
-        self.aliases_in: dict[int, str] = {}
-        self.aliases_out: dict[str, int] = {}
+        self.aliases_in: dict[int, str] | None = None
+        self.aliases_out: dict[str, int] | None = None
+        """None until there are any: few clients use them."""
         self.aliases_out_max = 0
         self.entries: dict[bytes, TopicEntry] = {}
         """The topics that this client's plain messages pass on the fast path, by their bytes in a packet."""
@@ -225,6 +226,8 @@ class Connection:
             for identifier in identifiers:
                 properties += writing.subscription_id_property(identifier)
             if self.aliases_out_max:
+                if self.aliases_out is None:
+                    self.aliases_out = {}
                 alias = self.aliases_out.get(message.topic)
                 if alias is not None:
                     topic = b""
@@ -234,7 +237,7 @@ class Connection:
                     properties += writing.topic_alias_property(alias)
         data = writing.publish(self.version, topic, message.payload, qos, retain, again, tag, properties)
         if len(data) > self.packet_bytes_max:
-            if topic:
+            if topic and self.aliases_out is not None:
                 self.aliases_out.pop(message.topic, None)
             return False
         self.messages_out += 1

@@ -2,7 +2,7 @@
 
 A call finds out itself whether it is still due, and if not sets a new timer or does nothing; so a keep-alive costs
 nothing per packet. Timers that do not matter any more are cancelled, so that clients that come and go leave nothing
-behind. Cancelled timers stay in the heap, empty, until they are the larger part of it.
+behind. Cancelled timers stay in the heap, empty, until they are a quarter of it.
 """
 
 import heapq
@@ -76,7 +76,7 @@ class Timers:
             return
         timer.call = timer.failed = timer.subject = None
         self._cancelled += 1
-        if self._cancelled >= CANCELLED_MIN and self._cancelled * 2 > len(self._heap):
+        if self._cancelled >= CANCELLED_MIN and self._cancelled * 4 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].call is not None]
             heapq.heapify(self._heap)
             self._cancelled = 0
