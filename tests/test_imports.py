@@ -22,7 +22,7 @@ WORLD = frozenset({
 })
 # fmt: on
 
-PURE = ("core", "planning", "pubsub", "mqtt", "turn", "coordination")
+PURE = ("core", "membership", "planning", "pubsub", "mqtt", "turn", "coordination")
 """Parts that may not import anything of WORLD."""
 
 DRIVERS = ("coordination/zookeeper.py", "coordination/ensemble/")
@@ -43,18 +43,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "quantities.py": (),
     "secret.py":     (),
     "secret_file.py": ("errors", "secret"),
+    "membership":    ("errors",),
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
     "pubsub":        ("errors", "core", "quantities", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
-    "turn":          ("errors", "core", "pubsub", "mqtt"),
-    "network":       ("errors", "core", "pubsub", "quantities"),
-    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "network"),
+    "turn":          ("errors", "core", "pubsub", "mqtt", "membership"),
+    "network":       ("errors", "core", "pubsub", "membership", "quantities"),
+    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
     "coordination":  ("errors", "core.units"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
-    "node":          ("errors", "core", "pubsub", "mqtt", "turn", "network", "telemetry", "adminapi", "binding",
-                      "extras", "quantities", "secret", "secret_file", "__version__"),
+    "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
+                      "binding", "extras", "quantities", "secret", "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),
     "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "quantities",
@@ -74,8 +75,8 @@ MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli/brokers/passwd.py": ("node.security.users",),
 }
 
-CORE_CONTRACT = ("core.config", "core.events", "core.federation", "core.limits", "core.qos", "core.topic_cache",
-                 "core.topics", "core.units")
+CORE_CONTRACT = ("core.config", "core.events", "core.federation", "core.limits", "core.qos", "core.records",
+                 "core.topic_cache", "core.topics", "core.units")
 
 ROOM_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Folders of a part whose order matters: what else of the same part they may import. Each room uses those above it.

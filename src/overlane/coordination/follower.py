@@ -129,6 +129,11 @@ class Follower:
                 self._requests.ask(request)
         return []
 
+    def look_again(self, request: Read | List) -> None:
+        """Read something that may have changed without a watch to tell."""
+        if self._is_synced:
+            self._read_again(request)
+
     def _all_reads(self) -> list[Request]:
         return [*(Read(path) for path in self._nodes), *(List(path) for path in self._parents)]
 
