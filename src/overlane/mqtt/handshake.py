@@ -180,24 +180,14 @@ class Handshake:
         if connection.version == V5 and len(codec5.write(answer(False))) > connection.packet_bytes_max:
             told = "the client does not take a packet as large as the answer"
             raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
-<<<<<<< HEAD
-        before = len(state.effects)
-        session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
-        if run or is_present:
-            state.effects += (
-                session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
-                if not state.is_store_failing
-                else session.deduplication.rest()
-            )
-=======
         session, is_present, is_stored = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
-        deduplicated = (
-            session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
-            if not state.is_store_failing
-            else session.deduplication.rest()
-        )
+        if not run and not is_present:
+            deduplicated = []  # nothing was promised before, and nothing is now
+        elif state.is_store_failing:
+            deduplicated = session.deduplication.rest()
+        else:
+            deduplicated = session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
         state.effects += deduplicated
->>>>>>> main
         self._attach(connection, session, packet, now)
         is_stored |= self._wills.connected(session, will) or bool(deduplicated)
         state.notices.add(Connected(client_id, user, connection.peer, connection.protocol, is_present))

@@ -128,15 +128,10 @@ class PublishPackets:
             raise Malformed(RETAIN_UNAVAILABLE, "retained messages are not offered")
         topic, alias = packet.topic, packet.alias
         if alias is not None:
-<<<<<<< HEAD
-            if not 0 < alias <= self._state.limits.topic_aliases:
-                raise Malformed(ALIAS_INVALID, f"topic alias {alias} is above {self._state.limits.topic_aliases}")
-            if connection.aliases_in is None:
-                connection.aliases_in = {}
-=======
             if not 0 < alias <= connection.limits_told.topic_aliases:
                 raise Malformed(ALIAS_INVALID, f"topic alias {alias} is above {connection.limits_told.topic_aliases}")
->>>>>>> main
+            if connection.aliases_in is None:
+                connection.aliases_in = {}
             if topic:
                 connection.aliases_in[alias] = topic
             elif alias in connection.aliases_in:

@@ -14,7 +14,7 @@ instead, or the client would hold its tag for ever and take a later message unde
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 from overlane.core.units import NEVER, SECOND, Nanos
@@ -103,6 +103,11 @@ class Window:
         yield from self._waiting or ()
 
     @property
+    def waiting(self) -> Iterable[Entry]:
+        """What was not sent over this connection, in its order."""
+        return self._waiting or ()
+
+    @property
     def is_waiting(self) -> bool:
         """Whether there is anything that was not sent over this connection."""
         return bool(self._waiting)
@@ -165,7 +170,7 @@ class Window:
     def resume(self, sent: list[Entry], waiting: list[Entry], next_sequence: int, sent_up_to: int) -> None:
         """Go on where that of another broker was."""
         self.sent = {entry.tag: entry for entry in sent}
-        self.waiting = deque(waiting)
+        self._waiting = deque(waiting) or None
         self.bytes = sum(entry.message.size_bytes for entry in self)
         self._next_sequence, self.sent_up_to = next_sequence, sent_up_to
         self._expires_ns = min((entry.message.expires_ns for entry in waiting), default=NEVER)
