@@ -24,7 +24,7 @@ from overlane.core.gossip.broker_admission import WAIT_MAX, BrokerAdmission
 from overlane.core.gossip.incarnation import next_after
 from overlane.core.gossip.incarnation_proofs import IncarnationProofs
 from overlane.core.gossip.interest import LocalInterest, RemoteInterest, mention
-from overlane.core.gossip.link_state import AdvertThrottle, LinkStateTable
+from overlane.core.gossip.link_state import AdvertThrottle, LinkStateTable, lifetime_s_for
 from overlane.core.links.interest_transfer import WholeSet
 from overlane.core.links.neighbour import Neighbour
 from overlane.core.units import NEVER, SECOND, Nanos
@@ -126,7 +126,15 @@ class Gossip:
     ) -> bool:
         """Advertise our own links if that is due; True if it was."""
         advert = Advert(
-            self._me, self._incarnation, self._sequence + 1, links, processing_us, failure, left, self._instance
+            self._me,
+            self._incarnation,
+            self._sequence + 1,
+            links,
+            processing_us,
+            failure,
+            left,
+            self._instance,
+            lifetime_s_for(len(self._table.adverts)),
         )
         if not self._advert_throttle.consider(advert, now):
             return False

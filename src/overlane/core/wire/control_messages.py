@@ -2,6 +2,9 @@
 
 The decoder checks types and limits before anything else of a message is looked at. Names of brokers and topic filters
 are well formed behind it: they become keys of records and parts of topics.
+
+What is flooded comes from several neighbours and goes to several: equal bytes are decoded and checked once, a message is
+encoded once. Messages are therefore shared, and nobody changes one. What is remembered for that is bounded.
 """
 
 import re
@@ -29,6 +32,14 @@ CLAIMED_US_MAX = (1 << 40) - 1
 BEHIND_MAX = 64
 BEHIND_PERCENT_MAX = 1000
 PROOF_BYTES_MAX = 16384
+
+REMEMBERED = 1024
+REMEMBERED_BYTES_MAX = 1024
+"""How many messages are remembered with their bytes, and how large they may be."""
+
+LIFETIME_S = 200
+LIFETIME_S_MAX = 36_000
+"""How long an advert counts after it was heard, if it does not say, and at most."""
 
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_BYTES_MAX - 1}}}")
 """As in the network file."""
@@ -79,6 +90,8 @@ class Advert(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     left: bool = False
     instance: Count = 0
     """Which of several brokers with the same name this is, if there should be several; 0 if it does not tell."""
+    lifetime_s: Annotated[int, Meta(ge=1, le=LIFETIME_S_MAX)] = LIFETIME_S
+    """How long it counts after it was heard: it is repeated well before."""
 
 
 class InterestUpdate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
@@ -326,18 +339,35 @@ class Unsendable(OverlaneError, ValueError):
     error_code = "OVL-902"
 
 
+_sendable: dict[int, tuple[ControlMessage, bytes]] = {}
+"""Messages that were encoded and checked lately, oldest first, by their identity in memory: they are kept, so that no
+other can have it."""
+
+
 def encode_checked(message: ControlMessage) -> bytes:
     """As `encode`, of a message that is to be sent: it is read as its receiver will read it, or Unsendable."""
+    known = _sendable.get(id(message))
+    if known is not None:
+        return known[1]
     try:
         data = _encoder.encode(message)
         decode(memoryview(data))
     except (ProtocolViolation, OverflowError, UnicodeEncodeError) as wrong:
         raise Unsendable(f"a message of our own is beyond its limits: {wrong}") from None
+    if len(data) <= REMEMBERED_BYTES_MAX:
+        if len(_sendable) >= REMEMBERED:
+            del _sendable[next(iter(_sendable))]
+        _sendable[id(message)] = message, data
     return data
 
 
 def decode(data: memoryview) -> ControlMessage:
     try:
-        return check(_decoder.decode(data))
+        return _decode_small(bytes(data)) if len(data) <= REMEMBERED_BYTES_MAX else check(_decoder.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise ProtocolViolation(f"a control message that is not one: {wrong}") from None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _decode_small(data: bytes) -> ControlMessage:
+    return check(_decoder.decode(data))
