@@ -5,9 +5,9 @@ passed on once. Adverts of brokers that were silent for long expire. The map for
 per change.
 
 A broker's own advert is sent at once after a significant change, but not faster than a gap that doubles while changes
-keep coming. When nothing changes it is repeated, in time before its lifetime ends. The more brokers there are, the longer
-adverts live, so that all brokers together repeat no more of them in a large overlay than in a small one; that a broker
-is gone is told by its neighbours. Nothing here reads a clock: the time is an argument.
+keep coming. When nothing changes it is repeated, in time before its lifetime ends. The more brokers there are, the
+longer adverts live, so that all brokers together repeat no more of them in a large overlay than in a small one; that a
+broker is gone is told by its neighbours. Nothing here reads a clock: the time is an argument.
 
 Drawing a map takes time in proportion to its links. Changes that come close together are therefore drawn together, so
 that drawing takes only a part of the time, however large the map is and however often it changes.
