@@ -95,6 +95,8 @@ class Gossip:
         self._namesakes: set[str] = set()
         """Who claimed at the last sweep to be linked with a broker of our name that is not this one."""
         self._conflict_told_at: dict[str, Nanos] = {}
+        self._greeted_names: tuple[str, ...] | None = None
+        """The neighbours that are here; None if that may have changed."""
         self.effects: list[Effect] = []
         self.name_conflicts = 0
         self._advert_throttle = AdvertThrottle()
@@ -107,6 +109,7 @@ class Gossip:
 
     def greet(self, neighbour: Neighbour) -> None:
         """A new neighbour: tell it what we know, so that it can tell us what we do not."""
+        self._greeted_names = None
         for message in self._proofs.greeting():
             neighbour.send(message)
         self._sum_up(neighbour)
@@ -160,6 +163,7 @@ class Gossip:
 
     def lost(self, peer: str) -> None:
         """A link is gone: what its neighbour had still to tell of others' needs is asked of those that are there."""
+        self._greeted_names = None
         for broker in self._remote.lost(peer):
             for neighbour in self._greeted():
                 if neighbour.name != peer:
@@ -168,8 +172,11 @@ class Gossip:
     def settle(self, now: Nanos, *, is_sweep: bool = False) -> News:
         """At the end of each turn: see who is connected now. In a sweep also forget who has not been for long."""
         news = News()
-        greeted = tuple(neighbour.name for neighbour in self._greeted())
-        found = self._admission.survey(greeted, now, is_sweep=is_sweep)
+        if self._greeted_names is None:
+            self._greeted_names = tuple(neighbour.name for neighbour in self._greeted())
+        elif not is_sweep and not self._admission.is_dirty and not self._table.has_news:
+            return news
+        found = self._admission.survey(self._greeted_names, now, is_sweep=is_sweep)
         for sender, advert in found.admitted:
             if self._refuse_contradicted(sender, advert.broker, (advert.incarnation, advert.sequence), (0, 0)):
                 self._admission.lost(advert.broker)

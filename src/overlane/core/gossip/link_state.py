@@ -60,7 +60,7 @@ class LinkStateTable:
         """Grows whenever the map changes; whoever draws conclusions from the map remembers it."""
         self._links = 0
         self._changed_at: Nanos = -NEVER
-        self._has_news = False
+        self.has_news = False
         """More has changed since, and is not on the map yet."""
         self._drawn = -1
         self._map = draw(())
@@ -93,17 +93,17 @@ class LinkStateTable:
         return self._heard_at[broker]
 
     def next_deadline(self) -> Nanos:
-        return self._changed_at + gap_for(self._links) if self._has_news else NEVER
+        return self._changed_at + gap_for(self._links) if self.has_news else NEVER
 
     def settle(self, now: Nanos) -> None:
         """Put on the map what had to wait."""
-        if self._has_news:
+        if self.has_news:
             self._change(now)
 
     def _change(self, now: Nanos) -> None:
-        self._has_news = True
+        self.has_news = True
         if now >= self.next_deadline():
-            self._has_news = False
+            self.has_news = False
             self._changed_at = now
             self.changes += 1
 
