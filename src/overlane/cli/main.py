@@ -26,6 +26,7 @@ COMMANDS = {
     "join": "overlane.cli.brokers.join",
     "leave": "overlane.cli.brokers.leave",
     "passwd": "overlane.cli.brokers.passwd",
+    "zookeeper": "overlane.cli.coordination.zookeeper",
     "testbed": "overlane.cli.simulation.testbed",
     "monitor": "overlane.cli.brokers.monitor",
     "simulate": "overlane.cli.simulation.simulate",

@@ -71,6 +71,7 @@ class Connection:
         "is_touched",
         "is_turned_away",
         "keep_alive_ns",
+        "limits_told",
         "messages_in",
         "messages_out",
         "opened_ns",
@@ -124,6 +125,8 @@ class Connection:
         self.aliases_in: dict[int, str] = {}
         self.aliases_out: dict[str, int] = {}
         self.aliases_out_max = 0
+        self.limits_told = limits
+        """Those that CONNACK told: a client that keeps to them does nothing wrong, though they were lowered since."""
         self.entries: dict[bytes, TopicEntry] = {}
         """The topics that this client's plain messages pass on the fast path, by their bytes in a packet."""
         self.entries_of = -1

@@ -151,6 +151,14 @@ class Window:
                 break
             entry.stage = Stage.SENT
 
+    def resume(self, sent: list[Entry], waiting: list[Entry], next_sequence: int, sent_up_to: int) -> None:
+        """Go on where that of another broker was."""
+        self.sent = {entry.tag: entry for entry in sent}
+        self.waiting = deque(waiting)
+        self.bytes = sum(entry.message.size_bytes for entry in self)
+        self._next_sequence, self.sent_up_to = next_sequence, sent_up_to
+        self._expires_ns = min((entry.message.expires_ns for entry in waiting), default=NEVER)
+
     def next_to_send(self) -> Entry | None:
         """The first that waits, if the client takes one more now."""
         if not self.waiting or len(self.sent) >= self.receive_max:

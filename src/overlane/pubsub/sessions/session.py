@@ -10,10 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.delivery.window import Window
 from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.sessions import deduplication
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.streams.log import StreamLog
 from overlane.pubsub.subscriptions.table import Subscription
@@ -189,8 +191,31 @@ def restored(key: bytes, value: bytes) -> Session:
 
 def owner(key: bytes) -> tuple[str, bytes]:
     """Whose record it is, and what follows in the key."""
-    client_id, _, rest = key.partition(b"\0")
+    client_id, separator, rest = key.partition(b"\0")
+    if not separator:
+        raise ValueError("a key without a client")
     return client_id.decode(), rest
+
+
+def part_owner(key: bytes) -> Owner:
+    return Owner(OwnerKind.SESSION, owner(key)[0])
+
+
+def _read_subscription(key: bytes, value: bytes) -> tuple[str, _StoredSubscription]:
+    return owner(key)[1].decode(), _decode_subscription(value)
+
+
+def restored_identifier(rest: bytes) -> int:
+    if len(rest) != 2:
+        raise ValueError(f"an identifier of {len(rest)} bytes")
+    return int.from_bytes(rest)
+
+
+SESSION_KIND = Kind(SESSIONS, lambda key: Owner(OwnerKind.SESSION, key.decode()), restored)
+SUBSCRIPTION_KIND = Kind(SUBSCRIPTIONS, part_owner, _read_subscription)
+RECEIVED_KIND = Kind(RECEIVED, part_owner, lambda key, _: restored_identifier(owner(key)[1]))
+DEDUPLICATION_KIND = Kind(deduplication.TABLE, part_owner, lambda key, value: deduplication.read(owner(key)[1], value))
+REPLAY_KIND = Kind(REPLAYS, part_owner, lambda key, value: (owner(key)[1].decode(), value.decode()))
 
 
 def restored_subscription(session: Session, name: str, value: bytes) -> Subscription:
