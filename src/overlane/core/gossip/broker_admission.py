@@ -102,7 +102,7 @@ class BrokerAdmission:
         """Others are named, or more or fewer admitted, from now on."""
         self._named = frozenset(named)
         self.brokers_max = min(brokers_max, BROKERS_MAX)
-        self._is_dirty = True
+        self.is_dirty = True
 
     # What is asked of it
 
