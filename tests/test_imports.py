@@ -36,8 +36,9 @@ MAY_SPEAK = ("mqtt", "client", "sim")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Part: the parts, or modules of parts, that it may import besides itself.
     "__init__.py":   (),
-    "__main__.py":   ("cli.main",),
+    "__main__.py":   ("cli.start",),
     "errors.py":     (),
+    "extras.py":     (),
     "binding.py":    ("errors", "network.schema"),
     "quantities.py": (),
     "secret.py":     (),
@@ -54,16 +55,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordination":  ("errors", "core.units"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
-                      "binding", "quantities", "secret", "secret_file", "__version__"),
+                      "binding", "extras", "quantities", "secret", "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
-    "pipeline":      ("errors", "planning", "network.plan", "telemetry.schema", "adminapi"),
+    "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),
     "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "quantities",
                       "secret_file"),
     "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secret_file"),
-    "demo":          ("errors", "core.topics", "core.units", "network", "sim", "adminapi", "testbed", "monitor"),
+    "demo":          ("errors", "core.topics", "core.units", "extras", "network", "sim", "adminapi", "testbed",
+                      "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
-                      "adminapi", "client", "coordination", "pipeline", "testbed", "monitor", "demo", "quantities",
-                      "secret", "secret_file", "__version__"),
+                      "adminapi", "client", "coordination", "pipeline", "testbed", "monitor", "demo", "extras",
+                      "quantities", "secret", "secret_file", "__version__"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {

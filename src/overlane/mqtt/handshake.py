@@ -181,11 +181,12 @@ class Handshake:
             told = "the client does not take a packet as large as the answer"
             raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
         session, is_present, is_stored = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
-        deduplicated = (
-            session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
-            if not state.is_store_failing
-            else session.deduplication.rest()
-        )
+        if not run and not is_present:
+            deduplicated = []  # nothing was promised before, and nothing is now
+        elif state.is_store_failing:
+            deduplicated = session.deduplication.rest()
+        else:
+            deduplicated = session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
         state.effects += deduplicated
         self._attach(connection, session, packet, now)
         is_stored |= self._wills.connected(session, will) or bool(deduplicated)

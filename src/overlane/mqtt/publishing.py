@@ -130,6 +130,8 @@ class PublishPackets:
         if alias is not None:
             if not 0 < alias <= connection.limits_told.topic_aliases:
                 raise Malformed(ALIAS_INVALID, f"topic alias {alias} is above {connection.limits_told.topic_aliases}")
+            if connection.aliases_in is None:
+                connection.aliases_in = {}
             if topic:
                 connection.aliases_in[alias] = topic
             elif alias in connection.aliases_in:

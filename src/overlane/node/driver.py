@@ -88,6 +88,8 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Nanos = 0
         self._checks: set[asyncio.Task[None]] = set()
+        # Bound once, and not for every client.
+        self._now, self._soon, self._failed = clock.now, self.end_turn_soon, self._client_failed
         self._links = links(self)
 
     def start(self) -> None:
@@ -154,13 +156,13 @@ class Driver:
         return ClientLink(
             self._loop,
             self.server,
-            self.clock.now,
-            self.end_turn_soon,
+            self._now,
+            self._soon,
             pipe,
             peer,
             since_ns,
             self.backpressure,
-            self._client_failed,
+            self._failed,
             self.lingering,
             is_turned_away,
         )

@@ -74,7 +74,7 @@ class Publishing:
                 if accepted.is_stored and session.is_durable:
                     state.effects += session.deduplication.take(identifier, state.limits.in_flight)
             elif qos == 2:
-                session.received.add(identifier)
+                session.received[identifier] = None
                 if session.is_durable:
                     state.effects.append(session.saved_received(identifier))
                     accepted = accepted._replace(is_stored=True)
@@ -108,7 +108,7 @@ class Publishing:
         """QoS 2: the publisher knows that the message was accepted, and forgets it; whether that was known."""
         if identifier not in session.received:
             return False
-        session.received.discard(identifier)
+        session.received.pop(identifier, None)
         if session.is_known:
             self._state.effects.append(session.erased_received(identifier))
             session.exchanged_in = self._state.turn

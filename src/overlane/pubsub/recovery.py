@@ -104,7 +104,7 @@ class Recovery:
             owner.deduplication.restore(rest, value)
             owner.window.go_on_at(owner.deduplication.reserved)
         else:
-            owner.received.add(stored.restored_identifier(rest))
+            owner.received[stored.restored_identifier(rest)] = None
 
     def _is_set_aside(self, told: str | None, client_id: str = "") -> bool:
         """Whether a record of an earlier version cannot be used: it stays in the store, and operators are told."""

@@ -59,9 +59,9 @@ _decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
 
 class Session:
     __slots__ = (
+        "_deduplication",
         "client_id",
         "consumer",
-        "deduplication",
         "exchanged_in",
         "expires_ns",
         "expiry_s",
@@ -98,9 +98,9 @@ class Session:
         is connected, up to which they were."""
         self.headway_in = 0
         """The turn in which it was told."""
-        self.received: set[int] = set()
+        self.received: dict[int, None] = {}
         """The publisher's identifiers of QoS 2 messages that came and are not released yet."""
-        self.deduplication = Deduplication(self._key(b""))
+        self._deduplication: Deduplication | None = None
         self.is_known = False
         """Whether the store has a record of it, or will have."""
         self.known_in = 0
@@ -111,6 +111,13 @@ class Session:
         """Where its messages go, if it stands for a stream and not for a client."""
         self.is_operators = False
         """Whether it stands for an operator, whose rights no rule limits."""
+
+    @property
+    def deduplication(self) -> Deduplication:
+        """Made for the first who asks: most clients promise nothing."""
+        if self._deduplication is None:
+            self._deduplication = Deduplication(self._key(b""))
+        return self._deduplication
 
     @property
     def is_durable(self) -> bool:

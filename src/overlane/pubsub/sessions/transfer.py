@@ -72,7 +72,7 @@ def import_session(exported: SessionExport, now: Nanos) -> tuple[Session, Will |
             override,
         )
     session.replays = dict(exported.replays)
-    session.received = set(exported.received)
+    session.received = dict.fromkeys(exported.received)
     session.deduplication.resume(exported.deduplication)
     session.window.resume(
         [_imported_entry(one, now) for one in exported.sent],
