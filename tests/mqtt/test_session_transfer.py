@@ -11,7 +11,19 @@ from clients import NEVER_S, Bench, Got
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mqtt_soak import Soak
-from transplants import CLIENTS, DEEDS, Deed, end_connections, exports, finish, heard, new_bench, tell, transplanted
+from transplants import (
+    CLIENTS,
+    DEEDS,
+    Deed,
+    end_brief_sessions,
+    end_connections,
+    exports,
+    finish,
+    heard,
+    new_bench,
+    tell,
+    transplanted,
+)
 
 from overlane.pubsub.delivery.window import Window
 from overlane.pubsub.sessions import transfer
@@ -34,6 +46,7 @@ begins = [Deed("connect", who, 2, 1) for who in range(CLIENTS)] + [
 def compare(first: list[Deed], second: list[Deed]) -> None:
     bench = new_bench()
     tell(bench, begins + first)
+    end_brief_sessions(bench)
     other = transplanted(bench)
     end_connections(bench)
     heard(bench)
@@ -51,6 +64,10 @@ def compare(first: list[Deed], second: list[Deed]) -> None:
 @given(st.lists(deeds, max_size=30), st.lists(deeds, max_size=15))
 def test_an_imported_session_goes_on_as_the_original(first: list[Deed], second: list[Deed]) -> None:
     compare(first, second)
+
+
+def test_the_will_of_a_session_that_is_not_moved_is_given_to_those_that_are() -> None:
+    compare([Deed("connect", 0, 0, 1)], [])
 
 
 @pytest.fixture

@@ -100,6 +100,15 @@ def exports(bench: Bench) -> dict[str, bytes]:
     }
 
 
+def end_brief_sessions(bench: Bench) -> None:
+    """A session that ends with its connection is not moved: it ends before the others are exported, and its will is
+    what they get."""
+    sessions = bench.server.pubsub.state.sessions
+    for client in bench.clients:
+        if client.is_open and client.id in sessions and not sessions[client.id].is_durable:
+            client.drop()
+
+
 def transplanted(bench: Bench) -> Bench:
     """Another broker with the sessions of this one; its clients know what those of the first know."""
     other = new_bench()
