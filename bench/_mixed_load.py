@@ -1,12 +1,12 @@
 """A mixed load over raw sockets: many topics and sizes in random order, from one writer or many.
 
 Every payload begins with a mark and a number: who wrote it, on which topic, and the how-manieth of that writer it is
-(of a paced load, when it was sent). A reader finds the marks in what it has read without looking at packets, so one process
-counts as fast as brokers write. All writers are in one process; each has a connection of its own and writes whenever
-that takes something, so what holds a writer back is its broker.
+(of a paced load, when it was sent). A reader finds the marks in what it has read without looking at packets, so one
+process counts as fast as brokers write. All writers are in one process; each has a connection of its own and writes
+whenever that takes something, so what holds a writer back is its broker.
 
-Some of the messages may be of QoS 1 (`assured`): a writer then has no more of them unacknowledged than a few blocks have,
-and the reader acknowledges what it gets. Its packet identifiers are the two bytes ahead of the payload (MQTT 3.1.1).
+Some of the messages may be of QoS 1 (`assured`): a writer then has no more of them unacknowledged than a few blocks
+have, and the reader acknowledges what it gets. Packet identifiers are the two bytes ahead of the payload (MQTT 3.1.1).
 """
 
 import re
