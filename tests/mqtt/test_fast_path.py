@@ -16,7 +16,7 @@ from overlane.core.events import Deliver, PublishResult
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.codec import codec5, codec311
-from overlane.mqtt.fast_path import end_of_alike
+from overlane.mqtt.runs import end_of_alike
 from overlane.pubsub.access import Rule
 from overlane.pubsub.cluster.uplink import Alone
 
@@ -259,10 +259,29 @@ def test_packets_are_alike_as_far_as_each_begins_like_the_first_and_is_whole(dat
 def test_what_the_lane_remembers_is_bounded_for_all_clients_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("overlane.mqtt.fast_path.ENTRIES_MAX", 500)
     bench = Bench()
-    crowd = [bench.client(f"c{number}") for number in range(12)]
+    crowd = [bench.client(f"c{number}", 4 + number % 2) for number in range(12)]
     for client in crowd:
-        client.send(*(mqtt5.PublishPacket(f"t/{number}", b"") for number in range(100)))
-    assert 0 < sum(len(client.connection.entries) for client in crowd) <= 500
+        for number in range(100):
+            client.send(mqtt5.PublishPacket(f"t/{client.id}/{number}", b""))
+    known = {id(client.connection.entries): len(client.connection.entries) for client in crowd}
+    assert 0 < sum(known.values()) <= 500
+
+
+def test_clients_with_the_same_rights_share_what_is_known_of_topics_and_others_do_not() -> None:
+    bench = Bench(rules=[Rule(user="anonymous", publish=("all", "of/%c"), subscribe=("#",))])
+    alice, bob, carol = bench.client("alice"), bench.client("bob"), bench.client("carol")
+    carol.subscribe("#")
+    alice.send(plain("of/alice", b"1"), plain("of/bob", b"2"))
+    bob.send(plain("of/alice", b"3"), plain("of/bob", b"4"))
+    assert carol.got() == [Got("of/alice", b"1"), Got("of/bob", b"4")]
+    bench = Bench()
+    alice, bob, carol = bench.client("alice"), bench.client("bob"), bench.client("carol")
+    carol.subscribe("#")
+    alice.send(plain("t", b"1"))
+    assert alice.connection.entries
+    bob.send(plain("t", b"2"))
+    assert bob.connection.entries is alice.connection.entries
+    assert carol.got() == [Got("t", b"1"), Got("t", b"2")]
 
 
 # Two brokers

@@ -9,6 +9,7 @@ from station import START, Station
 from overlane.core.events import Deliver
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.units import MS, NEVER, SECOND
+from overlane.mqtt.arrival_counts import tally
 from overlane.mqtt.codec import writing
 from overlane.mqtt.runs import pack_lone, pack_run
 from overlane.pubsub.cluster.envelope import PROPERTIES, pack
@@ -43,7 +44,7 @@ class Bay:
         self, *messages: tuple[str, int, bytes], age_ns: int = 5 * MS, deadline_ns: int = NEVER, nobody: str = ""
     ) -> None:
         wanted = {topic: EVERYBODY for topic, _, _ in messages if topic != nobody}
-        self.arrivals.delivered(Deliver(list(messages), wanted, "denver", age_ns, deadline_ns))
+        self.arrivals.delivered(tally(Deliver(list(messages), wanted, "denver", age_ns, deadline_ns)))
 
     def tallies(self) -> dict[str, tuple[int, int]]:
         return {row.topic: (row.messages_overlay, row.bytes_overlay) for row in self.station.sampled(TopicRate)}

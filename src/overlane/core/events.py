@@ -141,7 +141,8 @@ class Delivery(NamedTuple):
 class Deliver:
     """Messages (topic, flags, body) that arrived together, with their estimated age.
 
-    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. Reliable messages are
+    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. A bundle, whose topic
+    is empty, is for those who have subscribed to the topics in it, whoever they are. Reliable messages are
     only delivered after their readers have accepted them (`OverlayBroker.set_readers`).
     """
 

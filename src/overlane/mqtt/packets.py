@@ -14,12 +14,13 @@ from overlane.mqtt.codec import codec5, codec311, writing
 from overlane.mqtt.codec.framing import CONNECT, version_of_connect
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.connection import ERRORS, V5, Connection, Phase
-from overlane.mqtt.fast_path import PLAIN, FastPath
+from overlane.mqtt.fast_path import FastPath
 from overlane.mqtt.handshake import Authenticate, Handshake
 from overlane.mqtt.incoming import PUBLISH, read_publish
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
+from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
 from overlane.pubsub.delivery.delivery import Delivery, UnexpectedConfirmation
 from overlane.pubsub.limits import Limits

@@ -21,6 +21,7 @@ from overlane.core.events import (
     RouteChanged,
 )
 from overlane.errors import Failure
+from overlane.mqtt.arrival_counts import tally
 from overlane.node.failures import Failures
 from overlane.node.telemetry import Observer
 from overlane.turn.timers import Timers
@@ -52,10 +53,11 @@ class Observing:
 
     def show(self) -> None:
         delivered, self._delivered = self._delivered, []
+        tallies = [tally(effect) for effect in delivered]
         for observer in self.observers:
-            for effect in delivered:
+            for one in tallies:
                 try:
-                    observer.delivered(effect)
+                    observer.delivered(one)
                 except Exception as error:
                     self._observer_failed(observer, error)
 

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from overlane.core.broker import OverlayBroker
-from overlane.core.events import Deliver, ReportedEffect
+from overlane.core.events import ReportedEffect
 from overlane.errors import ConfigError, Fault, Unavailable
+from overlane.mqtt.arrival_counts import Tally
 from overlane.mqtt.server import Server
 from overlane.network.schema import Network
 from overlane.node.links.overlay import Overlay
@@ -20,7 +21,7 @@ DIRECTORY = "telemetry"
 class Observer(Protocol):
     """Who is shown what the driver does. It must take no time."""
 
-    def delivered(self, effect: Deliver) -> None: ...
+    def delivered(self, tally: Tally) -> None: ...
     def happened(self, effect: ReportedEffect) -> None: ...
 
 

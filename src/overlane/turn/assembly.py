@@ -36,4 +36,5 @@ def assemble(
     server = Server(config.name, settings, uplink, fresh_id, records, now)
     core.set_readers(server.admission.take)
     core.count_messages(runs.count)
+    core.split_bundles(runs.split)
     return Turn(server, core, uplink)

@@ -23,12 +23,13 @@ from overlane.pubsub.suspects import suspect_of
 class Runs(Protocol):
     """A protocol that puts plain messages into the overlay as its own packets."""
 
-    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> None:
-        """Hand out the messages of a run; ValueError or IndexError if it cannot be read, and then to nobody."""
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> list[str]:
+        """Hand out the messages of a run, or of a bundle, whose topic is empty: then the topics of its messages are
+        returned. ValueError or IndexError if it cannot be read, and then nobody gets any."""
 
 
 class NoRuns:
-    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> None:  # noqa: ARG002
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> list[str]:  # noqa: ARG002
         raise ValueError("a run of a protocol that is not spoken here")
 
 
