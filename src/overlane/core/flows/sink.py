@@ -191,7 +191,7 @@ class Sink:
 
     def _hand_on(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
         messages = arrival.messages
-        if self.federation.enter is not None or self.qos.keeps_history:
+        if self.federation.enter is not None or self.qos.keeps_plain_history:
             messages = arrival.messages = self._opened(messages)
         if self.federation.enter is not None:
             messages = self._let_in(origin_name, arrival)
