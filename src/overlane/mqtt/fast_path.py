@@ -1,6 +1,7 @@
 """The fast path: plain QoS 0 messages, passed on by the read instead of one by one.
 
-A PUBLISH of QoS 0 without retain flag and properties has the same bytes on its way in and on its way out. What a client
+A PUBLISH of QoS 0 without retain flag, whose properties are plain ones (`plain_properties`) if it has any, has the same
+bytes on its way in and on its way out; with a topic alias it is given its topic first (`topic_aliases`). What a client
 writes in one go is therefore looked at packet by packet only as far as to find whose it is: the topic's bytes are
 looked up, and consecutive packets for the same receivers here and the same other brokers, of whatever topics, are one
 run, which every receiver gets as the bytes it came as. Packets alike in topic and length are passed all at once: every
@@ -18,8 +19,10 @@ from overlane.core.events import PublishResult
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import V5, Connection
+from overlane.mqtt.plain_properties import end_of_properties
 from overlane.mqtt.run_delivery import RunDelivery
 from overlane.mqtt.runs import PLAIN, RUN, RUN_OF_V5, end_of_alike, pack_lone, pack_run, plain_prefix
+from overlane.mqtt.topic_aliases import expand, is_aliased
 from overlane.pubsub import backpressure
 from overlane.pubsub.counters import Drop, TopicStats
 from overlane.pubsub.sessions.session import Session
@@ -133,12 +136,15 @@ class FastPath:
         behind_topic = 3 if connection.version == V5 else 2
         end = len(data)
         if not position and 4 < end < 0x82 and data[1] == end - 2:
-            return self._pass_lone(connection, data, behind_topic, now)
+            passed = self._pass_lone(connection, data, behind_topic, now)
+            if passed or behind_topic == 2 or connection.stops_for is not None:
+                return passed
         last: TopicEntry | None = None
         lane: Lane | None = None
         topics: list[str] = []  # of the run, where other brokers need them
         run, count = position, 0  # where the run began, and its messages
         last_length, repeats = -1, 0
+        pairs_max = self._state.limits.user_properties
         while position + 4 < end:
             length = data[position + 1]
             body = position + 2
@@ -152,9 +158,18 @@ class FastPath:
             if data[position] != PLAIN or following > end:
                 break
             entry = find(data[body : body + behind_topic + data[body + 1]])
-            if entry is None:
+            if entry is not None:
+                payload = body + entry.prefix_bytes
+            elif behind_topic == 3:
+                topic_end = body + 2 + data[body + 1]
+                entry = find(data[body:topic_end] + b"\0")
+                if entry is None or topic_end >= following:
+                    break
+                payload = end_of_properties(data, topic_end, following, pairs_max)
+                if not payload:
+                    break
+            else:
                 break
-            payload = body + entry.prefix_bytes
             if payload > following:
                 break
             if entry is not last:
@@ -191,7 +206,18 @@ class FastPath:
         if lane is not None:
             whole = data if run == 0 and position == end else data[run:position]
             self._spread(connection, lane, topics, whole, count, now)
+        if connection.aliases_in and position + 5 < end and is_aliased(data, position):
+            return self._pass_aliased(connection, data, position, now)
         return position
+
+    def _pass_aliased(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:
+        """As `pass_on`, from a packet on that has a topic alias."""
+        if connection.stops_for is not None:
+            return position
+        expanded = expand(data, position, connection.aliases_in)
+        if not expanded.ends:
+            return position
+        return expanded.origin(self.pass_on(connection, expanded.data, 0, now), position)
 
     def _pass_lone(self, connection: Connection, data: bytes, behind_topic: int, now: Nanos) -> int:
         """As `pass_on` for what is one short packet and no more: of a client that has little to say every read is."""

@@ -67,21 +67,24 @@ class RunDelivery:
 
     def _give_singly(self, receiver: Receiver, run: bytes, is_v5: bool, now: Nanos) -> None:
         """To a stream, or to a consumer that speaks another protocol."""
-        for topic, payload in messages_of(run, is_v5):
-            message = Message(topic, payload, published_ns=now)
+        for topic, payload, properties in messages_of(run, is_v5):
+            message = Message(topic, payload, 0, False, properties, published_ns=now)
             self._delivery.give(receiver.session, message, 0, False, receiver.identifiers, now)
 
 
 def _rewritten(run: bytes, is_v5: bool, properties: bytes | None) -> bytes:
-    """The run with these properties instead of none; with None, as MQTT 3.1.1 has it."""
+    """The run with these properties besides its own; with None, as MQTT 3.1.1 has it."""
     pieces: list[bytes] = []
     position, end = 0, len(run)
     while position < end:
         body = position + 2 if run[position + 1] < 0x80 else position + 3
         following = packet_end(run, position)
         middle = body + 2 + run[body + 1]
-        payload = middle + 1 if is_v5 else middle
-        inserted = b"" if properties is None else write_variable(len(properties)) + properties
+        payload = middle + 1 + run[middle] if is_v5 else middle
+        inserted = b""
+        if properties is not None:
+            all_properties = run[middle + 1 : payload] + properties
+            inserted = write_variable(len(all_properties)) + all_properties
         length = middle - body + len(inserted) + following - payload
         pieces += (b"\x30", write_variable(length), run[body:middle], inserted, run[payload:following])
         position = following

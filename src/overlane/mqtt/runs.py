@@ -52,7 +52,10 @@ def size_of_run(flags: int, body: bytes) -> tuple[int, int]:
     run_bytes = max(0, len(body) - 4)
     messages = count(RUN, body)
     topic_at = 7 if body[5:6] > b"\x7f" else 6
-    head_bytes = topic_at - 2 + int.from_bytes(body[topic_at : topic_at + 2]) + bool(flags & RUN_OF_V5)
+    topic_end = topic_at + 2 + int.from_bytes(body[topic_at : topic_at + 2])
+    head_bytes = topic_end - 4
+    if flags & RUN_OF_V5:
+        head_bytes += 1 + int.from_bytes(body[topic_end : topic_end + 1])
     return messages, max(0, run_bytes - messages * head_bytes)
 
 
@@ -78,14 +81,15 @@ def split(flags: int, body: bytes) -> Iterator[Message]:
         yield last.decode(), *pack_run(run[start:], messages, is_v5)
 
 
-def messages_of(run: bytes, is_v5: bool) -> Iterator[tuple[str, bytes]]:
-    """Topic and payload of each message of a run that is sound."""
+def messages_of(run: bytes, is_v5: bool) -> Iterator[tuple[str, bytes, bytes]]:
+    """Topic, payload and properties of each message of a run that is sound."""
     position, end = 0, len(run)
     while position < end:
         body = position + 2 if run[position + 1] < 0x80 else position + 3
         position = packet_end(run, position)
         middle = body + 2 + run[body + 1]
-        yield run[body + 2 : middle].decode(), run[middle + is_v5 : position]
+        payload = middle + 1 + run[middle] if is_v5 else middle
+        yield run[body + 2 : middle].decode(), run[payload:position], run[middle + 1 : payload]
 
 
 def plain_prefix(topic_utf8: bytes, is_v5: bool) -> bytes:

@@ -48,6 +48,7 @@ from overlane.errors import Failure
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate
 from overlane.mqtt.server import Server
+from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.notices import Notice
 from overlane.turn.backpressure import Backpressure
 from overlane.turn.uplink import CoreUplink
@@ -56,6 +57,8 @@ Records = dict[tuple[str, bytes], bytes | None]
 """By table and key; None erases."""
 Packets = tuple[Connection, list[bytes], bool]
 """For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
+Delivered = tuple[Deliver, Sequence[Mixed]]
+"""What the overlay has brought, and what was in its bundles."""
 Told = Close | LaterIncarnationKnown | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 
@@ -77,7 +80,7 @@ class Outcome:
     failures: Sequence[Failure] = ()
     """Inputs that failed by a fault of ours and were isolated."""
     told: Sequence[Told] = ()
-    delivered: Sequence[Deliver] = ()
+    delivered: Sequence[Delivered] = ()
     """Has been handed to the MQTT server: for observers."""
     released: Sequence[Connection] = ()
     """Whose packets have waited for the batch that was committed."""
@@ -159,13 +162,13 @@ class Turn:
     def _hand_over(self, effect: Deliver, now: Nanos) -> Outcome:
         """All there is to carry out is one message, for clients here."""
         server = self.server
-        server.deliver(effect, now)
+        delivered = effect, server.deliver(effect, now)
         if server.has_records or server.has_words or server.has_failures:
             outcome = self.end(now)
-            outcome.delivered = [effect, *outcome.delivered]
+            outcome.delivered = [delivered, *outcome.delivered]
         else:
             outcome = Outcome()
-            outcome.delivered = (effect,)
+            outcome.delivered = (delivered,)
             self._finish(outcome, {}, False, now)
         return outcome
 
@@ -235,14 +238,13 @@ class Turn:
     def _carry_out(self, outcome: Outcome, records: Records, now: Nanos) -> None:
         """The effects of the core, taken one by one: none is ever carried out twice."""
         told: list[Told] = []
-        delivered: list[Deliver] = []
+        delivered: list[Delivered] = []
         effects = self._effects
         while effects:
             effect = effects.popleft()
             match effect:
                 case Deliver():
-                    self.server.deliver(effect, now)
-                    delivered.append(effect)
+                    delivered.append((effect, self.server.deliver(effect, now)))
                 case Save() | Erase():
                     _record(effect, records)
                 case RouteEstablished():

@@ -9,6 +9,7 @@ from overlane.mqtt.arrival_counts import Tally, tally
 from overlane.mqtt.runs import pack_run
 from overlane.network import Network, Topic
 from overlane.node.admin.delivery_stats import STEPS, DeliveryStats, bucket, bucket_us
+from overlane.pubsub.cluster.arrivals import Mixed
 
 NETWORK = Network(
     topics=(Topic(filter="alarms/#", deadline_ns=60 * MS), Topic(filter="alarms/test", deadline_ns=10 * MS))
@@ -54,15 +55,18 @@ def test_a_run_counts_as_the_messages_in_it() -> None:
 
 
 def test_a_bundle_counts_each_message_for_its_own_topic() -> None:
-    packets = b"\x30\x0b\x00\x08alarms/1x" * 3 + b"\x30\x0e\x00\x0balarms/testy" + b"\x30\x08\x00\x05otherz" * 2
-    flags, body = pack_run(packets, 6, is_v5=False)
+    topics = ["alarms/1"] * 3 + ["alarms/test"] + ["other"] * 2
     stats = DeliveryStats("here", TopicFilters(NETWORK))
-    stats.delivered(tally(Deliver([("", flags, body)], {"": ("",)}, "there", 20 * MS, NEVER)))
+    effect = Deliver([("", 0, b"")], {"": ("",)}, "there", 20 * MS, NEVER)
+    stats.delivered(tally(effect, [Mixed(topics, [1] * 6)]))
     assert counted(stats) == {
         ("", "there"): (2, 2),
         ("alarms/#", "there"): (3, 3),
         ("alarms/test", "there"): (1, 0),
     }
+    stats = DeliveryStats("here", TopicFilters(Network()))
+    stats.delivered(tally(effect, [Mixed(topics, [1] * 6)]))
+    assert counted(stats) == {("", "there"): (6, 6)}
 
 
 def test_what_nobody_here_gets_and_what_was_published_here_is_not_counted() -> None:

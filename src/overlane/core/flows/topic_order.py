@@ -63,13 +63,16 @@ class TopicOrder:
         own: set[int] = set()
         elsewhere: set[tuple[FlowName, int]] = set()
         here, place = flow.name, (flow.sequence + 1, now)
+        latest = 0
         for topic in topics_in(topics):
             places = self._places.get(topic)
             if places is None:
                 self._enter(topic, flows, now)[here] = place
                 continue
-            if len(places) == 1 and here in places:
-                own.add(places[here][0])
+            if len(places) == 1 and (before := places.get(here)) is not None:  # as nearly always
+                if before[0] != latest:
+                    latest = before[0]
+                    own.add(latest)
                 places[here] = place
                 continue
             for name, (sequence, at) in places.items():

@@ -5,7 +5,6 @@ from. Ages go into buckets that grow with the age, sixteen to each doubling, so 
 looks can be had from two of them, within a few percent. What parcels bring together is counted together.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -53,7 +52,7 @@ class DeliveryStats:
         for topic, messages, _ in tally.together:
             self._add(effect, row_of(topic), messages)
         for mixed in tally.mixed:
-            for row, messages in Counter(map(row_of, mixed.topics)).items():
+            for row, messages in self.filters.count(mixed.topics).items():
                 self._add(effect, row, messages)
 
     def _add(self, effect: Deliver, row: str, messages: int) -> None:

@@ -5,7 +5,7 @@ subscription, or a message for everybody who has subscribed. What cannot be read
 nothing else that came with it.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from overlane.core.events import Deliver
 from overlane.core.events import Delivery as Delivered
@@ -20,16 +20,23 @@ from overlane.pubsub.state import OVERRUN, State
 from overlane.pubsub.suspects import suspect_of
 
 
+class Mixed(NamedTuple):
+    """Of each message of a bundle, its topic and the bytes of its payload."""
+
+    topics: list[str]
+    sizes: list[int]
+
+
 class Runs(Protocol):
     """A protocol that puts plain messages into the overlay as its own packets."""
 
-    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> list[str]:
-        """Hand out the messages of a run, or of a bundle, whose topic is empty: then the topics of its messages are
-        returned. ValueError or IndexError if it cannot be read, and then nobody gets any."""
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> Mixed | None:
+        """Hand out the messages of a run, or of a bundle, whose topic is empty; what a bundle has held is returned.
+        ValueError or IndexError if it cannot be read, and then nobody gets any."""
 
 
 class NoRuns:
-    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> list[str]:  # noqa: ARG002
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> Mixed | None:  # noqa: ARG002
         raise ValueError("a run of a protocol that is not spoken here")
 
 
@@ -41,9 +48,10 @@ class Arrivals:
         self._at_hand: Message | None = None
         """The message that is being handed on; None as long as it is being read."""
 
-    def deliver(self, effect: Deliver, now: Nanos) -> None:
-        """What the overlay brought for local subscribers."""
+    def deliver(self, effect: Deliver, now: Nanos) -> list[Mixed]:
+        """What the overlay brought for local subscribers; returns what was in bundles."""
         state = self._state
+        opened: list[Mixed] = []
         # What is reliable has passed admission, and was acknowledged for all who are waited for.
         state.overrun = NEVER if effect.reliable else 1
         for topic, flags, body in effect.messages:
@@ -56,7 +64,9 @@ class Arrivals:
                 continue
             try:
                 if flags & envelope.RUN_MASK and not topic.startswith(names.RESERVED):
-                    self._runs.arrive(topic, flags, body, now)
+                    mixed = self._runs.arrive(topic, flags, body, now)
+                    if mixed is not None:
+                        opened.append(mixed)
                 else:
                     self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, now)
             except InDoubt:
@@ -64,6 +74,7 @@ class Arrivals:
             except Exception as error:
                 self._failed(effect.origin, topic, body, error)
         state.overrun = OVERRUN
+        return opened
 
     def _failed(self, origin: str, topic: str, body: bytes, error: Exception) -> None:
         """A message could not be read, or not be handed on. Of one that its origin counts as delivered when the turn is
