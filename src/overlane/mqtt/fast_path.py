@@ -212,12 +212,15 @@ class FastPath:
 
     def _pass_aliased(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:
         """As `pass_on`, from a packet on that has a topic alias."""
-        if connection.stops_for is not None:
-            return position
-        expanded = expand(data, position, connection.aliases_in)
-        if not expanded.ends:
-            return position
-        return expanded.origin(self.pass_on(connection, expanded.data, 0, now), position)
+        while connection.stops_for is None:
+            expanded = expand(data, position, connection.aliases_in)
+            passed = self.pass_on(connection, expanded.data, 0, now)
+            if not passed:
+                break
+            position = expanded.origin(passed)
+            if passed < len(expanded.data):
+                break
+        return position
 
     def _pass_lone(self, connection: Connection, data: bytes, behind_topic: int, now: Nanos) -> int:
         """As `pass_on` for what is one short packet and no more: of a client that has little to say every read is."""

@@ -72,8 +72,9 @@ class Packets:
         if data[0] >> 4 == PUBLISH >> 4:
             published = read_publish(data, connection.version, self._bounds)
             self._publishing.publish(connection, session, published, now)
-            if data[0] == PLAIN and published.topic and published.alias is None:
-                self._fast_path.enter(connection, session, published.topic, now)
+            if data[0] == PLAIN:
+                topic = published.topic or connection.aliases_in[published.alias or 0]
+                self._fast_path.enter(connection, session, topic, now)
             return
         if data[0] == writing.PUBACK and len(data) == SHORT_ACK_BYTES and (packet_id := data[2] << 8 | data[3]):
             self._acknowledged(connection, session, packet_id, now)

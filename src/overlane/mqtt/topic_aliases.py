@@ -14,6 +14,7 @@ from overlane.mqtt.runs import PLAIN
 ALIAS_ALONE = b"\x00\x00\x03\x23"
 """No topic, and of properties, which take three bytes, an alias."""
 LENGTH_MAX = 0x3FFF
+PACKETS_MAX = 64
 
 
 class Expanded(NamedTuple):
@@ -23,9 +24,9 @@ class Expanded(NamedTuple):
     came_to: list[int]
     """Where it has ended before."""
 
-    def origin(self, position: int, start: int) -> int:
-        """Where the packet has begun, before, that begins here; the first one at `start`."""
-        return self.came_to[bisect_left(self.ends, position)] if position else start
+    def origin(self, end: int) -> int:
+        """Where the packet has ended before that ends here."""
+        return self.came_to[bisect_left(self.ends, end)]
 
 
 def is_aliased(data: bytes, position: int) -> bool:
@@ -35,12 +36,12 @@ def is_aliased(data: bytes, position: int) -> bool:
 
 
 def expand(data: bytes, position: int, topics: Mapping[int, str]) -> Expanded:
-    """The packets from the position on with their topics, up to one that is not of QoS 0, not whole, or whose alias is
-    not known."""
+    """Some packets from the position on with their topics, up to one that is not of QoS 0, not whole, or whose alias is
+    not known. Not many: if the first of them cannot pass, it was in vain."""
     pieces: list[bytes] = []
     expanded = Expanded(b"", [], [])
     size, end = 0, len(data)
-    while position + 4 < end and data[position] == PLAIN:
+    while position + 4 < end and data[position] == PLAIN and len(expanded.ends) < PACKETS_MAX:
         length = data[position + 1]
         at = position + 2
         if length > 0x7F:
