@@ -5,6 +5,8 @@ PYTHON_ENV := .venv/bin/python
 SOURCES := src tests bench scripts
 # One more than there are processors: many tests wait for brokers, and leave theirs idle.
 WORKERS := $(shell expr $$(nproc) + 1)
+# In the order of tests/workorder.py.
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # Tests start hundreds of brokers. Where Python writes no bytecode (PYTHONDONTWRITEBYTECODE), each would compile it all.
 COMPILE := $(PYTHON_ENV) -m compileall -q $(SOURCES)
 
@@ -16,20 +18,21 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: ## make .venv and install what is missing, the system's packages included
-	@scripts/setup
+	@scripts/setup test
 
-demo: setup ## five cities as real brokers, troubles, what became of messages; STAY=1 leaves all running
+demo: ## five cities as real brokers, troubles, what became of messages; STAY=1 leaves all running
+	@scripts/setup demo
 	@.venv/bin/overlane demo $(if $(STAY),--stay)
 
 check: setup ## format, lint, strict types and fast tests
 	@scripts/check-code $(SOURCES)
 	@$(COMPILE)
-	$(PYTHON_ENV) -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(PYTHON_ENV) -m pytest -q $(PARALLEL) -m "not slow"
 
 test: setup ## all of check, and the slow tests
 	@scripts/check-code $(SOURCES)
 	@$(COMPILE)
-	$(PYTHON_ENV) -m pytest -q -n $(WORKERS) --dist loadgroup
+	$(PYTHON_ENV) -m pytest -q $(PARALLEL)
 
 format: setup ## put the code into its format, and mend what the linter can mend
 	.venv/bin/ruff check --fix $(SOURCES)

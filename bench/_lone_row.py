@@ -17,6 +17,7 @@ from overlane.adminapi.topic_filters import TopicFilters
 from overlane.core.broker import OverlayBroker
 from overlane.core.events import ReportedEffect
 from overlane.core.units import SECOND, Nanos
+from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.mqtt.arrival_counts import Tally
 from overlane.mqtt.server import Server
 from overlane.network.classes import broker_config, qos_table
@@ -177,7 +178,7 @@ class BrokerByHand:
         self.driver.start()
 
     def link(self, peer: str, dials: bool) -> None:
-        self.overlay.join(peer, ())
+        self.overlay.reconfigure(NeighbourChanges((), {peer: NeighbourConfig()}))
         events._set_running_loop(cast(asyncio.AbstractEventLoop, self.loop))
         link, wire = OverlayLink(self.overlay, peer if dials else ""), Wire()
         events._set_running_loop(None)

@@ -149,7 +149,8 @@ class Mosquitto:
 
     @staticmethod
     def _program() -> str | None:
-        return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+        beside = f"/usr/sbin:/usr/local/sbin:{Path(sys.executable).parent}"
+        return shutil.which("mosquitto") or shutil.which("mosquitto", path=beside)
 
 
 @dataclass(frozen=True, slots=True)

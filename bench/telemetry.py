@@ -43,7 +43,7 @@ from overlane.network.schema import Telemetry
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.state import Settings
 from overlane.telemetry.file_rotation import FileRotation
-from overlane.telemetry.lake import Lake
+from overlane.telemetry.publisher import execute
 from overlane.telemetry.recorder import Recorder
 from overlane.telemetry.rows import TopicRate
 from overlane.telemetry.sampler import Sampler
@@ -190,7 +190,7 @@ def a_thousand_rows(directory: Path) -> dict[str, float]:
     """In milliseconds, and bytes."""
     spool = directory / "lake" / ".open"
     spool.mkdir(parents=True)
-    filing = FileRotation(Lake(str(directory / "lake"), "b"), spool, "b", 1, Telemetry(), 0.0)
+    filing = FileRotation(str(directory / "lake"), spool, "b", 1, Telemetry(), 0.0, execute)
     filing.recover()
     rows = [
         TopicRate(

@@ -20,7 +20,9 @@ import pytest
 from overlane.testbed.loopback import free_ports
 
 START_WITHIN_S = 60
-MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+MOSQUITTO = shutil.which("mosquitto") or shutil.which(
+    "mosquitto", path=f"/usr/sbin:/usr/local/sbin:{Path(sys.executable).parent}"
+)
 
 
 def free_port() -> int:

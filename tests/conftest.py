@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from brokers import any_broker, mortal_broker, our_broker, our_mortal_broker
+from workorder import group_of, longest_first
 
 __all__ = ["any_broker", "mortal_broker", "our_broker", "our_mortal_broker"]
 
@@ -17,6 +18,15 @@ settings.load_profile("overlane")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Tests run in the background of a shell: commands that tests interrupt would ignore it too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = longest_first(items)
+    for item in items:
+        group = group_of(item)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from overlane.pipeline.session import open_session
 from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from quickjava import quick_java
+from workorder import SPARK
 
-GROUP = pytest.mark.xdist_group("spark")
+GROUP = pytest.mark.xdist_group(SPARK)
 
 
 @cache

@@ -1,5 +1,5 @@
 """`python -m overlane` is the command `overlane`."""
 
-from overlane.cli.main import run
+from overlane.cli.start import run
 
 run()

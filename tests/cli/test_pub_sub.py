@@ -24,6 +24,8 @@ from overlane.node.security.users import set_password
 from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 
+pytestmark = pytest.mark.slow
+
 OVERLANE = [sys.executable, "-m", "overlane.cli.main"]
 WITHIN_S = 60
 

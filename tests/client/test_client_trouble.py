@@ -26,6 +26,8 @@ from overlane.client import (
 from overlane.errors import ProtocolViolation, Unavailable
 from overlane.testbed.certificates import Authority
 
+pytestmark = pytest.mark.slow
+
 
 def patient(address: str, **options: object) -> Client:
     """A client that comes back quickly."""
@@ -214,7 +216,6 @@ async def test_tls_trusts_whom_it_is_told_to_trust_and_nobody_else(tmp_path: Pat
 # A broker that goes away
 
 
-@pytest.mark.slow
 @in_a_loop
 async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_back(mortal_broker: RunningBroker) -> None:
     async with patient(mortal_broker.address) as client:
@@ -233,7 +234,6 @@ async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_bac
         assert {(await anext(subscription)).text for _ in range(3)} == {"0", "1", "2"}
 
 
-@pytest.mark.slow
 @in_a_loop
 async def test_a_killed_broker_comes_back_and_subscriptions_go_on(our_mortal_broker: RunningBroker) -> None:
     async with patient(our_mortal_broker.address) as publisher, patient(our_mortal_broker.address) as reader:
@@ -273,7 +273,6 @@ async def test_without_reconnecting_a_lost_broker_ends_the_client(mortal_broker:
     await client.close()
 
 
-@pytest.mark.slow
 @in_a_loop
 async def test_the_next_address_is_taken_when_a_broker_goes_away(tmp_path: Path) -> None:
     brokers = [make_broker("overlane", tmp_path / name) for name in ("one", "two")]
@@ -291,7 +290,6 @@ async def test_the_next_address_is_taken_when_a_broker_goes_away(tmp_path: Path)
             broker.kill()
 
 
-@pytest.mark.slow
 @in_a_loop
 async def test_an_expired_message_is_told_and_a_full_outbox_holds_back(
     our_mortal_broker: RunningBroker, caplog: pytest.LogCaptureFixture

@@ -4,6 +4,7 @@ Bytes take a link's latency and arrive in order. Nothing is lost unless a test s
 when it crashes; what it only remembered is not.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from overlane.core.events import (
     LinkDown,
     LinkUp,
     PublishResult,
+    Reception,
     Save,
     Subscribe,
     Tick,
@@ -27,6 +29,7 @@ from overlane.core.events import (
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import MS, Nanos
+from overlane.core.wire.parcel import Message
 
 PULLED_AT_ONCE = 1 << 30
 START: Nanos = 1_000_000 * MS
@@ -70,6 +73,8 @@ class Overlay:
         self.brokers: dict[str, OverlayBroker] = {}
         self.instances: dict[str, int] = {}
         """Which of several brokers with its name one is, from its next start on; 0 where it does not tell."""
+        self.readers: dict[str, Callable[[list[Message]], Reception]] = {}
+        """Of brokers whose readers are asked."""
         self._incarnation = 0
         self._on_the_way: list[tuple[Nanos, int, Frame]] = []
         self._sent = 0
@@ -86,6 +91,11 @@ class Overlay:
 
     def unsubscribe(self, broker: str, topic_filter: str, subscriber: str = "s") -> None:
         self.handle(broker, Unsubscribe(subscriber, topic_filter))
+
+    def ask_readers(self, broker: str, receive: Callable[[list[Message]], Reception]) -> None:
+        """Until it crashes."""
+        self.brokers[broker]._sink.asks_readers = True
+        self.readers[broker] = receive
 
     def publish(self, broker: str, topic: str, *bodies: bytes) -> None:
         for body in bodies:
@@ -110,6 +120,7 @@ class Overlay:
 
     def crash(self, name: str) -> None:
         del self.brokers[name]
+        self.readers.pop(name, None)
         for ends in sorted(self.up):
             if name in ends:
                 self.cut(*ends)
@@ -152,9 +163,12 @@ class Overlay:
 
     def turn(self, name: str, effects: Iterable[Effect]) -> None:
         broker = self.brokers[name]
-        effects = [*effects, *broker.flush(self.now)]
+        effects = self._received(name, effects)
+        effects += self._received(name, broker.flush(self.now))
+        if name in self.readers:
+            effects += broker.flush(self.now)  # of what they have received receipts may be due
         if name not in self.slow_disks:
-            effects += broker.durable(broker.turn, self.now)
+            effects += broker.durable(0, self.now)
         self.effects[name] += effects
         for effect in effects:
             match effect:
@@ -167,6 +181,19 @@ class Overlay:
         for peer in broker.ready():
             for lane, data in broker.pull(peer, PULLED_AT_ONCE, self.now):
                 self._send((name, peer, lane, data))
+
+    def _received(self, name: str, effects: Iterable[Effect]) -> list[Effect]:
+        """Effects without what readers there do not take, and with what follows from how they receive the rest."""
+        coming, received = deque(effects), list[Effect]()
+        while coming:
+            effect = coming.popleft()
+            if isinstance(effect, Deliver) and effect.reliable and name in self.readers:
+                reception = self.readers[name](effect.messages)
+                coming += self.brokers[name].delivered(reception, self.now)
+                if not reception.is_taken:
+                    continue
+            received.append(effect)
+        return received
 
     def start(self, name: str) -> None:
         """Alone, for now."""

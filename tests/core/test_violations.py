@@ -49,13 +49,13 @@ class Victim:
         self.broker.flush(NOW + 100 * MS)
         self.broker.publish("t", b"waits", NOW + 100 * MS)
         self.broker.flush(NOW + 100 * MS)
-        self.broker.durable(self.broker.turn, NOW + 100 * MS)
+        self.broker.durable(0, NOW + 100 * MS)
 
     def tell(self, peer: str, message: ControlMessage) -> list[Effect]:
         frame = frame_codec.control(self.sent[peer], encode(message))
         self.sent[peer] += 1
         effects = self.broker.receive(peer, frame, NOW) + self.broker.flush(NOW)
-        return effects + self.broker.durable(self.broker.turn, NOW)
+        return effects + self.broker.durable(0, NOW)
 
     def state(self) -> tuple[str, list[RouteView], int, bytes]:
         """What no violation may change: the map, the routes, and what waits for the good neighbour."""

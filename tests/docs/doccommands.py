@@ -46,6 +46,7 @@ ELSEWHERE = {
     "overlane plan allocate tables": (
         "tests/pipeline/test_pipeline_lessons.py::test_the_plans_of_a_run_are_problems_that_plan_commands_solve"
     ),
+    "overlane zookeeper": "tests/coordination/test_contract.py::test_an_ensemble_keeps_its_addresses_and_its_data",
     "overlane clients": "tests/cli/test_status.py::test_clients_are_shown_with_those_that_are_away",
     "overlane broker net.toml --telemetry s3://": (
         "tests/telemetry/test_bucket_lake.py::test_a_broker_records_into_a_bucket_and_goes_on_there_after_a_restart"

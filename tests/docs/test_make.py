@@ -24,21 +24,21 @@ TESTED = ".venv/bin/python -m pytest"
 """And how, which is not said here but for what is left out."""
 RUN: dict[str, list[str]] = {
     "make help": [],
-    "make setup": ["scripts/setup"],
-    "make demo": ["scripts/setup", ".venv/bin/overlane demo"],
-    "make demo STAY=1": ["scripts/setup", ".venv/bin/overlane demo --stay"],
-    "make check": ["scripts/setup", *CHECKED, f"{TESTED} -m not slow"],
-    "make test": ["scripts/setup", *CHECKED, TESTED],
-    "make format": ["scripts/setup", f".venv/bin/ruff check --fix {FOLDERS}", f".venv/bin/ruff format {FOLDERS}"],
+    "make setup": ["scripts/setup test"],
+    "make demo": ["scripts/setup demo", ".venv/bin/overlane demo"],
+    "make demo STAY=1": ["scripts/setup demo", ".venv/bin/overlane demo --stay"],
+    "make check": ["scripts/setup test", *CHECKED, f"{TESTED} -m not slow"],
+    "make test": ["scripts/setup test", *CHECKED, TESTED],
+    "make format": ["scripts/setup test", f".venv/bin/ruff check --fix {FOLDERS}", f".venv/bin/ruff format {FOLDERS}"],
     "make bench": [
-        "scripts/setup",
+        "scripts/setup test",
         *(f".venv/bin/python bench/{one.name}" for one in sorted((PROJECT / "bench").glob("[!_]*.py"))),
     ],
 }
 STAND_IN = '#!/bin/sh\necho "$0" "$@" >> run.txt\n'
 
 
-_HOW = re.compile(rf"^{re.escape(TESTED)}( -q| -n \d+| --dist loadgroup)+")
+_HOW = re.compile(rf"^{re.escape(TESTED)}( -q| -n \d+| --dist loadgroup| --no-loadscope-reorder)+")
 
 
 def outside() -> dict[str, str]:

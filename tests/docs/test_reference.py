@@ -6,7 +6,7 @@ import sys
 
 from docpages import PAGES, PROJECT
 
-from overlane.cli.main import COMMANDS
+from overlane.cli.commands import COMMANDS
 
 
 def _pages() -> str:

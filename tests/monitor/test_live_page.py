@@ -24,6 +24,8 @@ from waiting import eventually
 
 WITHIN_S = 90.0
 NAMES = ("aix", "bonn", "caen")
+pytestmark = pytest.mark.slow
+
 LINKS = {("aix", "bonn"): 4 * MS, ("bonn", "caen"): 4 * MS, ("aix", "caen"): 5 * MS}
 
 
@@ -125,7 +127,6 @@ def wait_for_link(page: Any, name: str, *states: str) -> None:
     page.wait_for_selector(", ".join(f"[data-link='{name}'][data-state={state}]" for state in states))
 
 
-@pytest.mark.slow
 def test_links_are_cut_and_healed_by_hand_and_the_page_shows_what_the_brokers_say(
     browser: Any, overlay: Overlay
 ) -> None:
@@ -177,7 +178,6 @@ def test_links_are_cut_and_healed_by_hand_and_the_page_shows_what_the_brokers_sa
         page.wait_for_selector("[data-kind=deed]:has-text('the test streams end')")
 
 
-@pytest.mark.slow
 def test_brokers_are_killed_stopped_and_started_by_hand(browser: Any, overlay: Overlay) -> None:
     with page_of(browser, f"http://{overlay.page_listener}/") as page:
         page.click("#tab-brokers")
@@ -199,7 +199,6 @@ def wait_for_glance(page: Any, text: str) -> None:
     page.wait_for_selector(f"#glance:has-text('{text}')")
 
 
-@pytest.mark.slow
 def test_lost_contact_is_told_and_mended_and_a_monitor_beside_reaches_the_supervisor(
     browser: Any, overlay: Overlay
 ) -> None:
@@ -229,7 +228,6 @@ def test_lost_contact_is_told_and_mended_and_a_monitor_beside_reaches_the_superv
         page.wait_for_selector("#banner", state="hidden")
 
 
-@pytest.mark.slow
 def test_the_past_can_be_looked_at_while_it_goes_on(browser: Any, overlay: Overlay) -> None:
     with page_of(browser, f"http://{overlay.page_listener}/") as page:
         page.wait_for_selector("#mode:has-text('live')")
@@ -248,7 +246,6 @@ CUT_OFF = """() => [...document.querySelectorAll(".tabs button, .transport butto
   .map((one) => one.textContent)"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 820, 1100])
 def test_no_button_is_cut_off_on_a_narrow_screen(browser: Any, overlay: Overlay, width: int) -> None:
     with page_of(browser, f"http://{overlay.page_listener}/", width=width, height=740) as page:

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from brokers import free_port
 from overlane.cli.main import app
 
+pytestmark = pytest.mark.slow
+
 FIVE_CITIES = Path(__file__).parents[2] / "examples" / "five-cities.toml"
 ALARMS = "[data-topic='alarms/#']"
 
@@ -282,3 +284,46 @@ def test_a_button_that_is_pressed_while_the_page_changes_is_clicked_all_the_same
         page.evaluate("show('third')")
         page.click("#trial button")
         assert page.evaluate("clicks") == ["first", "third"]
+
+
+DELIVERED = f"{ALARMS} .figures div:nth-child(4) dd"
+
+
+def test_what_changes_while_a_button_is_pressed_is_shown_when_it_is_released(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        page.wait_for_selector(f"{DELIVERED}:text-is('0')")
+        page.hover(f"{ALARMS} button")
+        page.mouse.down()
+        seek(page, 61)
+        wait_for_frames(page)
+        assert text_of(page, DELIVERED) == "0"
+        page.mouse.move(1, 1)  # no click
+        page.mouse.up()
+        page.wait_for_selector(f"{DELIVERED}:text-is('6000')")
+
+
+def test_a_frame_that_comes_right_after_a_click_is_not_the_last_one(browser: Any, url: str) -> None:
+    with page_of(browser, url) as page:
+        seek(page, 8)
+        page.hover(f"{ALARMS} button")
+        page.evaluate("() => { window.late = []; window.setTimeout = (timer) => late.push(timer); }")
+        page.mouse.down()
+        page.mouse.up()
+        wait_for_frames(page)  # on a busy machine they come before timers that are due
+        page.evaluate("late.forEach((timer) => timer())")
+        page.wait_for_selector(f"{ALARMS} .way")
+
+
+@pytest.mark.parametrize("button", ["right", "middle"])
+def test_only_the_main_button_presses(browser: Any, url: str, button: str) -> None:
+    """A menu that opens takes the release, of which the page would never hear."""
+    with page_of(browser, url) as page:
+        page.hover(f"{ALARMS} button")
+        page.mouse.down(button=button)
+        seek(page, 61)
+        page.wait_for_selector(f"{DELIVERED}:text-is('6000')")
+
+
+def wait_for_frames(page: Any) -> None:
+    """Until what was to be drawn by now would have been."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")

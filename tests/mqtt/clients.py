@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import mqtt5
 
-from overlane.core.events import Deliver, Erase, Save
+from overlane.core.events import Deliver, Erase, Reception, Save
 from overlane.core.qos import QosTable
 from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.codec import codec5, codec311
@@ -213,9 +213,10 @@ class Bench:
             self.settle()
         self.now = until
 
-    def deliver(self, effect: Deliver) -> None:
-        self.server.deliver(effect, self.now)
+    def deliver(self, effect: Deliver) -> Reception:
+        reception = self.server.deliver(effect, self.now)
         self.settle()
+        return reception
 
     # Clients
 

@@ -106,7 +106,8 @@ def resend_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def backwards(self: Window) -> list[Entry]:
         released = reconnected(self)
-        self.waiting.reverse()
+        if self._waiting:
+            self._waiting.reverse()
         return released
 
     monkeypatch.setattr(Window, "reconnected", backwards)
@@ -114,7 +115,7 @@ def resend_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ignore_the_receive_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     def next_to_send(self: Window) -> Entry | None:
-        return self.waiting[0] if self.waiting and self.waiting[0].tag not in self.sent else None
+        return self._waiting[0] if self._waiting and self._waiting[0].tag not in self.sent else None
 
     monkeypatch.setattr(Window, "next_to_send", next_to_send)
 

@@ -22,6 +22,8 @@ from overlays import Member, RealOverlay
 from waiting import eventually
 from watched import Caller, WatchedBroker, let_in
 
+pytestmark = pytest.mark.slow
+
 FAULTY = str(Path(__file__).parents[1] / "faulty.py")
 IMPLEMENTATION_SPECIFIC_ERROR = 0x83
 RESTART_WITHIN_S = 60.0
@@ -229,7 +231,6 @@ def test_the_end_of_a_connection_that_fails_harms_nobody_else(tmp_path: Path) ->
         assert goes_on(broker, bystander)
 
 
-@pytest.mark.slow
 def test_a_neighbour_whose_frame_fails_is_told_so_and_comes_back(tmp_path: Path) -> None:
     net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
     receiver = FaultyMember(net, "b", "interest", tmp_path)
@@ -252,7 +253,6 @@ def test_a_neighbour_whose_frame_fails_is_told_so_and_comes_back(tmp_path: Path)
         receiver.end()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["pull", "datagram", "datagram timer"])
 def test_a_link_whose_sending_or_datagrams_fail_is_closed_and_comes_back(tmp_path: Path, fault: str) -> None:
     net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'}, '\n[topics."t"]\ndeadline = "500ms"\n')
@@ -329,7 +329,6 @@ def test_a_broker_whose_listener_is_closed_is_not_ready_and_says_why(tmp_path: P
         assert broker.get("/health") == {"alive": True}
 
 
-@pytest.mark.slow
 def test_a_broker_whose_store_does_not_answer_is_not_ready_until_it_does(tmp_path: Path) -> None:
     with faulty(tmp_path, "slow store") as broker:
         with let_in(broker.port, "reader", expiry_s=600) as reader:
@@ -379,7 +378,6 @@ def test_a_half_delivered_message_of_qos_2_is_neither_lost_nor_repeated(tmp_path
                 assert delivered(reader, 3) == [b"before", b"poison", b"after"]
 
 
-@pytest.mark.slow
 def test_a_message_of_qos_2_that_ends_the_broker_each_time_does_so_twice_and_is_refused_then(tmp_path: Path) -> None:
     with faulty(tmp_path, "queueing always") as broker:
         for name in ("first", "second"):
@@ -401,7 +399,6 @@ def test_a_message_of_qos_2_that_ends_the_broker_each_time_does_so_twice_and_is_
                 assert delivered(reader, 1) == [b"sound"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["end of turn", "commit", "task", "callback"])
 def test_a_fault_that_is_nobodys_ends_the_process_and_what_was_acknowledged_stays(tmp_path: Path, fault: str) -> None:
     # A neighbour that never comes: it has to be dialled.
@@ -428,7 +425,6 @@ def test_a_fault_that_is_nobodys_ends_the_process_and_what_was_acknowledged_stay
             assert delivered(reader, 1) == [b"three"]
 
 
-@pytest.mark.slow
 def test_a_reliable_parcel_that_was_half_taken_in_comes_again_after_the_restart(tmp_path: Path) -> None:
     net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
     receiver = FaultyMember(net, "b", "parcel", tmp_path)
@@ -463,7 +459,6 @@ def test_failures_of_many_different_clients_end_the_process(tmp_path: Path) -> N
         assert f"{SOURCES_MAX} different inputs failed within 60 s" in broker.log
 
 
-@pytest.mark.slow
 def test_a_broker_that_ends_no_turns_is_neither_ready_nor_alive_and_ends(tmp_path: Path) -> None:
     with faulty(tmp_path, "standstill") as broker:
         broker.arm()
@@ -475,7 +470,6 @@ def test_a_broker_that_ends_no_turns_is_neither_ready_nor_alive_and_ends(tmp_pat
             assert broker.wait_for_end() == EXIT_STATUS
 
 
-@pytest.mark.slow
 def test_all_up_starts_a_broker_again_that_ended_by_a_fault(tmp_path: Path) -> None:
     broker = FaultyBroker(tmp_path, "end of turn")
     command = [sys.executable, FAULTY, "end of turn", str(tmp_path / "armed"), "up", str(tmp_path / "network.toml")]

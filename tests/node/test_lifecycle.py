@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from zlib import crc32
 
 import mqtt5
 import pytest
@@ -20,6 +21,8 @@ from overlane.secret import Secret
 from overlane.testbed.certificates import Authority, Identity
 from waiting import WITHIN_S, eventually
 from watched import Caller, WatchedBroker, let_in
+
+pytestmark = pytest.mark.slow
 
 Answer = mqtt5.ConnAckReasonCode
 Done = mqtt5.PubAckReasonCode.SUCCESS
@@ -64,6 +67,25 @@ def test_a_damaged_record_is_put_aside_and_told_of_and_the_rest_is_served(make: 
         caller.read(mqtt5.PingRespPacket)
     assert broker.get("/status")["store"]["quarantined"] == 1
     assert "mqtt.retained" in broker.wait_for_log("a damaged record was put aside")
+
+
+def test_records_of_other_releases_are_reported(make: Callable[[], WatchedBroker]) -> None:
+    broker = make()
+    assert broker.terminate()() == 0
+    add = "INSERT INTO records (kind, key, value, crc) VALUES (?, ?, ?, ?)"
+    with closing(sqlite3.connect(broker.directory / "data" / "broker.db")) as database, database:
+        database.execute(add, ("later.kind", b"k", b"v", crc32(b"later.kindkv")))
+    broker.start()
+    assert broker.get("/status")["store"]["unknown"] == 1
+    assert "overlane_store_unknown 1.0" in broker.request("/metrics").body.decode()
+    assert broker.terminate()() == 0
+    with closing(sqlite3.connect(broker.directory / "data" / "broker.db")) as database, database:
+        assert database.execute("SELECT key, value FROM records WHERE kind = 'later.kind'").fetchall() == [(b"k", b"v")]
+        database.execute(add, ("mqtt.session@2", b"k", b"v", crc32(b"mqtt.session@2kv")))
+    with pytest.raises(AssertionError, match="the broker did not start"):
+        broker.start()
+    told = broker.wait_for_log("at most version 1: a newer release wrote them")
+    assert "1 records of the kind mqtt.session in version 2" in told
 
 
 def test_more_connections_than_are_allowed_in_a_second_are_closed_and_counted(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from overlays import Member, RealOverlay, all_up
+
+pytestmark = pytest.mark.slow
 
 
 def is_linked(one: Member, other: str) -> bool:

@@ -9,6 +9,8 @@ from overlane.client import Client, connect
 from overlays import Member, RealOverlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 RULES = {
     "a": """
 [[federation]]

@@ -11,6 +11,8 @@ from overlane.client.subscription import Subscription
 from overlays import RealOverlay, overlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"a-b": 'latency = "1ms"\nrate = "16Mbit"\nemulate = true'}
 TABLES = """
 [limits]

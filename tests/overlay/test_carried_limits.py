@@ -23,6 +23,8 @@ from overlays import Member, RealOverlay
 from waiting import eventually
 from watched import Caller
 
+pytestmark = pytest.mark.slow
+
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}
 WIDE = f"\n[limits]\ntopic_bytes = {TOPIC_BYTES_MAX}\n"
 
@@ -133,7 +135,6 @@ def long_filter(number: int) -> str:
     return f"{number}/".ljust(65_000, "x")
 
 
-@pytest.mark.slow
 def test_hundreds_of_filters_as_long_as_can_be_reach_all_brokers_and_links_come_back(line: RealOverlay) -> None:
     with caller(line["a"], "hoarder") as hoarder, caller(line["c"], "writer") as writer:
         for number in range(0, 600, 10):
@@ -159,7 +160,6 @@ BATCH_BYTES_MAX = 3 * 2**20
 """One part, what may be told before it is on disk, and as much again for others; a tenth of what is poured."""
 
 
-@pytest.mark.slow
 def test_filters_that_a_neighbour_pours_are_written_a_little_at_a_time_and_clients_between_them(tmp_path: Path) -> None:
     net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"', "a-liar": 'latency = "1ms"'})
     del net.members["liar"]
@@ -199,7 +199,6 @@ def pour(connection: socket.socket) -> None:
     eventually(lambda: not unread_bytes(), "all is read", 60.0)
 
 
-@pytest.mark.slow
 def test_a_neighbour_that_never_finishes_what_it_tells_costs_no_more_than_its_limit(tmp_path: Path) -> None:
     net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"', "a-liar": 'latency = "1ms"'})
     del net.members["liar"]

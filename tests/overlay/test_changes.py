@@ -13,6 +13,8 @@ from overlane.client import connect
 from overlays import Member, RealOverlay, overlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 SQUARE = {
     "a-b": 'latency = "2ms"\nemulate = true',
     "b-d": 'latency = "2ms"\nemulate = true',

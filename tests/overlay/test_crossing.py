@@ -13,6 +13,8 @@ from overlays import RealOverlay, overlay
 from waiting import WITHIN_S, eventually_async
 from watched import Caller
 
+pytestmark = pytest.mark.slow
+
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}
 TABLES = """
 [topics."past/#"]

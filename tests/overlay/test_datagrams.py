@@ -14,6 +14,8 @@ from overlane.testbed.certificates import Authority
 from overlays import RealOverlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 LINK = 'latency = "1ms"'
 CLASSES = '\n[topics."alarms/#"]\ndeadline = "500ms"\n'
 WITH_SECRET = '\n[security]\noverlay_secret = "{directory}/secret"\n'

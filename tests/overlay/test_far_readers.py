@@ -12,6 +12,8 @@ from overlane.client.subscription import Subscription
 from overlays import Member, RealOverlay, overlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 LINE = {"a-b": 'latency = "1ms"', "b-c": 'latency = "1ms"'}
 QUEUE_MESSAGES = 200
 TABLES = f"""

@@ -21,6 +21,8 @@ from overlane.node.links.greeting import Credentials, Greeting
 from overlays import RealOverlay, overlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 SQUARE = {
     "a-b": 'latency = "1ms"',
     "b-d": 'latency = "1ms"',

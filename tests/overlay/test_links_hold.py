@@ -23,6 +23,8 @@ from overlane.node.links.overlay import SAME_MOMENT
 from overlays import Member, RealOverlay
 from waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 60.0
 LINKS = {"b-m": 'latency = "1ms"', "a-m": 'latency = "1ms"', "m-z": 'latency = "1ms"'}
 

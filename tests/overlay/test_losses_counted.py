@@ -15,6 +15,8 @@ from overlane.adminapi.views import OVERLAY_LOSSES
 from overlays import RealOverlay, overlay
 from waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 NARROW = {
     "a-b": 'latency = "1ms"\ntransport = "stream"',
     "b-c": 'latency = "1ms"\ntransport = "stream"\nrate = "1Mbit"\nemulate = true',
@@ -45,7 +47,6 @@ def counted(net: RealOverlay) -> int:
     return total
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("bench_folder")
 @pytest.mark.parametrize("topic", ["urgent/t", "bulk/t"])
 def test_everything_published_arrives_or_is_counted_where_a_link_takes_too_little(

@@ -3,8 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from overlane.client import Client, connect
 from overlays import Member, RealOverlay
+
+pytestmark = pytest.mark.slow
 
 LINKS = dict.fromkeys(("a-b", "b-c"), 'latency = "1ms"')
 SAID = "another broker runs under the name c"

@@ -12,6 +12,8 @@ import pytest
 
 from overlays import RealOverlay, overlay
 
+pytestmark = pytest.mark.slow
+
 DIRECT = ["a", "b"]
 AROUND = ["a", "c", "b"]
 

@@ -4,8 +4,13 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
+from brokers import free_port
 from overlane.client import connect
 from overlays import Member, RealOverlay, all_up, overlay
+
+pytestmark = pytest.mark.slow
 
 
 def link(one: str, other: str, lines: str = 'latency = "1ms"') -> str:
@@ -103,3 +108,22 @@ def test_brokers_come_and_go_with_the_file_of_overlane_up(tmp_path: Path) -> Non
         assert is_up(net["b"], "a")
     assert up.process.returncode == 0
     assert "Traceback" not in up.log.read_text()
+
+
+def test_a_neighbour_that_moves_in_the_file_is_dialled_where_it_is_now(tmp_path: Path) -> None:
+    net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
+    # Only a dials, so that the connection leads to the address of b.
+    before = net.file.read_text().replace("[brokers.a]", "[brokers.a]\nreach = []")
+    net.file.write_text(before)
+    net.start()
+    try:
+        new = f"127.0.0.1:{free_port()}"
+        net.file.write_text(before.replace(net["b"].overlay, new))
+        net["a"].reload()
+        net.wait_until(lambda: f"cannot reach b at {new}" in net["a"].log.read_text(), "looking for b there")
+        assert is_up(net["a"], "b")
+        net["b"].kill()
+        net["b"].start()
+        net.wait_until(lambda: is_up(net["a"], "b") and is_up(net["b"], "a"), "linked again")
+    finally:
+        net.end()

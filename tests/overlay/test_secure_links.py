@@ -9,6 +9,8 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from brokers import free_port
 from overlane.client import connect
 from overlane.core.wire import frame_codec
@@ -18,6 +20,8 @@ from overlane.node.security.incarnation_proof import prove
 from overlane.node.security.tls import client_context
 from overlane.testbed.certificates import Authority, Identity
 from overlays import START_WITHIN_S, Member, RealOverlay
+
+pytestmark = pytest.mark.slow
 
 
 async def _crosses(here: str, there: str) -> None:

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from overlane.pipeline.streaming.stream_client import Credentials, StreamClient
 from overlays import Member, RealOverlay, overlay
 from watched import let_in
+
+pytestmark = pytest.mark.slow
 
 
 def publish(member: Member, payload: bytes) -> None:

@@ -11,6 +11,8 @@ from overlane.testbed.certificates import Authority
 from overlays import RealOverlay, overlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 BULK_BYTES = 16 * 1024
 BULK_MESSAGES = 64
 RATE_BPS = 4_000_000

@@ -13,6 +13,8 @@ from overlane.client.subscription import Subscription
 from overlays import Member, RealOverlay, overlay
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 LINE = {"a-b": 'latency = "2ms"\nemulate = true', "b-c": 'latency = "2ms"\nemulate = true'}
 TABLES = """
 [topics."urgent/#"]

@@ -14,7 +14,7 @@ from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import CHUNK_S
 from sparks import GROUP, the_spark
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from overlane.pipeline.analysis.live_compliance import JUDGED_MIN, alerts, minutes
 from sparks import GROUP, the_spark
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 SECOND_NS = 10**9
 START_S = 1_790_000_040

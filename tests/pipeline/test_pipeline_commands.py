@@ -11,7 +11,7 @@ import pytest
 from overlane.pipeline.schemas import TABLES
 from sparks import GROUP, need_java, pipeline, unmarked
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 
 def told(*words: str) -> str:
@@ -45,7 +45,6 @@ def test_a_measured_history_becomes_telemetry_of_links(tmp_path: Path) -> None:
     assert pairs == {(one, other) for one in nodes for other in nodes if one != other}
 
 
-@pytest.mark.slow
 def test_a_dry_run_names_all_tables_and_writes_nothing(tmp_path: Path) -> None:
     need_java()
     sampled(tmp_path / "lake", 1)

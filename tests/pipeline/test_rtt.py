@@ -54,6 +54,7 @@ def test_every_pair_that_ever_answered_is_a_link(tmp_path: Path) -> None:
 
 
 @GROUP
+@pytest.mark.slow
 def test_a_slice_without_an_answer_is_down_for_as_long_as_a_slice(tmp_path: Path) -> None:
     spark = the_spark()
     import_rtt(history(tmp_path, three_nodes()), tmp_path / "lake", SLICE_S, START_S)
@@ -65,6 +66,7 @@ def test_a_slice_without_an_answer_is_down_for_as_long_as_a_slice(tmp_path: Path
 
 
 @GROUP
+@pytest.mark.slow
 def test_what_a_real_testbed_measured_becomes_the_reliability_of_its_links(tmp_path: Path) -> None:
     """Of twelve nodes of Seattle all pairs answered in every hour; here two of them are silent in every twentieth."""
     spark = the_spark()

@@ -8,9 +8,11 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
+import pytest
+
 from sparks import GROUP, need_java, the_spark, unmarked
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 LISTENING = "0A"
 

@@ -16,7 +16,7 @@ from overlane.testbed.certificates import Authority
 from sparks import GROUP, the_spark
 from watched import WatchedBroker, let_in
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 RULES = (
     '[security]\nanonymous = true\nusers = "users.txt"\n'

@@ -23,7 +23,7 @@ from overlane.pipeline.streaming.stream_options import read_options
 from sparks import GROUP, need_java, the_spark, unmarked
 from watched import WatchedBroker, let_in
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "sensor_average.py"
@@ -146,7 +146,6 @@ def run_to_the_end(directory: Path, *arguments: str) -> None:
     raise AssertionError(said(directory))
 
 
-@pytest.mark.slow
 def test_a_query_that_is_killed_goes_on_from_its_checkpoint_without_loss_and_repetition(
     pair: Pair, tmp_path: Path
 ) -> None:
@@ -174,7 +173,6 @@ def test_a_query_that_is_killed_goes_on_from_its_checkpoint_without_loss_and_rep
     assert pair.messages("check") == {(f"out/in/{number % 7}", b"%d" % number): 1 for number in range(500)}
 
 
-@pytest.mark.slow
 def test_the_average_of_a_sensor_is_a_topic(pair: Pair, tmp_path: Path) -> None:
     pair.make("sensor-average", "sensors/+")
     pair.make("check", "averages/#")

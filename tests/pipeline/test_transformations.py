@@ -14,7 +14,7 @@ from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.units import SECOND_NS
 from sparks import GROUP, the_spark
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 SEED = 11
 

@@ -18,7 +18,7 @@ from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import HOUR_S, SECOND_NS
 from sparks import GROUP, the_spark
 
-pytestmark = GROUP
+pytestmark = [GROUP, pytest.mark.slow]
 
 SEED = 11
 RARELY = 1e-3
@@ -60,7 +60,6 @@ def test_intervals_hold_the_true_probability_in_95_of_100_cases(spark: SparkSess
     assert held <= binom.ppf(1 - RARELY, LINKS, 0.98), f"{held} of {LINKS}"
 
 
-@pytest.mark.slow
 def test_the_odd_hours_are_those_in_which_something_was_slow(spark: SparkSession, tmp_path: Path) -> None:
     """And the odd routes are those that led over it; no hour is odd without a reason."""
     print(f"seed {SEED}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import Record
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.cluster.uplink import Alone, Uplink
 from overlane.pubsub.consumer import Ending, Peer
@@ -15,7 +16,6 @@ from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import Properties
 from overlane.pubsub.publishing import Accepted
-from overlane.pubsub.recovery import Record
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.sessions.wills import Will
@@ -168,7 +168,7 @@ class Service:
     def connect(self, client_id: str, expiry_s: int = 0, will: Will | None = None, receive_max: int = 10) -> Inbox:
         """A session for a client, taken over if somebody has it."""
         inbox = Inbox(self)
-        session, _ = self.pubsub.sessions.claim(client_id, None, False, expiry_s, self.now)
+        session = self.pubsub.sessions.claim(client_id, None, False, expiry_s, self.now).session
         inbox.session, session.consumer = session, inbox
         session.window.receive_max = receive_max
         self.pubsub.state.connections.add(inbox)

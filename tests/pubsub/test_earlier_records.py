@@ -10,8 +10,8 @@ from pathlib import Path
 
 from inmemory import Service, Taken
 
+from overlane.core.records import Record
 from overlane.core.units import MS, SECOND
-from overlane.pubsub.recovery import Record
 from overlane.pubsub.streams.writers import Note, Outcome
 
 RECORDS = Path(__file__).parent / "records-before-pubsub.jsonl"

@@ -10,9 +10,11 @@ from unittest.mock import patch
 import pytest
 from saboteurs import Blackhole, Drops, lying_about_latency
 
-from overlane.core.events import PathSuspected, PathTrusted
+from overlane.core.broker import OverlayBroker
+from overlane.core.events import Deliver, Effect, PathSuspected, PathTrusted, Reception
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.network import Topic
+from overlane.sim.host import Host
 from overlane.sim.story import Story, topic
 
 LINKS = {("a", "b"): 10 * MS, ("b", "c"): 10 * MS, ("a", "d"): 15 * MS, ("d", "c"): 15 * MS}
@@ -245,10 +247,25 @@ def test_nobody_is_blamed_for_trouble_that_the_map_tells(name: str, trouble: str
     assert suspected(net) == []
 
 
+def take_nothing(host: Host[OverlayBroker]) -> None:
+    """From now on readers there have no room for anything."""
+    core, carry_out = host.core, host._carry_out
+    core._sink.asks_readers = True
+
+    def receive(effect: Effect) -> None:
+        if isinstance(effect, Deliver) and effect.reliable:
+            for following in core.delivered(Reception(False, {"t": 100}), host._clock.read(host._engine.now)):
+                receive(following)
+        else:
+            carry_out(effect)
+
+    host._carry_out = receive  # type: ignore[method-assign]
+
+
 def test_nobody_is_blamed_for_readers_that_take_nothing() -> None:
     net = diamond(CLASSES["reliable"])
     net.run(3 * SECOND)
-    net.broker("c").set_readers(lambda _messages, _now: (False, {"t": 100}))
+    take_nothing(net.world.hosts["c"])
     net.run(15 * SECOND)
     assert suspected(net) == []
 

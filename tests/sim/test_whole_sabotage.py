@@ -42,7 +42,7 @@ def packet_identifiers_used_again() -> Iterator[None]:
     """Messages to a client get an identifier that another one still has."""
 
     def next_to_send(self: Window) -> Entry | None:
-        return self.waiting[0] if self.waiting and len(self.sent) < self.receive_max else None
+        return self._waiting[0] if self._waiting and len(self.sent) < self.receive_max else None
 
     with (
         patch.object(Entry, "tag", property(lambda self: self.sequence % 3 + 1)),

@@ -10,7 +10,8 @@ import pyarrow.dataset as ds
 from overlane.core.units import SECOND
 from overlane.network.schema import Telemetry
 from overlane.telemetry.file_rotation import DAY, FileRotation
-from overlane.telemetry.lake import Lake
+from overlane.telemetry.publisher import execute
+from overlane.telemetry.publishing import Publish
 from overlane.telemetry.rows import TABLES, Event, Row
 from overlane.telemetry.schema import SCHEMAS
 
@@ -42,13 +43,21 @@ def event(seconds: float, text: str = "") -> Event:
 class Desk:
     """A filing with its lake and its spool, and a clock that is set by hand."""
 
-    def __init__(self, directory: Path, broker: str = "seattle", incarnation: int = 1, **limits: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        broker: str = "seattle",
+        incarnation: int = 1,
+        publish: Publish = execute,
+        **limits: Any,
+    ) -> None:
         self.lake = directory / "lake"
         self.spool = directory / "lake" / ".open"
         self.spool.mkdir(parents=True, exist_ok=True)
         self.now_s = 1_000.0
         settings = Telemetry(**limits)
-        self.filing = FileRotation(Lake(str(self.lake), broker), self.spool, broker, incarnation, settings, self.now_s)
+        where = str(self.lake)
+        self.filing = FileRotation(where, self.spool, broker, incarnation, settings, self.now_s, publish)
         self.filing.recover()
 
     def record(self, *rows: Row) -> None:

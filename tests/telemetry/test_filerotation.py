@@ -191,7 +191,7 @@ def test_the_oldest_files_go_when_there_is_no_more_room(tmp_path: Path) -> None:
     for number in range(20):
         desk.record(Event(NOON + number, "link", peer=incompressible(number, 20_000)))
         desk.close()
-        desk.filing.stay_within_limit()
+        desk.filing.trim_journals()
         size = sum((desk.lake / name).stat().st_size for name in files(desk.lake))
         assert size <= 100 * KIB
     left = [row["at_ns"] - NOON for row in rows(desk.lake, "events")]
@@ -208,7 +208,7 @@ def test_files_of_other_brokers_neither_count_nor_go(tmp_path: Path) -> None:
     desk = Desk(tmp_path, disk_bytes=40 * KIB)
     desk.record(event(1))
     desk.close()
-    desk.filing.stay_within_limit()
+    desk.filing.trim_journals()
     assert (desk.filing.files_removed, len(files(desk.lake))) == (0, 2)
 
 
@@ -220,7 +220,7 @@ def test_the_limit_holds_for_files_of_earlier_lives_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path, incarnation=2, disk_bytes=50 * KIB)
     desk.record(event(100, "new"))
     desk.close()
-    desk.filing.stay_within_limit()
+    desk.filing.trim_journals()
     assert desk.filing.files_removed >= 2
     assert peers(desk.lake)[-1] == "new"
 
@@ -233,7 +233,7 @@ def test_journals_that_cannot_be_published_stay_within_the_limit(tmp_path: Path)
         desk.filing.seal_all()
         with pytest.raises(OSError, match="events"):
             desk.filing.publish()
-        desk.filing.stay_within_limit()
+        desk.filing.trim_journals()
         assert sum(path.stat().st_size for path in desk.spool.iterdir()) <= 100 * KIB
     assert desk.filing.files_removed > 0
     (desk.lake / "events").unlink()

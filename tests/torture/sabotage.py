@@ -13,11 +13,11 @@ noisy   has tracebacks in its log
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from overlane.cli.main import run
-from overlane.core.events import Deliver
+from overlane.core.events import TAKEN, Deliver, Reception
 from overlane.core.units import Nanos
 from overlane.node.driver import Driver
 from overlane.node.store.durable import Done, Store
@@ -29,15 +29,15 @@ HELD_FOR = 20
 WRITTEN_AFTER_S = 2.0
 
 
-def _arriving(change: Any) -> None:
+def _arriving(change: Callable[[Any, Deliver, bool], Reception | None]) -> None:
     original = Arrivals.deliver
     count = 0
 
-    def deliver(self: Arrivals, effect: Deliver, now: Nanos) -> list[Mixed]:
+    def deliver(self: Arrivals, effect: Deliver, now: Nanos, opened: list[Mixed] | None = None) -> Reception:
         nonlocal count
         count += effect.reliable
-        change(lambda one: original(self, one, now), effect, effect.reliable and count % ONE_OF == 0)
-        return []
+        is_chosen = effect.reliable and count % ONE_OF == 0
+        return change(lambda one: original(self, one, now, opened), effect, is_chosen) or TAKEN
 
     Arrivals.deliver = deliver  # type: ignore[method-assign]
 
@@ -47,22 +47,23 @@ def drop() -> None:
 
 
 def twice() -> None:
-    _arriving(lambda deliver, effect, is_chosen: [deliver(effect) for _ in range(1 + is_chosen)])
+    _arriving(lambda deliver, effect, is_chosen: max(deliver(effect) for _ in range(1 + is_chosen)))
 
 
 def swap() -> None:
     held: list[tuple[int, Deliver]] = []
     count = 0
 
-    def change(deliver: Any, effect: Deliver, is_chosen: bool) -> None:
+    def change(deliver: Any, effect: Deliver, is_chosen: bool) -> Reception:
         nonlocal count
         count += 1
         if is_chosen and not held:
             held.append((count, effect))
-            return
-        deliver(effect)
+            return TAKEN
+        reception: Reception = deliver(effect)
         if held and count > held[0][0] + HELD_FOR:
             deliver(held.pop()[1])
+        return reception
 
     _arriving(change)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import mqtt5
 
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.server import Server
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.consumer import Peer
@@ -125,13 +125,13 @@ def test_clients_wait_for_the_next_turn_when_others_have_filled_this_one() -> No
         link = ClientLink(loop, server, lambda: clock[0], lambda: None, Paper(), Peer("127.0.0.1"), 0, lines)
         link.received(mqtt5.ConnectPacket("bob").write())
         server.take_effects()
-        lines.turn_begins(clock[0])
+        lines.turn_until_ns = clock[0] + TURN_MAX
         clock[0] += TURN_MAX + 1
         link.received(mqtt5.PublishPacket("t", b"").write())
         assert server.counters.messages_in == 0
         await asyncio.sleep(0)
         assert server.counters.messages_in == 0
-        lines.turn_ends()
+        lines.turn_until_ns = NEVER
         await asyncio.sleep(0)
         assert server.counters.messages_in == 1
 

@@ -66,6 +66,8 @@ class StoreView(View, frozen=True, kw_only=True):
     latency_p99_us: int
     quarantined: int
     """Damaged records set aside at startup."""
+    unknown: int = 0
+    """Records of kinds that this release does not know: it keeps them as they are."""
 
 
 class LoopView(View, frozen=True, kw_only=True):

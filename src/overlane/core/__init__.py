@@ -18,6 +18,8 @@ __all__ = [
     "limits",
     "links",
     "qos",
+    "record_kinds",
+    "records",
     "routing",
     "topic_cache",
     "topics",

@@ -3,9 +3,9 @@
 Bytes, events and the time go in; bytes, effects and the next deadline come out. The driver's turn:
 
     effects  = broker.handle(event, now), broker.receive(peer, data, now, lane), broker.publish(...), in any number
-    effects += broker.flush(now)
+    effects += broker.flush(now, turn)
     make the Saves and Erases durable, then carry out the other effects
-    effects  = broker.durable(broker.turn, now): what had to wait for that goes out; carry them out too
+    effects  = broker.durable(turn, now): what had to wait for that goes out; carry them out too
     for each peer in broker.ready(): send what broker.pull(peer, room, now) gives, while the link takes it
     call broker.handle(Tick(), t) at t = broker.next_deadline()
 
@@ -32,6 +32,8 @@ from overlane.core.events import (
     LinkUp,
     NamesakeRefused,
     ReadersReady,
+    Reception,
+    SetConfig,
     SetFailureRisk,
     Subscribe,
     Tick,
@@ -41,9 +43,10 @@ from overlane.core.flows.cut_through import CutThrough
 from overlane.core.flows.drafts import Drafts
 from overlane.core.flows.history import TABLE as HISTORY
 from overlane.core.flows.history import TopicHistory
-from overlane.core.flows.inflow import Readers
-from overlane.core.flows.sink import INFLOWS, SUBSCRIPTIONS, Sink
-from overlane.core.flows.source import PARCELS, Source
+from overlane.core.flows.inflow import INFLOWS, decode_name
+from overlane.core.flows.outflow import PARCELS
+from overlane.core.flows.sink import SUBSCRIPTIONS, Sink, read_subscription
+from overlane.core.flows.source import Source
 from overlane.core.frame_dispatch import FrameDispatcher
 from overlane.core.gossip.broker_admission import BrokerAdmission
 from overlane.core.gossip.gossip import Gossip
@@ -54,8 +57,10 @@ from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.link_queue import SchedulingPolicy
 from overlane.core.links.link_view import LinkView, view_of
-from overlane.core.links.neighbour import Chunk, Neighbour
+from overlane.core.links.neighbour import Neighbour
 from overlane.core.qos import QosClass
+from overlane.core.record_kinds import KINDS
+from overlane.core.records import Record, restore
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.message_losses import MessageCount, MessageLosses
 from overlane.core.routing.route_announcer import RouteAnnouncer
@@ -78,12 +83,14 @@ class OverlayBroker:
         self,
         config: BrokerConfig,
         incarnation: int,
-        recovered: Iterable[tuple[str, bytes, bytes]] = (),
+        recovered: Iterable[Record] = (),
         now: Nanos = 0,
         identity: BrokerIdentity | None = None,
         instance: int = 0,
+        asks_readers: bool = False,
     ) -> None:
         """`instance`: identifies the broker's store, and so tells it from others with its name.
+        `asks_readers`: the driver says of every reliable Deliver how it was received (`delivered`).
         `identity`: proves this incarnation to brokers that are not neighbours, if there are certificates."""
         self.config = config
         self.name = config.name
@@ -121,7 +128,15 @@ class OverlayBroker:
         self._losses = MessageLosses()
         self._forwarding = Forwarding(self.name, self._neighbours, self._table, self._losses)
         self._sink = Sink(
-            self.identity, self.name, config.qos, self._local, self._history, config.federation, losses=self._losses
+            self.identity,
+            self.name,
+            config.qos,
+            self._local,
+            self._history,
+            self._names,
+            config.federation,
+            asks_readers,
+            losses=self._losses,
         )
         self._cut_through = CutThrough(
             self.identity, self._names, self._neighbours, self._routes, self._forwarding, self._sink
@@ -179,6 +194,8 @@ class OverlayBroker:
         )
         self._demands = RouteDemands(self._routes)
         self._inflows = self._sink.inflows
+        self.ready = self._links.ready
+        self.pull, self.pull_urgent = self._links.pull, self._links.pull_urgent
         self._effects = self._remote.effects, self._source.effects, self._sink.effects, self._links.effects
         self._next_sweep: Nanos = now + SLOW_SWEEP
         self._seen_changes = 0
@@ -188,27 +205,30 @@ class OverlayBroker:
         """The next deadline of everything that parcels and probes alone do not change."""
         if config.scheduling == SchedulingPolicy.LAXITY:
             self._forwarding.budget = self._demands.budget
-        self.turn = 0
-        """The turn that was ended last."""
         self._receipts: deque[tuple[int, Receipt]] = deque()
         """Receipts to be sent when their turn is durable."""
         self._recover(recovered, now)
 
-    def _recover(self, records: Iterable[tuple[str, bytes, bytes]], now: Nanos) -> None:
-        for table, key, value in sorted(records):
-            if table == PARCELS:
-                self._source.restore(key, value, now)
-            elif table == INTEREST:
-                self._remote.restore(key)
-            elif table in (SUBSCRIPTIONS, INFLOWS):
-                self._sink.restore(table, key, value, now)
-            elif table == HISTORY:
-                self._history.restore(value, self.config.qos.of(self._history.topic_of(value)))
+    def _recover(self, records: Iterable[Record], now: Nanos) -> None:
+        restore(
+            KINDS,
+            records,
+            {
+                HISTORY: lambda _, value: self._history.restore(value, self._history_class(value)),
+                INFLOWS: lambda key, value: self._inflows.restore(decode_name(key), value, now),
+                INTEREST: lambda key, _: self._remote.restore(key),
+                PARCELS: lambda key, value: self._source.restore(key, value, now),
+                SUBSCRIPTIONS: lambda key, _: self._local.add(*read_subscription(key)),
+            },
+        )
+
+    def _history_class(self, record: bytes) -> QosClass:
+        return self.config.qos.of(self._history.topic_of(record))
 
     # The contract
 
-    def start(self, now: Nanos) -> list[Effect]:
-        return self.flush(now)
+    def start(self, now: Nanos, turn: int = 0) -> list[Effect]:
+        return self.flush(now, turn)
 
     def handle(self, event: Event, now: Nanos) -> list[Effect]:
         self._has_changes = True
@@ -231,11 +251,23 @@ class OverlayBroker:
                 self._links.leave(now)
             case SetFailureRisk(failure, links):
                 self._links.set_failure_risk(failure, links)
+            case SetConfig(config):
+                self._set_config(config, now)
             case ReadersReady():
-                self._sink.readers_ready(self._names, now)
+                self._sink.readers_ready(now)
             case _:
                 assert_never(event)
         return self._collect()
+
+    def _set_config(self, config: BrokerConfig, now: Nanos) -> None:
+        if fixed := self.config.needs_restart(config):
+            raise ValueError(f"{', '.join(fixed)} cannot change while the broker runs")
+        gone = self.config.link_failure.keys() - config.link_failure.keys()
+        self.config = config
+        self._sink.qos = self._source.qos = config.qos
+        self._admission.reconfigure(config.named, config.brokers_max)
+        self._links.set_links(config.link_failure, gone, now)
+        self._interest_changed()
 
     def carries(self, topic: str) -> bool:
         """Whether other brokers need the topic, or its history is kept for late subscribers."""
@@ -249,11 +281,6 @@ class OverlayBroker:
     def needs_size(self) -> tuple[int, int]:
         """Number and bytes of the filters that this broker has announced as its interest."""
         return self._local.size
-
-    @property
-    def needs_recorded_bytes(self) -> int:
-        """Bytes of records of other brokers' interest that were written so far."""
-        return self._remote.recorded_bytes
 
     def is_congested(self, besides: str) -> bool:
         """Whether the queue of any link, except the one to `besides`, is more than half full."""
@@ -286,10 +313,6 @@ class OverlayBroker:
         """Whether there are local subscribers to a topic that others know of."""
         return bool(self._sink.subscribers(topic))
 
-    def set_readers(self, readers: Readers) -> None:
-        """Deliver reliable messages from other brokers only if local readers accept them."""
-        self._inflows.readers = readers
-
     def can_reach(self, broker: str) -> bool:
         return self._table.map.quickest_path(self.name, broker) is not None
 
@@ -311,16 +334,26 @@ class OverlayBroker:
         if neighbour is None or not neighbour.connected:
             return []
         try:
-            if not self._cut_through.try_forward(neighbour, data, now):
-                self._has_changes |= self._dispatcher.take(neighbour, data, lane, now)
-            elif not self._sink.effects:
-                return []
+            if self._cut_through.try_forward(neighbour, data, now):
+                return self._sink.take_effects()
+            self._has_changes |= self._dispatcher.take(neighbour, data, lane, now)
         except InDoubt:
             raise
         except Exception as error:
             self._dispatcher.failures.append(Failure("neighbour", peer, error))
             self._has_changes = True
             self._close_link(peer, INTERNAL_ERROR, now)
+        return self._collect()
+
+    def delivered(self, reception: Reception, now: Nanos) -> list[Effect]:
+        """How local readers have received the last reliable Deliver: the effects that had to wait for that. InDoubt as
+        of `receive`."""
+        try:
+            self._sink.delivered(reception, now)
+        except InDoubt:
+            raise
+        except Exception as error:
+            self._dispatcher.failures.append(Failure("parcel", "?", error))
         return self._collect()
 
     def take_failures(self) -> list[Failure]:
@@ -339,19 +372,21 @@ class OverlayBroker:
         if neighbour is not None and neighbour.connected:
             self._links.close(neighbour, reason, now)
 
-    def flush(self, now: Nanos) -> list[Effect]:
-        """The end of a turn: everything due is done, everything to be sent is ready to be pulled."""
+    def flush(self, now: Nanos, turn: int = 0) -> list[Effect]:
+        """The end of a turn: everything due is done, everything to be sent is ready to be pulled.
+
+        `turn`: its number, where turns become durable later than they end.
+        """
         if self._drafts.open or self._drafts.published:
             self._has_changes |= self._drafts.flush(now)
         is_due = self._has_changes or now >= self.next_deadline()
         if not is_due and self._links.has_news():
             is_due = self._links.advertise(now)
         if is_due:
-            self._do_what_is_due(now)
+            self._do_what_is_due(turn, now)
             self._has_changes = False
             self._find_slow_deadline()
-        self.turn = self._source.turn
-        self._source.turn += 1
+        self._source.end_turn(turn)
         return self._collect()
 
     @property
@@ -389,21 +424,6 @@ class OverlayBroker:
         links.clear()
         return effects
 
-    def ready(self) -> list[str]:
-        return self._links.ready()
-
-    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
-        """What to send to a neighbour next, up to about so many bytes.
-
-        `in_buffer`: how many bytes pulled before this moment lie in the driver's send buffer and have still to leave.
-        """
-        return self._links.pull(peer, bytes_max, now, in_buffer)
-
-    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
-        """As `pull`, only of what has a deadline or measures the link: for a driver that can send it while the
-        connection for everything else is blocked."""
-        return self._links.pull_urgent(peer, bytes_max, now, in_buffer)
-
     def next_deadline(self) -> Nanos:
         if self._has_changes:
             self._find_slow_deadline()
@@ -416,13 +436,6 @@ class OverlayBroker:
         self._slow_at = min(
             self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep, self._remote.sweep_at
         )
-
-    def expect_link(self, peer: str, failure: float, queue_bytes_max: int) -> None:
-        """Change the configuration of a link."""
-        self.config.link_failure[peer] = failure
-        self.config.link_queue_bytes_max[peer] = queue_bytes_max
-        if (neighbour := self._neighbours.get(peer)) is not None:
-            neighbour.queue.bytes_max = queue_bytes_max
 
     # For people and tests
 
@@ -513,11 +526,11 @@ class OverlayBroker:
 
     # Time
 
-    def _do_what_is_due(self, now: Nanos) -> None:
+    def _do_what_is_due(self, turn: int, now: Nanos) -> None:
         self._links.tend(now)
         if now >= self._sink.inflows.wake_at:
-            self._sink.release_due(self._names, now)
-            self._receipts.extend((self._source.turn, receipt) for receipt in self._sink.due_receipts(self._names, now))
+            self._sink.release_due(now)
+            self._receipts.extend((turn, receipt) for receipt in self._sink.due_receipts(now))
             self._sink.inflows.set_wake()
         is_sweep = now >= self._next_sweep
         if is_sweep:

@@ -25,6 +25,20 @@ class BrokerConfig:
     brokers_max: int = 1024
     """How many other brokers are admitted."""
 
+    def needs_restart(self, other: "BrokerConfig") -> list[str]:
+        """The fields that differ and cannot change while the broker runs."""
+        fixed = (
+            "name",
+            "scheduling",
+            "ping_interval_ns",
+            "failure",
+            "queue_bytes_max",
+            "retention_bytes_max",
+            "federation",
+        )
+        found = [field_name for field_name in fixed if getattr(self, field_name) != getattr(other, field_name)]
+        return found if self.qos.histories == other.qos.histories else [*found, "history"]
+
 
 @dataclass(frozen=True, slots=True)
 class RouteView:

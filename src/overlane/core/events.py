@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosClass
 from overlane.core.units import Nanos
 
@@ -76,6 +77,14 @@ class SetFailureRisk:
 
 
 @dataclass(frozen=True, slots=True)
+class SetConfig:
+    """The configuration changes while the broker runs: its links, the classes of topics, the named brokers, how many
+    others are admitted. Links that are gone are closed. All else has to be as it was."""
+
+    config: BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
 class ReadersReady:
     """Local readers whose queues were full have room again."""
 
@@ -106,6 +115,7 @@ Event = (
     | Tick
     | Leave
     | SetFailureRisk
+    | SetConfig
     | ReadersReady
 )
 
@@ -137,13 +147,12 @@ class Delivery(NamedTuple):
     subscribers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(NamedTuple):
     """Messages (topic, flags, body) that arrived together, with their estimated age.
 
     `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. A bundle, whose topic
-    is empty, is for those who have subscribed to the topics in it, whoever they are. Reliable messages are
-    only delivered after their readers have accepted them (`OverlayBroker.set_readers`).
+    is empty, is for those who have subscribed to the topics in it, whoever they are. The core has to know how reliable
+    messages were received (`OverlayBroker.delivered`); while readers have no room, they come again.
     """
 
     messages: list[tuple[str, int, bytes]]
@@ -264,7 +273,18 @@ ReportedEffect = (
 Effect = Save | Erase | Deliver | Close | RouteEstablished | LaterIncarnationKnown | ReportedEffect
 
 
-# Answers to a publisher
+# Answers
+
+
+class Reception(NamedTuple):
+    """How local readers have received reliable messages: all or none of them; and the topics whose readers fall
+    behind, with how full the fullest queue is, in per cent."""
+
+    is_taken: bool
+    behind: Mapping[str, int]
+
+
+TAKEN = Reception(True, {})
 
 
 class PublishResult(IntEnum):

@@ -312,9 +312,8 @@ class FrameDispatcher:
             self._forwarding.post(receipt)
 
     def _arrive(self, header: Header, rest: memoryview, return_path: list[str], now: Nanos) -> None:
-        origin = self._names.get(header.origin, "?")
         try:
-            self._sink.arrive(header, bytes(rest), origin, now, return_path)
+            self._sink.arrive(header, bytes(rest), now, return_path)
         except BadContent:
             # Its origin's fault, not the neighbour's that passed it on untouched.
             self.violations += 1
@@ -322,4 +321,4 @@ class FrameDispatcher:
             raise
         except Exception as error:
             # The neighbour that passed it on is not closed for it: the origin would send it again by any other way.
-            self.failures.append(Failure("parcel", origin, error))
+            self.failures.append(Failure("parcel", self._names.get(header.origin, "?"), error))

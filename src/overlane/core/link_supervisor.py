@@ -30,6 +30,9 @@ ASK_AFTER: Nanos = 1 * MS
 PROCESSING_US_MIN = 500
 """Processing latency below this is not advertised."""
 
+UNLINKED = "no neighbour any more"
+"""The reason that a neighbour is given whose link is gone from the configuration."""
+
 _REPAIR = int(ParcelFlag.REPAIR)
 _DATA = Lane.DATA
 
@@ -169,7 +172,11 @@ class LinkSupervisor:
         waiting = self._signals.ready
         return sorted(waiting) if len(waiting) > 1 else list(waiting)
 
-    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
+    def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
+        """What to send to a neighbour next, up to about so many bytes.
+
+        `in_buffer`: how many bytes pulled before this moment lie in the driver's send buffer and have still to leave.
+        """
         neighbour = self.neighbours[peer]
         if not neighbour.connected:
             return []
@@ -223,8 +230,9 @@ class LinkSupervisor:
         self.sent.control_bytes += pulled_bytes
         return pulled_bytes
 
-    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int) -> list[Chunk]:
-        """As `pull`, of what has a deadline or measures the link alone."""
+    def pull_urgent(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
+        """As `pull`, only of what has a deadline or measures the link: for a driver that can send it while the
+        connection for everything else is blocked."""
         neighbour = self.neighbours[peer]
         chunks: list[Chunk] = []
         if not neighbour.connected:
@@ -297,6 +305,17 @@ class LinkSupervisor:
         self._processing_news = bool(self._processing_said)
 
     # Advertising
+
+    def set_links(self, failure: Mapping[str, float], gone: Iterable[str], now: Nanos) -> None:
+        """Links may have come, changed or gone: those that are gone are closed."""
+        self.link_failure = failure
+        self._has_new_failure_risk = True
+        for peer in sorted(gone):
+            neighbour = self.neighbours.get(peer)
+            if neighbour is not None and neighbour.connected:
+                self.close(neighbour, UNLINKED, now)
+        for peer, neighbour in self.neighbours.items():
+            neighbour.queue.bytes_max = self.queue_bytes_max(peer)
 
     def set_failure_risk(self, failure: float | None, links: Mapping[str, float]) -> None:
         """Set failure probabilities that override the configuration."""

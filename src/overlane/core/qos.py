@@ -97,6 +97,16 @@ class QosTable:
         self.keeps_plain_history = any(qos.history for qos in (self._default, *plain))
         """Whether history is kept of topics that do not begin with `$`."""
 
+    @property
+    def histories(self) -> dict[str, int]:
+        """The patterns whose topics have a history, and how much of it is kept; "" is the default."""
+        classes = {"": self._default, **self._classes}
+        return {pattern: qos.history for pattern, qos in classes.items() if qos.history}
+
+    def extended(self, patterns: Mapping[str, QosClass]) -> "QosTable":
+        """The same table with more patterns."""
+        return QosTable({**self._classes, **patterns}, self._default)
+
     def of(self, topic: str) -> QosClass:
         qos = self._known.get(topic)
         if qos is None:

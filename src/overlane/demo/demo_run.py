@@ -13,6 +13,7 @@ from overlane.demo.route_moves import Move, RouteLog
 from overlane.demo.step_results import Figures, step_figures
 from overlane.demo.steps import STEPS, Step
 from overlane.errors import Unavailable
+from overlane.extras import is_installed
 from overlane.monitor.page_server import LiveOverlay, PageListener, serve_live
 from overlane.network.schema import Endpoint, Network
 from overlane.sim.setup import Plan
@@ -43,7 +44,8 @@ class DemoRun:
     def __init__(self, network: Network, directory: Path, step_s: float) -> None:
         self.lake = directory / "telemetry"
         self._environment = LoopbackEnvironment(network)
-        self._environment.broker_options = (*self._environment.broker_options, "--telemetry", str(self.lake))
+        if is_installed("pyarrow"):
+            self._environment.broker_options = (*self._environment.broker_options, "--telemetry", str(self.lake))
         self.network = self._environment.network
         self._plan = Plan(self.network, None, None)
         self._processes = Processes(self._environment, directory)

@@ -6,13 +6,11 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from overlane.errors import Unavailable
+from overlane.extras import is_installed, missing_extra
 from overlane.network.plan import Plan, read_plan
 
 WITHIN_S = 240.0
@@ -29,8 +27,8 @@ class PipelineResults:
 
 def why_not() -> str | None:
     """Why the pipeline cannot run here; None if it can."""
-    if find_spec("pyspark") is None:
-        return "PySpark is not installed: pip install overlane[pipeline]"
+    if not is_installed("pyspark"):
+        return missing_extra("pyspark", "pipeline")
     if shutil.which("java") is None:
         return "Java 17 or newer is not installed"
     return None
@@ -70,5 +68,7 @@ def read_results(run: Path) -> PipelineResults:
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq  # where the pipeline has run, it is there
+
     found: list[dict[str, Any]] = pq.read_table(table).to_pylist()
     return found

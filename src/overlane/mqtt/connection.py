@@ -71,6 +71,7 @@ class Connection:
         "is_touched",
         "is_turned_away",
         "keep_alive_ns",
+        "limits_told",
         "messages_in",
         "messages_out",
         "opened_ns",
@@ -121,9 +122,12 @@ class Connection:
         self.packet_bytes_max = NEVER
         """What the client takes."""
         self.tells_problems = True
-        self.aliases_in: dict[int, str] = {}
-        self.aliases_out: dict[str, int] = {}
+        self.aliases_in: dict[int, str] | None = None
+        self.aliases_out: dict[str, int] | None = None
+        """None until there are any: few clients use them."""
         self.aliases_out_max = 0
+        self.limits_told = limits
+        """Those that CONNACK told: a client that keeps to them does nothing wrong, though they were lowered since."""
         self.entries: dict[bytes, TopicEntry] = {}
         """The topics that this client's plain messages pass on the fast path, by their bytes in a packet."""
         self.entries_of = -1
@@ -225,6 +229,8 @@ class Connection:
             for identifier in identifiers:
                 properties += writing.subscription_id_property(identifier)
             if self.aliases_out_max:
+                if self.aliases_out is None:
+                    self.aliases_out = {}
                 alias = self.aliases_out.get(message.topic)
                 if alias is not None:
                     topic = b""
@@ -234,7 +240,7 @@ class Connection:
                     properties += writing.topic_alias_property(alias)
         data = writing.publish(self.version, topic, message.payload, qos, retain, again, tag, properties)
         if len(data) > self.packet_bytes_max:
-            if topic:
+            if topic and self.aliases_out is not None:
                 self.aliases_out.pop(message.topic, None)
             return False
         self.messages_out += 1

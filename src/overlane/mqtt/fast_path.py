@@ -212,7 +212,7 @@ class FastPath:
 
     def _pass_aliased(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:
         """As `pass_on`, from a packet on that has a topic alias."""
-        while connection.stops_for is None:
+        while connection.stops_for is None and connection.aliases_in:
             expanded = expand(data, position, connection.aliases_in)
             passed = self.pass_on(connection, expanded.data, 0, now)
             if not passed:

@@ -180,20 +180,21 @@ class Handshake:
         if connection.version == V5 and len(codec5.write(answer(False))) > connection.packet_bytes_max:
             told = "the client does not take a packet as large as the answer"
             raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
-        before = len(state.effects)
-        session, is_present = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
-        state.effects += (
-            session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
-            if not state.is_store_failing
-            else session.deduplication.rest()
-        )
+        session, is_present, is_stored = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
+        if not run and not is_present:
+            deduplicated = []  # nothing was promised before, and nothing is now
+        elif state.is_store_failing:
+            deduplicated = session.deduplication.rest()
+        else:
+            deduplicated = session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
+        state.effects += deduplicated
         self._attach(connection, session, packet, now)
-        self._wills.connected(session, will)
+        is_stored |= self._wills.connected(session, will) or bool(deduplicated)
         state.notices.add(Connected(client_id, user, connection.peer, connection.protocol, is_present))
         connection.send_packet(answer(is_present))
         self._sessions.resume(session, connection, now)
         # While the store fails only those get here whose session it has already, or need not have.
-        connection.waits |= len(state.effects) > before and not state.is_store_failing
+        connection.waits |= is_stored and not state.is_store_failing
 
     def _is_a_change(self, client_id: str, user: str | None, is_clean: bool, expiry_s: int) -> bool:
         """Whether the store would have to know of a session that it has not, or to forget one where it cannot. Who
@@ -208,6 +209,7 @@ class Handshake:
         limits = self._state.limits
         connection.phase = Phase.OPEN
         connection.session = session
+        connection.limits_told = limits
         connection.framer.packet_bytes_max = limits.packet_bytes
         connection.aliases_out_max = min(packet.topic_alias_max, limits.topic_aliases)
         connection.allowance, connection.allowance_ns = float(limits.messages_per_second), now

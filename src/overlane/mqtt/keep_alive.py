@@ -11,7 +11,6 @@ from overlane.mqtt.connection import Connection, Phase
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.state import State
-from overlane.pubsub.timers import Failed
 
 KEEP_ALIVE_TIMEOUT = int(mqtt5.DisconnectReasonCode.KEEP_ALIVE_TIMEOUT)
 
@@ -20,24 +19,22 @@ class KeepAlive:
     def __init__(self, state: State, sessions: Sessions) -> None:
         self._state = state
         self._sessions = sessions
+        # Bound once, and not for every connection.
+        self._handshake_due, self._silence_due, self._timer_failed = self._look_at_handshake, self._look, self._failed
 
     def expect_connect(self, connection: Connection, due_ns: Nanos) -> None:
         """It has come, and is to be let in by then."""
-        connection.timer = self._state.timers.at(
-            due_ns, lambda now: self._look_at_handshake(connection, now), self._failed(connection)
-        )
+        connection.timer = self._state.timers.at_with(connection, due_ns, self._handshake_due, self._timer_failed)
 
     def watch(self, connection: Connection) -> None:
         """It has introduced itself, or been let in."""
         self._state.timers.cancel(connection.timer)
         if connection.phase is Phase.OPEN and connection.keep_alive_ns < NEVER:
             due_ns = _silent_until(connection)
-            connection.timer = self._state.timers.at(
-                due_ns, lambda now: self._look(connection, now), self._failed(connection)
-            )
+            connection.timer = self._state.timers.at_with(connection, due_ns, self._silence_due, self._timer_failed)
 
-    def _failed(self, connection: Connection) -> Failed:
-        return lambda error: self._state.failed("timer", connection.peer.address, error, connection)
+    def _failed(self, connection: Connection, error: Exception) -> None:
+        self._state.failed("timer", connection.peer.address, error, connection)
 
     def _look_at_handshake(self, connection: Connection, now: Nanos) -> None:
         if connection.phase in (Phase.WAITING, Phase.CHECKING):

@@ -73,7 +73,7 @@ class Packets:
             published = read_publish(data, connection.version, self._bounds)
             self._publishing.publish(connection, session, published, now)
             if data[0] == PLAIN:
-                topic = published.topic or connection.aliases_in[published.alias or 0]
+                topic = published.topic or (connection.aliases_in or {}).get(published.alias or 0, "")
                 self._fast_path.enter(connection, session, topic, now)
             return
         if data[0] == writing.PUBACK and len(data) == SHORT_ACK_BYTES and (packet_id := data[2] << 8 | data[3]):

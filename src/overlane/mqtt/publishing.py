@@ -62,8 +62,8 @@ class PublishPackets:
             return
         if qos and connection.version == V5:
             under_way = len(session.received) - connection.received_before + connection.acks_held
-            if under_way >= self._state.limits.in_flight:
-                raise Malformed(RECEIVE_MAX, f"more than {self._state.limits.in_flight} messages under way")
+            if under_way >= connection.limits_told.in_flight:
+                raise Malformed(RECEIVE_MAX, f"more than {connection.limits_told.in_flight} messages under way")
         message = Message(
             topic,
             payload,
@@ -128,8 +128,10 @@ class PublishPackets:
             raise Malformed(RETAIN_UNAVAILABLE, "retained messages are not offered")
         topic, alias = packet.topic, packet.alias
         if alias is not None:
-            if not 0 < alias <= self._state.limits.topic_aliases:
-                raise Malformed(ALIAS_INVALID, f"topic alias {alias} is above {self._state.limits.topic_aliases}")
+            if not 0 < alias <= connection.limits_told.topic_aliases:
+                raise Malformed(ALIAS_INVALID, f"topic alias {alias} is above {connection.limits_told.topic_aliases}")
+            if connection.aliases_in is None:
+                connection.aliases_in = {}
             if topic:
                 connection.aliases_in[alias] = topic
             elif alias in connection.aliases_in:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 
 import mqtt5
 
+from overlane.core.records import Record
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
 from overlane.mqtt.codec.framing import CONNECT, packet_end, version_of_connect
@@ -43,7 +44,6 @@ from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Counters, Refusal
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.notices import Notice
-from overlane.pubsub.recovery import Record
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.state import Settings
 
@@ -89,7 +89,7 @@ class Server:
         )
         # What is the same for every protocol; bound once, since some of it is called every turn.
         self.deliver = pubsub.arrivals(RunArrivals(state, run_delivery)).deliver
-        self.take_effects = pubsub.take_effects
+        self.take_effects, self._durable = pubsub.take_effects, pubsub.durable
         self.tick, self.next_deadline = pubsub.tick, pubsub.next_deadline
         self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing
         self.disconnect, self.drain = pubsub.disconnect, pubsub.drain
@@ -318,9 +318,10 @@ class Server:
     # For the driver and operators
 
     @property
-    def has_records(self) -> bool:
-        """Whether the turn has records."""
-        return bool(self.state.effects)
+    def has_more(self) -> bool:
+        """Whether there is anything for the end of a turn but packets."""
+        state = self.state
+        return bool(state.effects or state.failures or self._packets.questions or state.notices.are_there)
 
     @property
     def last_turn(self) -> int:
@@ -329,7 +330,7 @@ class Server:
 
     def durable(self, turn: int, now: Nanos) -> bool:
         """The records of all turns up to this one are on disk; whether there is something to be sent or written now."""
-        self.pubsub.durable(turn, now)
+        self._durable(turn, now)
         return bool(self._touched or self.state.effects)
 
     @property

@@ -33,7 +33,6 @@ class SubscribePackets:
         self._subscribing = subscribing
 
     def subscribe(self, connection: Connection, session: Session, packet: mqtt5.SubscribePacket, now: Nanos) -> None:
-        before = len(self._state.effects)
         codes: list[Granted] = []
         faults: list[str] = []
         replayed: list[Subscription] = []
@@ -55,6 +54,7 @@ class SubscribePackets:
                 self._state.refuse(refused.why, refused.told, connection)
                 continue
             codes.append(Granted(subscription.qos))
+            connection.waits |= session.is_known  # the store keeps the subscription, and what of it is replayed
             if is_replayed:
                 replayed.append(subscription)
         told = "; ".join(faults)[:FAULTS_CHARS_MAX] if faults else None
@@ -64,7 +64,6 @@ class SubscribePackets:
             raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the SUBACK")
         for subscription in replayed:
             self._subscribing.replay(session, connection, subscription, now)
-        connection.waits |= len(self._state.effects) > before
 
     def unsubscribe(
         self, connection: Connection, session: Session, packet: mqtt5.UnsubscribePacket, now: Nanos

@@ -5,8 +5,7 @@ from overlane.core.federation import Federation, Passage
 from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
 from overlane.core.units import NEVER
 from overlane.network.schema import Network, Topic
-from overlane.pubsub.cluster.cluster import RETAINED_CLASS
-from overlane.pubsub.cluster.names import EVERYTHING_RETAINED
+from overlane.pubsub.cluster.cluster import overlay_table
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
@@ -24,12 +23,6 @@ def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
 def qos_table(network: Network) -> QosTable:
     """The classes that applications' topics have."""
     return QosTable({topic.filter: qos_class(topic) for topic in network.topics}, _default(network))
-
-
-def _overlay_table(network: Network) -> QosTable:
-    """The same, and that of what brokers carry for each other beside it."""
-    classes = {topic.filter: qos_class(topic) for topic in network.topics}
-    return QosTable({**classes, EVERYTHING_RETAINED: RETAINED_CLASS}, _default(network))
 
 
 def _default(network: Network) -> QosClass:
@@ -60,13 +53,15 @@ def broker_config(network: Network, name: str) -> BrokerConfig:
     links = [link for link in network.links if name in link.ends]
     return BrokerConfig(
         name=name,
-        qos=_overlay_table(network),
+        qos=overlay_table(qos_table(network)),
         scheduling=network.defaults.scheduling,
         ping_interval_ns=network.defaults.ping_interval_ns,
         failure=broker.failure,
         link_failure={end: link.failure for link in links for end in link.ends if end != name},
         federation=federation(network, name),
-        link_queue_bytes_max={end: link.queue_bytes for link in links for end in link.ends if end != name},
+        link_queue_bytes_max={
+            end: link.from_end(name).queue_bytes for link in links for end in link.ends if end != name
+        },
         named=frozenset(one.name for one in network.brokers),
         brokers_max=network.limits.brokers,
     )

@@ -57,6 +57,11 @@ def endpoints_on_one_machine(network: Network, file: str = "<network>") -> dict[
     return found
 
 
+def overlay_endpoints(network: Network) -> dict[str, Endpoint]:
+    """Where every broker listens for its neighbours; brokers of several machines may listen on the same address."""
+    return {broker.name: _endpoints(broker, position).overlay for position, broker in enumerate(network.brokers)}
+
+
 def _endpoints(broker: Broker, position: int) -> Endpoints:
     listeners = {}
     for kind in LISTENER_KINDS:

@@ -5,12 +5,15 @@ from it is the same on every machine; events alone are sorted, by time. A value 
 no limit, no stop is the end of the run, no lifespan is for ever.
 """
 
-import ipaddress
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from overlane.core.units import NEVER
+from overlane.membership.endpoint import Endpoint as Endpoint
+from overlane.membership.membership import LINK_QUEUE_BYTES
+from overlane.membership.membership import Emulated as Emulated
+from overlane.membership.membership import Ends as Ends
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import Limits
 from overlane.quantities import MS, SECOND
@@ -34,46 +37,7 @@ CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
 BROKER_FAILURE = 0.001
 LINK_FAILURE = 0.002
 
-QUEUE_BYTES = 256 * 1024
-
-Ends: TypeAlias = tuple[str, str]
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it; a name other than localhost counts as reachable from elsewhere."""
-        address = self._address()
-        return self.host.lower() == "localhost" if address is None else address.is_loopback
-
-    def is_wildcard(self) -> bool:
-        """Whether it means all addresses of the machine."""
-        address = self._address()
-        return address is not None and address.is_unspecified
-
-    def dialled(self) -> "Endpoint":
-        """What somebody on the same machine connects to: where it means all addresses, that of the loopback."""
-        return Endpoint("::1" if ":" in self.host else "127.0.0.1", self.port) if self.is_wildcard() else self
-
-    def clashes(self, other: "Endpoint") -> bool:
-        """Whether one machine cannot listen on both."""
-        return self.port == other.port and (
-            self.host.lower() == other.host.lower() or self.is_wildcard() or other.is_wildcard()
-        )
-
-    def _address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-        try:
-            address = ipaddress.ip_address(self.host)
-        except ValueError:
-            return None
-        # What a listener on IPv6 calls a client that came by IPv4.
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        return mapped or address
+QUEUE_BYTES = LINK_QUEUE_BYTES
 
 
 class Uplink(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,15 +78,6 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
         """All that the file gives it to listen on, by field."""
         of_overlay = {"overlay": self.overlay, "admin": self.admin}
         return self.listeners | {field: at for field, at in of_overlay.items() if at is not None}
-
-
-class Emulated(msgspec.Struct, frozen=True, kw_only=True):
-    """How a link between brokers that run is made to behave, so that a wide area can be played on one machine."""
-
-    latency_ns: int = 0
-    jitter_ns: int = 0
-    loss: float = 0.0
-    rate_bps: int | None = None
 
 
 class Back(msgspec.Struct, frozen=True, kw_only=True):

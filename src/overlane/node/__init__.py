@@ -6,6 +6,7 @@ clock          the time, which never goes back
 failures       unexpected exceptions of the broker itself; `suspect_file` remembers what ended the process
 observing      what turns have brought about, told to the log and to observers
 telemetry      whether and where a broker records what it does
+reconfiguring  the one way in which the configuration of a running broker changes
 reloading      the network file, read again while the broker runs
 
 store/         the durable store

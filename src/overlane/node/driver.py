@@ -15,6 +15,7 @@ from typing import Protocol
 from overlane.core.events import Close, Event, Lane
 from overlane.core.units import SECOND, Nanos
 from overlane.errors import Failure, InDoubt
+from overlane.membership.neighbours import NeighbourChanges
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate, Verdict
 from overlane.node.clock import Clock
@@ -26,6 +27,7 @@ from overlane.node.store.durable import Cause, RecordStore, StoreError
 from overlane.pubsub.consumer import Peer
 from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
+from overlane.turn.reconfigure import Reconfigure, RestartNeeded
 from overlane.turn.turn import Heard, Outcome, Told, Turn
 
 STUCK_S = 2
@@ -43,11 +45,17 @@ class Links(Protocol):
     def close(self, effect: Close) -> None:
         """The core has given a connection up."""
 
+    def recorded(self, peer: str, size_bytes: int, turn: int) -> None:
+        """What a neighbour has said of its interest makes records of so many bytes, written in this turn."""
+
     def written(self, turn: int) -> None:
-        """The records of all turns of the core up to this one are on disk."""
+        """The records of all turns up to this one are on disk."""
 
     def pump(self) -> None:
         """Send what the core has ready."""
+
+    def reconfigure(self, changes: NeighbourChanges) -> None:
+        """Neighbours come, change or go."""
 
 
 class Driver:
@@ -72,7 +80,7 @@ class Driver:
         self.failures = Failures()
         self.lingering = Lingering(loop)
         self.observing = Observing(loop, self.failures, outlived)
-        self._turns_seen = 0
+        self._turn_seen = 0
         self._seconds_stuck = 0
         self._loop = loop
         self._store = store
@@ -80,6 +88,8 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Nanos = 0
         self._checks: set[asyncio.Task[None]] = set()
+        # Bound once, and not for every client.
+        self._now, self._soon, self._failed = clock.now, self.end_turn_soon, self._client_failed
         self._links = links(self)
 
     def start(self) -> None:
@@ -130,9 +140,15 @@ class Driver:
         self.turn.touch_core()
         self.end_turn_soon()
 
-    def meet_others(self) -> None:
-        """There is a neighbour."""
-        self.turn.meet_others(self.clock.now())
+    def reconfigure(self, event: Reconfigure) -> None:
+        """A new configuration holds from now on; RestartNeeded, and nothing has changed."""
+        try:
+            changes = self.turn.reconfigure(event, self.clock.now())
+            self._links.reconfigure(changes)
+        except RestartNeeded:
+            raise
+        except Exception as error:
+            self.failures.fatal("a configuration was half taken over", error)
         self.end_turn_soon()
 
     def attach(self, pipe: Pipe, peer: Peer, since_ns: Nanos, is_turned_away: bool = False) -> ClientLink:
@@ -140,13 +156,13 @@ class Driver:
         return ClientLink(
             self._loop,
             self.server,
-            self.clock.now,
-            self.end_turn_soon,
+            self._now,
+            self._soon,
             pipe,
             peer,
             since_ns,
             self.backpressure,
-            self._client_failed,
+            self._failed,
             self.lingering,
             is_turned_away,
         )
@@ -166,8 +182,8 @@ class Driver:
 
     def look(self) -> None:
         """About once a second: whether turns are ended."""
-        is_same = self.turn.is_open and not self._is_stopped and self.turn.ended == self._turns_seen
-        self._turns_seen = self.turn.ended
+        is_same = self.turn.is_open and not self._is_stopped and self.turn.number == self._turn_seen
+        self._turn_seen = self.turn.number
         self._seconds_stuck = self._seconds_stuck + 1 if is_same else 0
         if self._seconds_stuck >= STUCK_MAX_S:
             self.failures.fatal("turns are not ended any more", TimeoutError(f"{STUCK_MAX_S} s"))
@@ -252,10 +268,12 @@ class Driver:
         self._tell(outcome.told)
         self._release(outcome.released)
         _resolve(outcome.written)
-        if outcome.core_turn_written is not None:
-            self._links.written(outcome.core_turn_written)
+        if outcome.turn_written is not None:
+            self._links.written(outcome.turn_written)
 
     def _carry_out_last(self, outcome: Outcome, now: Nanos) -> None:
+        for peer, size_bytes in outcome.recorded.items():
+            self._links.recorded(peer, size_bytes, outcome.turn)
         for question in outcome.questions:
             self._check(question)
         if outcome.notices:

@@ -12,6 +12,7 @@ import secrets
 import signal
 import ssl
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,20 +21,23 @@ from msgspec import structs
 from overlane.core.broker import OverlayBroker
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.errors import ConfigError, Unavailable
+from overlane.membership.membership import BadMembership
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
+from overlane.network.members import members_of
 from overlane.network.schema import Network, Security
 from overlane.node.admin.service import AdminService
 from overlane.node.clients.listeners import Listener
 from overlane.node.clock import Clock
 from overlane.node.driver import Driver
 from overlane.node.failures import unhandled
-from overlane.node.links.neighbours import ConfiguredNeighbours
 from overlane.node.links.overlay import Overlay
-from overlane.node.reloading import needs_restart, needs_tls, read_again
+from overlane.node.reconfiguring import Reconfiguring
+from overlane.node.reloading import Fresh, needs_restart, needs_tls, read_again, with_fixed_part
 from overlane.node.security.logins import Logins
 from overlane.node.security.tls import client_context, server_context
+from overlane.node.security.users import Users
 from overlane.node.store.durable import Store, StoreError
 from overlane.node.store.none import NoStore
 from overlane.node.store.timed import TimedStore
@@ -44,6 +48,7 @@ from overlane.pubsub.limits import NONE
 from overlane.pubsub.state import Settings
 from overlane.secret_file import read_token, warning_of
 from overlane.turn.assembly import assemble
+from overlane.turn.reconfigure import RestartNeeded
 
 DRAIN_S = 5.0
 """How long a broker that ends waits for its clients to have read the goodbye."""
@@ -78,6 +83,7 @@ class Node:
         """The incarnation with which another node is to take this one's place, once it has ended."""
         self.options = options
         self.network = network
+        self._started_with = network
         self.endpoints: Endpoints = endpoints(network, options.name, str(options.file))
         self.unwritten: StoreError | None = None
         """What the store could not write before the end."""
@@ -122,9 +128,7 @@ class Node:
             server.state.suspects = suspects.refused()
             self.driver.failures.remember = suspects.note
         loop.set_exception_handler(lambda _, context: unhandled(self.driver.failures, context))
-        self._neighbourhood = ConfiguredNeighbours(
-            self.options.name, self.options.file, self.overlay, core, is_emulated=self.options.is_emulated
-        )
+        self._reconfiguring = Reconfiguring(self.driver, settings)
         self.recording = recording_of(
             self.options.file, self.options.data, self.options.telemetry, self.network, server, core, self.overlay
         )
@@ -138,6 +142,7 @@ class Node:
             self.store,
             self.options.data,
             self.overlay,
+            self._reconfiguring,
             self.options.is_chaotic,
         )
         await self.oversight.start()
@@ -145,7 +150,7 @@ class Node:
         self.oversight.follow_plan()
         await self._listen()
         await self.overlay.listen(self.endpoints.overlay)
-        self._neighbourhood.begin(self.network)
+        self._follow(self.network)
         if self.recording is not None:
             self.recording.start()
         survey = self.oversight.survey
@@ -224,36 +229,58 @@ class Node:
             loop = asyncio.get_running_loop()
             try:
                 fresh = await loop.run_in_executor(None, read_again, self.options.file, self.endpoints)
-                logins = self._fresh_logins(fresh.network)
-            except (ConfigError, Unavailable) as error:
+                logins = self._fresh_logins(fresh)
+                renewed = await self._prepare_listeners(fresh.tls)
+                self._follow(fresh.network, renewed)
+            except (ConfigError, Unavailable, BadMembership, RestartNeeded) as error:
                 log.error("nothing was changed: %s", error)
                 return
             if found := needs_restart(self.network, fresh.network, self.options.name, self.options.file):
                 log.warning("changes only with a restart: %s", ", ".join(found))
-            before, self.driver.logins = self.driver.logins, logins
-            if before is not None and before is not logins:
-                before.close()
             self.network = fresh.network
             _warn_of_open_secrets(fresh.network.security)
+            self._use_logins(logins, fresh.users)
             self.oversight.reconfigure(fresh.network, fresh.token)
-            self.driver.server.reconfigure(self._settings(fresh.network))
             if self.recording is not None:
                 self.recording.reconfigure(fresh.network.telemetry)
-            self._neighbourhood.change(fresh.network)
-            self.driver.end_turn_soon()
-            if fresh.tls is not None:
-                for listener in self._listeners:
-                    if listener.is_secure:
-                        await listener.renew(fresh.tls)
+            for listener, servers in renewed:
+                await listener.renew(servers)
             log.info("read %s again", self.options.file)
 
-    def _fresh_logins(self, network: Network) -> Logins | None:
-        """The users as the file has them now; ConfigError if it is wrong, and then those of before stay."""
-        logins, users = self.driver.logins, network.security.users
-        if logins is not None and users is not None and users == self.network.security.users:
-            logins.reload()
-            return logins
+    def _follow(self, network: Network, renewed: "Iterable[PreparedListener]" = ()) -> None:
+        """Make of the file what the broker can take up while it runs; BadMembership or RestartNeeded."""
+        membership = members_of(network, is_emulated=self.options.is_emulated)
+        try:
+            self._reconfiguring.follow(membership, self._settings(with_fixed_part(network, self._started_with)))
+        except (BadMembership, RestartNeeded):
+            _close_prepared(renewed)
+            raise
+
+    async def _prepare_listeners(self, tls: ssl.SSLContext | None) -> "list[PreparedListener]":
+        """Unavailable, and nothing has changed."""
+        prepared: list[PreparedListener] = []
+        try:
+            for listener in self._listeners:
+                if tls is not None and listener.is_secure:
+                    prepared.append((listener, await listener.prepare(tls)))
+        except Unavailable:
+            _close_prepared(prepared)
+            raise
+        return prepared
+
+    def _fresh_logins(self, fresh: Fresh) -> Logins | None:
+        """Those of before where the users are in the same file; ConfigError if another is wrong."""
+        users = fresh.network.security.users
+        if self.driver.logins is not None and users == self.network.security.users:
+            return self.driver.logins
         return Logins(users) if users is not None else None
+
+    def _use_logins(self, logins: Logins | None, users: Users | None) -> None:
+        before, self.driver.logins = self.driver.logins, logins
+        if before is not None and before is not logins:
+            before.close()
+        elif before is not None and users is not None:
+            before.adopt(users)
 
     # Parts
 
@@ -333,6 +360,15 @@ class Node:
                 listener = Listener(self.driver, kind, endpoint)
                 await listener.open(tls if kind.is_tls else None)
                 self._listeners.append(listener)
+
+
+PreparedListener = tuple[Listener, list[asyncio.Server]]
+
+
+def _close_prepared(prepared: Iterable[PreparedListener]) -> None:
+    for _, servers in prepared:
+        for server in servers:
+            server.close()
 
 
 def _identity(security: Security) -> dict[str, str | None]:

@@ -9,12 +9,15 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import structs
+
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
 from overlane.node.admin.service import token_of
 from overlane.node.security.tls import server_context
+from overlane.node.security.users import Users, read_users
 from overlane.secret import Secret
 
 
@@ -25,17 +28,33 @@ class Fresh:
     network: Network
     token: Secret | None
     tls: ssl.SSLContext | None
+    users: Users | None
 
 
 def read_again(file: Path, at: Endpoints) -> Fresh:
     """ConfigError or Unavailable if anything is wrong. `at`: where the broker listens, and goes on listening."""
     network = read_network(file)
-    return Fresh(network, token_of(network), server_context(network.security) if needs_tls(at) else None)
+    users = network.security.users
+    return Fresh(
+        network,
+        token_of(network),
+        server_context(network.security) if needs_tls(at) else None,
+        read_users(Path(users)) if users is not None else None,
+    )
 
 
 def needs_tls(at: Endpoints) -> bool:
     """Whether clients connect to one of the listeners by TLS."""
     return any(kind.is_tls and kind.name in at.listeners for kind in LISTENER_KINDS)
+
+
+def with_fixed_part(new: Network, started: Network) -> Network:
+    """The new file, with the QoS that takes a restart as in the file that the broker has started with."""
+    history = {topic.filter: topic.history for topic in started.topics if topic.history}
+    topics = {topic.filter: structs.replace(topic, history=history.get(topic.filter, 0)) for topic in new.topics}
+    gone = [topic for topic in started.topics if topic.filter in history and topic.filter not in topics]
+    fixed: Network = structs.replace(new, topics=(*topics.values(), *gone), defaults=started.defaults)
+    return fixed
 
 
 def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str]:
@@ -60,9 +79,13 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append("limits.store")
     if new.telemetry.enabled != old.telemetry.enabled:
         found.append("telemetry.enabled")
-    if {one.filter: one.history for one in new.topics} != {one.filter: one.history for one in old.topics}:
+    if _histories(new) != _histories(old):
         found.append("history of topics")
     return found
+
+
+def _histories(network: Network) -> dict[str, object]:
+    return {topic.filter: topic.history for topic in network.topics if topic.history}
 
 
 def _between_brokers(network: Network) -> tuple[object, ...]:

@@ -1,21 +1,25 @@
 """Whether and where a broker records what it does."""
 
+import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.events import ReportedEffect
 from overlane.errors import ConfigError, Fault, Unavailable
+from overlane.extras import is_installed, missing_extra
 from overlane.mqtt.arrival_counts import Tally
 from overlane.mqtt.server import Server
 from overlane.network.schema import Network
 from overlane.node.links.overlay import Overlay
-
-if TYPE_CHECKING:
-    from overlane.telemetry.recording import Recording
+from overlane.telemetry.recording import SPOOL, Recording
 
 DIRECTORY = "telemetry"
 """In the data directory."""
+
+NEEDS_EXTRA = missing_extra("pyarrow", "telemetry")
+
+log = logging.getLogger("overlane.telemetry")
 
 
 class Observer(Protocol):
@@ -33,7 +37,7 @@ def recording_of(
     server: Server,
     core: OverlayBroker,
     overlay: Overlay,
-) -> "Recording | None":
+) -> Recording | None:
     """The recording of a broker, not started; None if there is to be none. ConfigError or Unavailable.
 
     `wanted`: a directory or address from the command line, which goes before what the file says.
@@ -45,13 +49,11 @@ def recording_of(
             found = "true for a broker that has no directory"
             raise ConfigError([Fault(str(file), 0, "telemetry.enabled", found, "true with --data or --telemetry")])
         return None
-    try:
-        # Arrow takes a quarter of a second to load: commands that run no broker need not wait for it.
-        from overlane.telemetry.arrow import stay_without_pandas
-        from overlane.telemetry.recording import SPOOL, Recording
-    except ImportError as missing:
-        raise Unavailable("telemetry", f"{missing}; pip install pyarrow, or set telemetry.enabled = false") from None
-    stay_without_pandas()
+    if not is_installed("pyarrow"):
+        if wanted or settings.enabled:
+            raise Unavailable("telemetry", NEEDS_EXTRA)
+        log.warning("no telemetry is recorded: %s", NEEDS_EXTRA)
+        return None
     if "://" not in where:
         spool = Path(where) / SPOOL
     elif data is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from overlane.errors import Unavailable
+from overlane.extras import missing_extra
 
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 LOCAL = "local[*]"
@@ -62,7 +63,7 @@ def open_session(
         import pyspark.sql.connect.session as connect
         from pyspark.sql.connect.client.retries import DefaultPolicy
     except ImportError as missing:
-        raise Unavailable("Spark", f"{missing}; install it with pip install 'overlane[pipeline]'") from None
+        raise Unavailable("Spark", missing_extra((missing.name or "pyspark").split(".")[0], "pipeline")) from None
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     wanted = {**SESSION_CONF, **(conf or {})}
     if remote is not None:

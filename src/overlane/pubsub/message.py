@@ -6,6 +6,7 @@ holds it: `holders` counts those. A message that no durable queue holds has the 
 
 import msgspec
 
+from overlane.core.records import THE_BROKER, Kind, numbers_in
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.properties import Properties, decode
 
@@ -102,3 +103,7 @@ def expires(published_ns: Nanos, expiry_s: int | None) -> Nanos:
 
 def key_of(number: int) -> bytes:
     return number.to_bytes(8)
+
+
+MESSAGE_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (numbers_in(key, 1), _decode(value)))
+"""It is of no session: the queue entries of any number of them need it."""

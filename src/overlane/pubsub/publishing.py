@@ -21,7 +21,7 @@ from overlane.pubsub.cluster import envelope
 from overlane.pubsub.cluster.directory import RemoteGroup
 from overlane.pubsub.consumer import Publisher
 from overlane.pubsub.counters import Drop, Refusal
-from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.delivery.delivery import NOT_GIVEN, Delivery, Given, both
 from overlane.pubsub.message import Message
 from overlane.pubsub.qos_override import BadOverride, QosOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
@@ -49,8 +49,6 @@ class Publishing:
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
-        self._is_kept_by_overlay = False
-        """Whether the overlay has to keep the message at hand through a restart."""
         self._has_begun = False
         """Whether the message at hand may have reached somebody."""
 
@@ -67,32 +65,29 @@ class Publishing:
     ) -> Accepted:
         """Accept a message of a client, or PublishRefused. `identifier`: the publisher's own, at QoS 1 and 2."""
         state, qos = self._state, message.qos
-        before = len(state.effects)
-        state.crowding = 0.0
-        self._is_kept_by_overlay = self._has_begun = False
+        self._has_begun = False
         try:
             if qos == 2 and session.is_durable and state.is_store_failing:
                 raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, STORE_FAILS)
             if state.suspects and _suspect(message, session, identifier) in state.suspects:
                 raise PublishRefused(Fault.UNPROCESSABLE, Refusal.SUSPECT, "this message has ended the broker twice")
-            has_receivers = self.accept(message, session, user_properties, now, publisher)
-            is_stored = self._is_kept_by_overlay or len(state.effects) > before
+            accepted = self.accept(message, session, user_properties, now, publisher)
             if qos == 1:
-                if is_stored and session.is_durable:
+                if accepted.is_stored and session.is_durable:
                     state.effects += session.deduplication.take(identifier, state.limits.in_flight)
             elif qos == 2:
-                session.received.add(identifier)
+                session.received[identifier] = None
                 if session.is_durable:
                     state.effects.append(session.saved_received(identifier))
-                    is_stored = True
-                if is_stored:
+                    accepted = accepted._replace(is_stored=True)
+                if accepted.is_stored:
                     session.exchanged_in = state.turn
         except PublishRefused:
             raise
         except Exception as error:
             self._check_whole(message, session, identifier, error)
             raise
-        return Accepted(has_receivers, is_stored, state.crowding)
+        return accepted
 
     def _check_whole(self, message: Message, session: Session, identifier: int, error: Exception) -> None:
         """InDoubt if a message that failed has reached some of its receivers and is to reach all of them once: its
@@ -115,7 +110,7 @@ class Publishing:
         """QoS 2: the publisher knows that the message was accepted, and forgets it; whether that was known."""
         if identifier not in session.received:
             return False
-        session.received.discard(identifier)
+        session.received.pop(identifier, None)
         if session.is_known:
             self._state.effects.append(session.erased_received(identifier))
             session.exchanged_in = self._state.turn
@@ -139,8 +134,8 @@ class Publishing:
         now: Nanos,
         publisher: Publisher | None = None,
         is_will: bool = False,
-    ) -> bool:
-        """Take responsibility for a client's message, or a will: whether it has receivers; or PublishRefused."""
+    ) -> Accepted:
+        """Take responsibility for a client's message, or a will; or PublishRefused."""
         state = self._state
         topic = message.topic
         if not state.may_publish(session, topic):
@@ -162,11 +157,12 @@ class Publishing:
         unkept = self._why_not_kept(message, now) if message.retain else None
         if unkept is not None and is_answered:
             raise unkept
+        is_stored, crowding = is_carried and qos.reliable, 0.0
         if unkept is None and message.retain and state.limits.retained_messages:
-            self._retain(message, is_answered, now)
+            is_stored |= self._retain(message, is_answered, now)
         if is_carried:
             try:
-                self._send_up(message, qos, publisher, now)
+                crowding = self._send_up(message, qos, publisher, now)
             except PublishRefused as refused:
                 if is_answered or is_will:
                     raise
@@ -175,9 +171,10 @@ class Publishing:
         if unkept is not None:
             state.refuse(unkept.why, unkept.told, publisher)
             state.effects += state.retained.remove(topic)
-        self._delivery.spread(message, audience, now, session.client_id)
-        self._share(message, audience, shared, qos, now)
-        return bool(audience.receivers or audience.groups or is_carried)
+        given = both((is_stored, crowding), self._delivery.spread(message, audience, now, session.client_id))
+        if audience.groups or shared:
+            given = both(given, self._share(message, audience, shared, qos, now))
+        return Accepted(bool(audience.receivers or audience.groups or is_carried), *given)
 
     def _class_of(
         self, message: Message, qos: QosClass, user_properties: Sequence[tuple[str, str]], now: Nanos
@@ -195,25 +192,26 @@ class Publishing:
 
     def _share(
         self, message: Message, audience: Audience, shared: list[RemoteGroup], qos: QosClass, now: Nanos
-    ) -> None:
+    ) -> Given:
         """To one member of each shared subscription, wherever it is."""
         if not shared:
-            self._delivery.share_here(message, audience, now)
-            return
+            return self._delivery.share_here(message, audience, now)
+        given = NOT_GIVEN
         here = {(group.name, group.filter): group for group in audience.groups}
         cluster = self._state.cluster
         for one in shared:
             group = here.pop((one.group, one.filter), None)
             broker = cluster.choose(one.group, one.filter, one.brokers, group is not None)
             if not broker and group is not None:
-                self._delivery.share(message, group, now)
+                given = both(given, self._delivery.share(message, group, now))
             elif cluster.send_to_group(broker, one, message, qos, now) is not PublishResult.ACCEPTED:
                 self._state.counters.dropped[Drop.OVERLAY_FULL] += 1
         for group in here.values():
-            self._delivery.share(message, group, now)
+            given = both(given, self._delivery.share(message, group, now))
+        return given
 
-    def _retain(self, message: Message, is_answered: bool, now: Nanos) -> None:
-        """Keep it at all brokers, this one included; or PublishRefused, and it is kept at none.
+    def _retain(self, message: Message, is_answered: bool, now: Nanos) -> bool:
+        """Keep it at all brokers, this one included; or PublishRefused, and it is kept at none. Whether it is stored.
 
         That comes before anybody gets the message: what is refused is published again.
         """
@@ -228,7 +226,9 @@ class Publishing:
                 raise PublishRefused(Fault.NO_ROOM, Refusal.BUSY, OVERLAY_BUSY)
             case PublishResult.TOO_LARGE:
                 raise PublishRefused(Fault.NO_ROOM, Refusal.TOO_LARGE, OVERLAY_TOO_LARGE)
-        state.effects += state.retained.keep(message)
+        kept = state.retained.keep(message)
+        state.effects += kept
+        return bool(kept)
 
     def _why_not_kept(self, message: Message, now: Nanos) -> PublishRefused | None:
         """Why it cannot be kept as its topic's retained message. Without payload it only takes one away."""
@@ -243,13 +243,13 @@ class Publishing:
             return None
         return PublishRefused(Fault.NO_ROOM, Refusal.QUOTA, "no room for more retained messages")
 
-    def _send_up(self, message: Message, qos: QosClass, publisher: Publisher | None, now: Nanos) -> None:
+    def _send_up(self, message: Message, qos: QosClass, publisher: Publisher | None, now: Nanos) -> float:
+        """To other brokers: how far readers there are behind; or PublishRefused."""
         state = self._state
         if state.is_store_failing and qos.reliable:
             raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, STORE_FAILS)
-        self._is_kept_by_overlay |= qos.reliable
         if not state.uplink.carries(message.topic):
-            return
+            return 0.0
         flags, body = envelope.pack(message, now)
         match state.uplink.publish(message.topic, body, flags, qos, now):
             case PublishResult.BUSY:
@@ -258,9 +258,9 @@ class Publishing:
                 raise PublishRefused(Fault.NO_ROOM, Refusal.TOO_LARGE, OVERLAY_TOO_LARGE)
             case PublishResult.ACCEPTED:
                 self._has_begun = True
-                state.crowding = max(state.crowding, state.uplink.crowding(message.topic, qos, now))
                 if publisher is not None:
                     backpressure.stop_for_deadline(state.uplink, publisher, message.topic, qos, now)
+                return state.uplink.crowding(message.topic, qos, now)
 
 
 def _suspect(message: Message, session: Session, identifier: int) -> str:

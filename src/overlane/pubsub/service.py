@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from overlane import __version__
 from overlane.core.events import Effect
+from overlane.core.records import Record
 from overlane.core.units import Nanos
 from overlane.pubsub import sys_topics
 from overlane.pubsub.cluster.admission import Admission
@@ -22,16 +23,21 @@ from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.delivery.queue_records import QueueRecords
+from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.message import Message
 from overlane.pubsub.publishing import Publishing
-from overlane.pubsub.recovery import Record, Recovery
+from overlane.pubsub.recovery import Recovery
+from overlane.pubsub.refused import STORE_FAILS
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.registry import Sessions
+from overlane.pubsub.sessions.session_export import SessionExport
+from overlane.pubsub.sessions.transfer import NotTransferable, export_session, import_session
 from overlane.pubsub.sessions.wills import Wills
 from overlane.pubsub.state import Settings, State
 from overlane.pubsub.streams.streams import Streams
 from overlane.pubsub.streams.writers import Writers
 from overlane.pubsub.subscriptions.subscribing import Subscribing
+from overlane.pubsub.subscriptions.table import split_shared
 
 
 class PubSub:
@@ -55,6 +61,7 @@ class PubSub:
         self.wills = Wills(state, self.publishing)
         self.sessions = Sessions(state, self.delivery, self.subscribing, self.wills)
         self.admission = Admission(state)
+        self.next_deadline = state.timers.next_deadline
         self._started_ns = now
         recovery = Recovery(state, self.subscribing, self.sessions, self.wills, self.streams, self.writers)
         recovery.recover(records, now)
@@ -63,15 +70,12 @@ class PubSub:
 
     def arrivals(self, runs: Runs | None = None) -> Arrivals:
         """What handles messages from other brokers; `runs`: the protocol that puts runs into the overlay."""
-        return Arrivals(self.state, self.delivery, runs or NoRuns())
+        return Arrivals(self.state, self.delivery, self.admission, runs or NoRuns())
 
     # Time
 
     def tick(self, now: Nanos) -> None:
         self.state.timers.run(now)
-
-    def next_deadline(self) -> Nanos:
-        return self.state.timers.next_deadline()
 
     def _publish_sys(self, now: Nanos) -> None:
         state = self.state
@@ -92,7 +96,6 @@ class PubSub:
         """The records of the turn, which ends with this."""
         state = self.state
         state.turn += 1
-        self.admission.turn_ended()
         if not state.effects:
             return []
         effects = list(state.effects)
@@ -101,10 +104,12 @@ class PubSub:
 
     def durable(self, turn: int, now: Nanos) -> None:
         """The records of all turns up to this one are on disk."""
-        self.state.durable_turn = turn
-        self.delivery.durable(now)
-        if self.state.postponed and self.state.can_erase:
-            self.state.handle_postponed(now)
+        state = self.state
+        state.durable_turn = turn
+        if self.delivery.has_stalled:
+            self.delivery.durable(now)
+        if state.postponed and state.can_erase:
+            state.handle_postponed(now)
 
     def reconfigure(self, settings: Settings) -> None:
         """New limits, rights and classes, from now on; what is connected stays connected."""
@@ -123,6 +128,31 @@ class PubSub:
         """`can_erase`: it fails for want of room, and whatever makes room is welcome."""
         self.state.is_store_failing = is_failing
         self.state.can_erase = can_erase or not is_failing
+
+    def export_session(self, client_id: str, now: Nanos) -> SessionExport:
+        """A session as a value, as it would be if its connection ended now; nothing changes. NotTransferable if there
+        is none that outlives its connection."""
+        session = self.state.sessions.get(client_id)
+        if session is None or not session.is_durable:
+            raise NotTransferable(f"no session of {client_id[:60]!a} that outlives its connection")
+        return export_session(session, self.wills.get(client_id), now)
+
+    def import_session(self, exported: SessionExport, now: Nanos) -> None:
+        """Continue a session of another broker, and publish its will when it is due. NotTransferable, and nothing
+        changed, if that cannot be done now."""
+        state, client_id = self.state, exported.client_id
+        if client_id in state.sessions:
+            raise NotTransferable(f"there is a session of {client_id[:60]!a} already")
+        if len(state.sessions) >= state.limits.sessions:
+            raise NotTransferable(f"more than {state.limits.sessions} sessions")
+        if state.is_store_failing:
+            raise NotTransferable(STORE_FAILS)
+        if state.is_draining:
+            raise NotTransferable("the broker shuts down")
+        for one in exported.subscriptions:
+            if told := uncarriable(*split_shared(one.name)):
+                raise NotTransferable(told)
+        self.sessions.adopt(*import_session(exported, now), now)
 
     def disconnect(self, client_id: str, now: Nanos) -> bool:
         """An operator ends a client's connection; False if it has none."""

@@ -26,10 +26,6 @@ TOPIC_CHARS_COUNTED = 8 * 2**20
 TOPICS_FORGOTTEN = 1_000
 """Of more topics than can be counted so many are forgotten at once: the idlest since the last time."""
 
-OVERRUN = 2
-"""Publishers wait for a client that is there and answers, but not for ever: an acknowledgement may be behind a message
-on the same connection. What they send meanwhile is kept up to this."""
-
 POSTPONED_MAX = 10_000
 """Beyond this number a client that confirms more waits for the store with everything that it is to be told."""
 
@@ -76,10 +72,6 @@ class State:
     """The number of the turn that is open."""
     durable_turn: int = 0
     """What was stored in turns up to this one is on disk."""
-    crowding: float = 0.0
-    """How full the fullest queue was that a message has joined lately, of those whose clients are there."""
-    overrun: int = OVERRUN
-    """How many times the limits of its queue a connected client may have waiting, with what is being delivered now."""
     topics: dict[str, TopicStats] = field(default_factory=dict)
     _topic_chars: int = 0
     """Of all topics that are counted."""

@@ -98,6 +98,7 @@ class Link:
         "_redial_ns",
         "_slowed_ns",
         "_spec",
+        "_unwanted_by",
         "_uplinks",
         "conditions",
         "ends",
@@ -111,6 +112,7 @@ class Link:
         self._loses: float | None = None
         self._is_cut = False
         self._is_stranded = False  # the connection, on an uplink that is not used any more
+        self._unwanted_by: set[str] = set()  # ends whose configuration does not have it
         self._uplinks: dict[str, Uplink | None] = {}  # that its ends use now; None is that they have none left
         self.ends = End(engine, low, high.name), End(engine, high, low.name)
         self.conditions = tuple(Condition(0, 0, 0.0, None) for _ in self.ends)  # of what each end sends
@@ -179,7 +181,7 @@ class Link:
 
     def _lets_open(self) -> bool:
         """Whether a new connection finds its way, whatever became of the old one."""
-        is_connected = None not in self._uplinks.values()
+        is_connected = None not in self._uplinks.values() and not self._unwanted_by
         return is_connected and not self._is_cut and all(condition.loss < 1.0 for condition in self.conditions)
 
     def _open(self) -> None:
@@ -246,6 +248,14 @@ class Link:
             self._dials = False
             self._attempt += 1
             self._redial_ns = REDIAL_MIN_NS
+
+    def configure(self, name: str, is_wanted: bool) -> None:
+        """Whether the broker of this name has the link in its configuration: no connection opens unless both have."""
+        if is_wanted:
+            self._unwanted_by.discard(name)
+            self.dial()
+        else:
+            self._unwanted_by.add(name)
 
     # What happens to the link
 

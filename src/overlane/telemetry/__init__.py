@@ -7,7 +7,10 @@ recorder      bounded buffers between the event loop and the writer thread
 sampler       counters, sampled once per second
 deliveries    a sample of deliveries
 journal       rows on disk that are not in a file of the lake yet
-file_rotation  rows into journals, journals into files
+publishing    jobs for the process that makes files of journals
+publisher     that process, which alone loads Arrow: with journal_reader, schema, arrow and lake
+journal_reader  journals as Arrow tables
+file_rotation  rows into journals, journals to the publisher
 lake          the finished files, and their size limit
 writer        the thread that writes
 recording     all parts together, for one broker

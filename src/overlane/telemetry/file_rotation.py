@@ -2,16 +2,18 @@
 
     rows -- record --> an open journal per table and date
     open -- large or old enough --> sealed
-    sealed -- publish --> a file of the lake; the journal is removed
+    sealed -- publish --> a file of the lake, made by another process (`publishing`), which removes the journal
 
 The first files of a broker process are short, so that there is soon something to read; then a file may cover as long as
 the broker had run before it, up to the configured age. Journals left open by an earlier process are sealed at the
 start.
 
-Journals and files of this broker together stay within the limit: the oldest are deleted first.
+Journals and files of this broker together stay within the limit: the oldest are deleted first. How large the files in
+the lake are together is asked for once, and then kept as a number.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,14 +21,13 @@ from pathlib import Path
 
 from overlane.core.units import SECOND, Nanos
 from overlane.network.schema import Telemetry
-from overlane.telemetry.journal import FileName, Journal, abandoned, read_journal
-from overlane.telemetry.lake import Lake
-from overlane.telemetry.rows import Row
-from overlane.telemetry.schema import SCHEMAS, record_batch
+from overlane.telemetry.journal import FileName, Journal, abandoned
+from overlane.telemetry.publishing import Job, Publish
+from overlane.telemetry.rows import ROWS, Row
 
 FIRST_AGE_S = 10.0
 CHUNK_ROWS = 1_000
-"""Turned into Arrow in one go, during which no other thread runs: below a millisecond."""
+"""Written down in one go, during which no other thread runs: below a millisecond."""
 
 DAY: Nanos = 86_400 * SECOND
 
@@ -40,25 +41,39 @@ class _Open:
 
 
 class FileRotation:
-    """`spool` is a local directory for journals. `limits` may be replaced at any time."""
+    """`lake` is a directory or an address, `spool` a local directory for journals. `limits` may be replaced at any
+    time."""
 
-    def __init__(self, lake: Lake, spool: Path, broker: str, incarnation: int, limits: Telemetry, now_s: float) -> None:
+    def __init__(
+        self,
+        lake: str,
+        spool: Path,
+        broker: str,
+        incarnation: int,
+        limits: Telemetry,
+        now_s: float,
+        publish: Publish,
+    ) -> None:
         self.limits = limits
         self._lake = lake
         self._spool = spool
+        self._publish = publish
         self._broker = broker
         self._incarnation = incarnation
         self._since_s = now_s
-        self._has_looked = False
+        self._lake_bytes: int | None = None
+        """Size of this broker's files in the lake, if it is known."""
         self._open: dict[tuple[str, str], _Open] = {}
         self._sealed: list[FileName] = []
         self._number = 0
         self.files_made = 0
         self.files_removed = 0
         self.bytes_removed = 0
+        self.rows_lost: Counter[str] = Counter()
+        """Rows that no file could be made of, by table."""
 
     def recover(self) -> None:
-        """Find what earlier lives have left. OSError if the lake cannot be looked at; then it is tried again later."""
+        """Find what earlier lives have left, and publish it. OSError if that cannot be done now."""
         for path in self._spool.iterdir():
             name = FileName.of_journal(path.name)
             if name is not None and name.broker == self._broker:
@@ -66,14 +81,14 @@ class FileRotation:
                 if abandoned(path):
                     self._sealed.append(name)
         self._sealed.sort()
-        self._look()
+        if not self._sealed and self._is_new_lake():
+            self._lake_bytes = 0
+        else:
+            self.publish()
 
-    def _look(self) -> None:
-        if not self._has_looked:
-            self._lake.look()
-            self._has_looked = True
-            for file in self._lake.files:
-                self._count_on(file.name)
+    def _is_new_lake(self) -> bool:
+        """Whether it is a directory without any table: then no process is needed to look at it."""
+        return "://" not in self._lake and not any((Path(self._lake) / table).exists() for table in ROWS)
 
     def _count_on(self, name: FileName) -> None:
         """No name is given twice, even where two lives have the same incarnation."""
@@ -83,18 +98,17 @@ class FileRotation:
     # Rows
 
     def record(self, table: str, rows: Sequence[Row], now_s: float) -> None:
-        """OSError if the disk does not take them, ValueError if they are not what the schema says."""
+        """OSError if the disk does not take them, ValueError if they cannot be written down."""
         for date, chunk in _by_date(rows):
             for start in range(0, len(chunk), CHUNK_ROWS):
-                batch = record_batch(table, self._broker, self._incarnation, chunk[start : start + CHUNK_ROWS])
-                self._journal(table, date, now_s).append(batch)
+                self._journal(table, date, now_s).append(chunk[start : start + CHUNK_ROWS])
 
     def _journal(self, table: str, date: str, now_s: float) -> Journal:
         key = table, date
         if key not in self._open:
             self._number += 1
             name = FileName(date, self._incarnation, self._number, table, self._broker)
-            self._open[key] = _Open(Journal(self._spool, name, SCHEMAS[table]), now_s)
+            self._open[key] = _Open(Journal(self._spool, name), now_s)
         return self._open[key].journal
 
     # Sealing
@@ -122,35 +136,40 @@ class FileRotation:
         return bool(self._sealed)
 
     def publish(self) -> None:
-        """Make files of what is sealed, the oldest first. OSError as soon as the lake or the disk does not take one."""
-        self._look()
-        while self._sealed:
-            name = self._sealed[0]
-            path = self._spool / name.journal
-            try:
-                rows = read_journal(path)
-                if rows.num_rows:
-                    self._lake.put(name, rows)
-                    self.files_made += 1
-            except ValueError as damaged:
-                log.warning("a journal of telemetry cannot be read and is dropped: %s", damaged)
-            except FileNotFoundError:
-                if path.exists():
-                    raise  # it is the lake's directory that is gone
-            path.unlink(missing_ok=True)
-            self._sealed.pop(0)
+        """Make files of what is sealed, the oldest first; then delete files beyond the limit. OSError if the lake or
+        the disk does not take one; what is left is to be tried again."""
+        job = Job(
+            self._lake,
+            self._broker,
+            str(self._spool),
+            tuple(name.journal for name in self._sealed),
+            self._incarnation,
+            self._lake_bytes,
+            sum(one.journal.bytes for one in self._open.values()),
+            self.limits.disk_bytes,
+        )
+        self._lake_bytes = None  # unless there is an answer
+        published = self._publish(job)
+        self._lake_bytes = published.lake_bytes
+        self._number = max(self._number, published.number)
+        self._sealed = [name for name in self._sealed if name.journal not in published.done]
+        self.files_made += published.files_made
+        self.files_removed += published.files_removed
+        self.bytes_removed += published.bytes_removed
+        self.rows_lost.update(published.rows_lost)
+        for warning in published.warnings:
+            log.warning("%s", warning)
+        if trouble := published.trouble or published.invalid:
+            raise OSError(trouble)
 
-    def stay_within_limit(self) -> None:
-        """OSError if the lake does not let go of a file; journals are within the limit all the same."""
-        spooled = sum(one.journal.bytes for one in self._open.values())
+    def trim_journals(self) -> None:
+        """Delete the oldest journals that wait to be published, as far as they exceed the limit."""
         sizes = [_size(self._spool / name.journal) for name in self._sealed]
-        spooled += sum(sizes)
+        spooled = sum(one.journal.bytes for one in self._open.values()) + sum(sizes)
         while spooled > self.limits.disk_bytes and self._sealed:
             (self._spool / self._sealed.pop(0).journal).unlink(missing_ok=True)
             spooled -= sizes[0]
             self._removed(sizes.pop(0))
-        while self._lake.bytes + spooled > self.limits.disk_bytes and (gone := self._lake.remove_oldest()) is not None:
-            self._removed(gone.bytes)
 
     def _removed(self, size_bytes: int) -> None:
         self.files_removed += 1

@@ -1,30 +1,42 @@
 """A journal: rows of one table on disk that are not in a file of the lake yet.
 
-A Parquet file is readable only once it is finished. Until then its rows are kept as a stream of Arrow batches, which
-can be read up to where it was cut off: after a crash the next process finds what was written up to the last second, and
-finishes the file.
+A Parquet file is readable only once it is finished, and the library that writes it takes more memory than a broker. So
+a broker appends rows to a journal, and another process turns it into a file. A journal can be read up to where it was
+cut off: after a crash the next process finds what was written up to the last second, and finishes the file.
 
 A journal has the name of the file it becomes, so finishing it twice gives the same file:
 
     <table>.<date>.<broker>-<incarnation>-<number>.rows
 
-An open journal is locked. A journal that is not locked is abandoned, and anyone may finish it.
+It begins with MAGIC and a frame with its columns, and then has a frame for each time that rows were appended:
+
+    frame    length u32 | CRC-32 of the body u32 | body
+    body     msgpack: at first a list of the names of the columns, then lists of rows, each a list of values
+
+Whoever writes a journal or makes a file of it holds a lock on it. A journal that is not locked is abandoned, and anyone
+may finish it.
 """
 
 import errno
 import fcntl
 import os
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from struct import Struct
+from typing import BinaryIO
+from zlib import crc32
 
-import pyarrow as pa
-import pyarrow.ipc
+import msgspec
+
+from overlane.telemetry.rows import ROWS, Row
 
 SUFFIX = ".rows"
+MAGIC = b"overlane rows 1\n"
+_HEAD = Struct(">II")
 
 _STEM = re.compile(r"(?P<table>[a-z_]+)\.(?P<date>\d{4}-\d\d-\d\d)\.(?P<broker>.+)-(?P<life>\d+)-(?P<number>\d+)")
 
@@ -64,7 +76,7 @@ class FileName:
 class Journal:
     """One that is being written."""
 
-    def __init__(self, directory: Path, name: FileName, schema: Any) -> None:
+    def __init__(self, directory: Path, name: FileName) -> None:
         """OSError if it cannot be had."""
         self.name = name
         self.path = directory / name.journal
@@ -72,56 +84,68 @@ class Journal:
         self._file: FileIO = FileIO(self.path, "x")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._write(schema.serialize())
+            self._write(MAGIC + _frame(ROWS[name.table]._fields))
         except OSError:
             self._file.close()
             raise
 
-    def append(self, batch: Any) -> None:
-        """OSError when the disk does not take it; the journal is then as it was before."""
-        self._write(batch.serialize())
+    def append(self, rows: Sequence[Row]) -> None:
+        """OSError when the disk does not take them, ValueError if they cannot be written down; the journal is then as
+        it was before."""
+        try:
+            frame = _frame(rows)
+        except (OverflowError, TypeError) as wrong:
+            raise ValueError(f"rows of {self.name.table}: {wrong}") from None
+        self._write(frame)
 
     def close(self) -> None:
         """Nothing more is appended; what is in it waits to be made into a file."""
         self._file.close()
 
-    def _write(self, message: Any) -> None:
+    def _write(self, frame: bytes) -> None:
         try:
-            if self._file.write(message) != message.size:
+            if self._file.write(frame) != len(frame):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             with suppress(OSError):
                 self._file.truncate(self.bytes)
                 self._file.seek(self.bytes)
             raise
-        self.bytes += message.size
+        self.bytes += len(frame)
+
+
+def _frame(body: Sequence[object]) -> bytes:
+    packed = msgspec.msgpack.encode(body)
+    return _HEAD.pack(len(packed), crc32(packed)) + packed
+
+
+def lock(file: BinaryIO) -> bool:
+    """Whether the journal could be locked and is still there; the lock lasts until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def abandoned(path: Path) -> bool:
-    """Whether nobody writes this journal any more."""
+    """Whether nobody writes this journal or makes a file of it."""
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return lock(file)
     except OSError:
         return False
-    return True
 
 
-def read_journal(path: Path) -> Any:
-    """The rows that are in it, as a pyarrow.Table: all whole batches up to the first that is not.
+def frames(file: BinaryIO) -> Iterator[list[list[object]]]:
+    """The rows that are in a journal behind its MAGIC, as they were appended, up to the first frame that is not whole.
 
-    ValueError if there is nothing to be read in it; OSError if the disk does not give it.
+    The first list has the names of the columns. OSError if the disk does not give them.
     """
-    batches = []
-    with pa.OSFile(str(path)) as file:
-        try:
-            reader = pa.ipc.open_stream(file)
-        except pa.ArrowInvalid as wrong:
-            raise ValueError(f"{path.name}: {wrong}") from None
-        try:
-            for batch in reader:
-                batch.validate(full=True)
-                batches.append(batch)
-        except (pa.ArrowException, OSError):
-            pass  # cut off in the middle of this one
-        return pa.Table.from_batches(batches, schema=reader.schema)
+    while len(head := file.read(_HEAD.size)) == _HEAD.size:
+        length, check = _HEAD.unpack(head)
+        body = file.read(length)
+        # Where the disk lost the end of a file there may be zeros, whose checksum is right.
+        if not length or len(body) != length or crc32(body) != check:
+            return
+        yield msgspec.msgpack.decode(body)

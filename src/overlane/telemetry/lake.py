@@ -10,7 +10,7 @@ The lake is a directory, or a URL that Arrow supports, such as s3://bucket/lake.
 
 import os
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,8 @@ class LakeFile:
 class Lake:
     """`where` is a path or an address. Unavailable where it means nothing; OSError where it cannot be reached now."""
 
-    def __init__(self, where: str, broker: str) -> None:
+    def __init__(self, where: str, broker: str, size_bytes: int | None = None) -> None:
+        """`size_bytes`: of the files of this broker, if it is known."""
         self._broker = broker
         self._where = where
         try:
@@ -46,15 +47,15 @@ class Lake:
         except (pa.ArrowException, OSError, ValueError) as wrong:
             raise Unavailable(f"telemetry in {where}", str(wrong)) from None
         self._files: list[LakeFile] = []
-        """Of this broker, oldest first."""
-        self.bytes = 0
+        """Of this broker, oldest first, as far as they are known."""
+        self.bytes = size_bytes
 
     @property
     def files(self) -> list[LakeFile]:
         return list(self._files)
 
-    def look(self) -> None:
-        """Find out which files are there; what was left half written by an earlier life is removed."""
+    def look(self, is_being_written: Callable[[FileName], bool] = lambda _: False) -> None:
+        """Find out which files are there; what was left half written is removed."""
         found: list[LakeFile] = []
         for info in self._everything():
             table, date, base = _place(info.path)
@@ -63,7 +64,8 @@ class Lake:
             if name is None or name.broker != self._broker:
                 continue
             if base.endswith(PART):
-                self._system.delete_file(info.path)
+                if not is_being_written(name):
+                    self._system.delete_file(info.path)
             else:
                 found.append(LakeFile(name, info.size))
         self._files = sorted(found)
@@ -82,7 +84,8 @@ class Lake:
         file = LakeFile(name, self._system.get_file_info(path).size)
         self._forget(name)  # a file that is made a second time takes the place of the first
         insort(self._files, file)
-        self.bytes += file.bytes
+        if self.bytes is not None:
+            self.bytes += file.bytes
         return file
 
     def remove_oldest(self) -> LakeFile | None:
@@ -96,7 +99,8 @@ class Lake:
         return oldest
 
     def _forget(self, name: FileName) -> None:
-        self.bytes -= sum(file.bytes for file in self._files if file.name == name)
+        if self.bytes is not None:
+            self.bytes -= sum(file.bytes for file in self._files if file.name == name)
         self._files = [file for file in self._files if file.name != name]
 
     def _directory(self, name: FileName) -> str:

@@ -30,8 +30,8 @@ from overlane.network.schema import Telemetry
 from overlane.telemetry.arrivals import Arrivals
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.file_rotation import FileRotation
-from overlane.telemetry.lake import Lake
 from overlane.telemetry.message_paths import MessagePaths, shortest_paths
+from overlane.telemetry.publishing import Publisher, check_lake
 from overlane.telemetry.recorder import WORTH_SECONDS, Recorder
 from overlane.telemetry.rows import Event, EventKind
 from overlane.telemetry.sampler import Neighbours, Sampler
@@ -70,8 +70,10 @@ class Recording:
             spool.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"telemetry in {spool}", error.strerror or str(error)) from None
-        filing = FileRotation(Lake(where, core.name), spool, core.name, core.incarnation, settings, monotonic())
-        self.writer = Writer(self.recorder, filing)
+        publisher = Publisher()
+        check_lake(where, core.name, str(spool), publisher)
+        filing = FileRotation(where, spool, core.name, core.incarnation, settings, monotonic(), publisher)
+        self.writer = Writer(self.recorder, filing, publisher)
         state = server.state
         self._rates = TopicRates(state)
         self._sample = DeliverySample(
@@ -147,7 +149,11 @@ class Recording:
 
     def _losses(self) -> dict[tuple[str, str], int]:
         losses: dict[tuple[str, str], int] = {}
-        for reason, lost in (("buffer full", self.recorder.lost), ("disk", self.writer.lost)):
+        for reason, lost in (
+            ("buffer full", self.recorder.lost),
+            ("disk", self.writer.lost),
+            ("schema", self.writer.filing.rows_lost),
+        ):
             losses |= {(EventKind.TELEMETRY_LOST, f"{table}: {reason}"): count for table, count in lost.items()}
         losses[EventKind.TELEMETRY_LOST, "samples: internal error"] = self.samples_failed
         losses[EventKind.TELEMETRY_REMOVED, "disk limit"] = self.writer.filing.files_removed

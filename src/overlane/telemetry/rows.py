@@ -164,3 +164,5 @@ TABLES: dict[type[Row], str] = {
     QueueDepth: "queues",
     Interest: "interests",
 }
+
+ROWS: dict[str, type[Row]] = {table: row for row, table in TABLES.items()}

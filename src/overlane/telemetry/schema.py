@@ -47,7 +47,7 @@ SCHEMAS: dict[str, Any] = {table: _schema(row) for row, table in TABLES.items()}
 """A pyarrow.Schema for each table."""
 
 
-def record_batch(table: str, broker: str, incarnation: int, rows: Sequence[Row]) -> Any:
+def record_batch(table: str, broker: str, incarnation: int, rows: Sequence[Sequence[Any]]) -> Any:
     """Rows of one table as a pyarrow.RecordBatch; ValueError if they are not what the schema says."""
     schema = SCHEMAS[table]
     first, *others = zip(*rows, strict=True)

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from time import monotonic
 
-import pyarrow as pa
-
 from overlane.telemetry.file_rotation import FileRotation
+from overlane.telemetry.publishing import Publisher
 from overlane.telemetry.recorder import Batch, Recorder
 
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 60.0
@@ -22,9 +21,11 @@ log = logging.getLogger("overlane.telemetry")
 
 
 class Writer:
-    def __init__(self, recorder: Recorder, filing: FileRotation) -> None:
+    def __init__(self, recorder: Recorder, filing: FileRotation, publisher: Publisher) -> None:
+        """`publisher`: that of the rotation."""
         self._recorder = recorder
         self._filing = filing
+        self._publisher = publisher
         self._thread = threading.Thread(target=self._run, name="overlane-telemetry", daemon=True)
         self._pause_s = 0.0
         self._again_at_s = 0.0
@@ -56,6 +57,8 @@ class Writer:
                 for batch in batches:
                     self._record(batch)
                 self._file(is_last)
+                self._publisher.reap()
+            self._publisher.close()
         except Exception:
             # A defect of ours; what follows is counted as lost, and the broker goes on.
             log.exception("telemetry ends")
@@ -78,12 +81,12 @@ class Writer:
         if self._filing.is_behind:
             if is_last or monotonic() >= self._again_at_s:
                 self._try(self._filing.publish)
-            self._try(self._filing.stay_within_limit)
+            self._filing.trim_journals()
 
     def _try(self, work: Callable[[], None]) -> bool:
         try:
             work()
-        except (OSError, pa.ArrowException) as wrong:
+        except OSError as wrong:
             self._pause_s = min(PAUSE_MAX_S, max(PAUSE_MIN_S, 2 * self._pause_s))
             self._again_at_s = monotonic() + self._pause_s
             self._complain(str(wrong))

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
-
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
 from overlane.sim.chronicle import Deed, milliseconds, seconds
@@ -75,6 +73,8 @@ def _since_zero(rows: Iterable[dict[str, Any]], zero_ns: Nanos) -> Iterator[dict
 
 def _events(records: Iterable[Path], kind: EventKind) -> Iterator[dict[str, Any]]:
     """Of this kind, from the data directories of all brokers."""
+    import pyarrow.parquet  # comes with an extra, and commands that make no report do without
+
     for directory in records:
         for file in sorted((directory / "telemetry" / "events").rglob("*.parquet")):
             for row in pyarrow.parquet.ParquetFile(file).read().to_pylist():

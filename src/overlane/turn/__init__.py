@@ -1,6 +1,7 @@
 """A broker's turns: what the running broker and the simulator share, without an event loop, a socket or a disk.
 
     turn           inputs, effects, one batch of records, the commit, and what waited for it
+    reconfigure    a new configuration for a running broker
     assembly       a broker of a core, an MQTT server and its turns, from its records
     uplink         the core, as the MQTT server sees it
     client_link     a client's connection: what waits to leave through it, and when it is read from

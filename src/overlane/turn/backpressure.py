@@ -50,12 +50,6 @@ class Backpressure:
         self.reads_little = False
         """Whether so many wait that what was read of each, and has to wait with it, is to be little."""
 
-    def turn_begins(self, now: Nanos) -> None:
-        self.turn_until_ns = now + TURN_MAX
-
-    def turn_ends(self) -> None:
-        self.turn_until_ns = NEVER
-
     def wait(self, client: Waiting, now: Nanos) -> None:
         """The client has stopped for the way that its connection names."""
         on = client.connection.stops_for

@@ -10,7 +10,6 @@ more left of what was read than is handled in one turn, of this client or of all
 A connection that the broker ends is half closed and read to its end (`lingering`), so that the client learns why.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -47,6 +46,17 @@ class Pipe(Protocol):
     def abort(self) -> None: ...
 
 
+class _Held:
+    """What waits for one batch of records."""
+
+    __slots__ = ("acks", "chunks")
+
+    def __init__(self, chunks: list[bytes], acks: int) -> None:
+        self.chunks = chunks
+        self.acks = acks
+        """How many acknowledgements are in it."""
+
+
 class ClientLink:
     """Between one pipe and the server. `end_turn_soon` asks the driver to end the turn."""
 
@@ -56,7 +66,6 @@ class ClientLink:
         "_end_turn_soon",
         "_failed",
         "_held",
-        "_held_acks",
         "_held_bytes",
         "_is_closing",
         "_is_full",
@@ -97,10 +106,8 @@ class ClientLink:
         self._end_turn_soon = end_turn_soon
         self._failed = failed or _raise
         self._pipe = pipe
-        self._held: deque[list[bytes]] = deque()
-        """What waits for the store, one list for each batch of records."""
-        self._held_acks: deque[int] = deque()
-        """How many acknowledgements are in each."""
+        self._held: list[_Held] | None = None
+        """What waits for the store, by batches of records; None if nothing does, as with most clients."""
         self._held_bytes = 0
         self._is_full = False
         self._is_waiting = False
@@ -207,7 +214,7 @@ class ClientLink:
         self._end_stop()
         if self._drain is not None:
             self._drain.cancel()
-        self._held.clear()
+        self._held = None
         self._held_bytes = 0
         self._is_closing = True
         try:
@@ -226,12 +233,13 @@ class ClientLink:
     def send(self, chunks: list[bytes], waits: bool) -> None:
         """At the end of a turn. If it waits, `release` will be called when its records are on disk."""
         if waits:
-            self._held.append(chunks)
-            self._held_acks.append(self._acks())
+            if self._held is None:
+                self._held = []
+            self._held.append(_Held(chunks, self._acks()))
             self._held_bytes += sum(map(len, chunks))
         elif self._held:
-            self._held[-1] += chunks
-            self._held_acks[-1] += self._acks()
+            self._held[-1].chunks += chunks
+            self._held[-1].acks += self._acks()
             self._held_bytes += sum(map(len, chunks))
         elif not self._is_closing:
             self._write(chunks)
@@ -243,11 +251,12 @@ class ClientLink:
     def release(self) -> None:
         """The records that the first of what is held waited for are on disk."""
         if self._held:
-            chunks = self._held.popleft()
-            self.connection.acks_held -= self._held_acks.popleft()
-            self._held_bytes -= sum(map(len, chunks))
+            first = self._held.pop(0)
+            self._held = self._held or None
+            self.connection.acks_held -= first.acks
+            self._held_bytes -= sum(map(len, first.chunks))
             if not self._is_closing:
-                self._write(chunks)
+                self._write(first.chunks)
             self._sent()
         if self._is_waiting and self._held_bytes <= HELD_BYTES_MAX:
             self._is_waiting = False

@@ -17,7 +17,7 @@ out in the order in which the class lists them. An exception leaves the turn hal
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import assert_never
 
@@ -41,16 +41,20 @@ from overlane.core.events import (
     RouteChanged,
     RouteEstablished,
     Save,
+    SetConfig,
     Tick,
 )
-from overlane.core.units import Nanos
+from overlane.core.gossip.interest import record_bytes
+from overlane.core.units import NEVER, Nanos
 from overlane.errors import Failure
+from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig, neighbour_changes, neighbours_of
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate
 from overlane.mqtt.server import Server
 from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.notices import Notice
-from overlane.turn.backpressure import Backpressure
+from overlane.turn.backpressure import TURN_MAX, Backpressure
+from overlane.turn.reconfigure import Reconfigure, reconfigured
 from overlane.turn.uplink import CoreUplink
 
 Records = dict[tuple[str, bytes], bytes | None]
@@ -63,6 +67,9 @@ Told = Close | LaterIncarnationKnown | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 
 
+NOTHING: Mapping[str, int] = {}
+
+
 class Heard(Enum):
     """What bytes of a neighbour have led to, if not to an Outcome."""
 
@@ -70,6 +77,9 @@ class Heard(Enum):
     """Nothing is to be done but to let the links send."""
     NEEDS_TURN = 1
     """The turn has to be ended."""
+
+
+PASSED, NEEDS_TURN = Heard.PASSED, Heard.NEEDS_TURN
 
 
 class Outcome:
@@ -85,13 +95,17 @@ class Outcome:
     released: Sequence[Connection] = ()
     """Whose packets have waited for the batch that was committed."""
     packets: Sequence[Packets] = ()
+    recorded: Mapping[str, int] = NOTHING
+    """Bytes of records that neighbours have caused by what they say of their interest, and that are written now."""
     records: Records | None = None
     """A batch to be submitted to the store; `committed(batch, now)` when it is on disk."""
     batch: int = 0
+    turn: int = 0
+    """The number of the turn whose records they are."""
     written: Sequence[object] = ()
     """Who has waited (`when_written`) for what is on disk now."""
-    core_turn_written: int | None = None
-    """The records of all turns of the core up to this one have just reached the disk."""
+    turn_written: int | None = None
+    """The records of all turns up to this one have just reached the disk."""
     lets_links_send: bool = False
     """Frames for neighbours may be ready; `links_have_sent` when they have been pulled."""
     questions: Sequence[Authenticate] = ()
@@ -113,22 +127,26 @@ class Turn:
         """Of the core, not carried out yet."""
         self._is_core_touched = True
         self._core_due: Nanos = 0
+        self._recorded: dict[str, int] = {}
+        """As `Outcome.recorded`, in this turn."""
         self._batch = 0
         """The batch submitted last."""
-        self._held: deque[tuple[int, int, list[Connection]]] = deque()
-        """For each batch that is not on disk yet: the last turns of core and server before it, and who waits for it."""
+        self._held: deque[tuple[int, list[Connection]]] = deque()
+        """For each batch that is not on disk yet: its turn, and who waits for it."""
+        self._neighbours: dict[str, NeighbourConfig] = {}
+        """Those of the configuration; none before the first one is given."""
         self._waiting: list[tuple[int, object]] = []
-        """Who waits for which turn of the server to be on disk."""
+        """Who waits for which turn to be on disk."""
 
     # Inputs
 
     def open(self, now: Nanos) -> None:
         """Something has come, and waits for the end of the turn."""
         self.is_open = True
-        self.backpressure.turn_begins(now)
+        self.backpressure.turn_until_ns = now + TURN_MAX
 
     def start(self, now: Nanos) -> None:
-        self._effects += self.core.start(now)
+        self._effects += self.core.start(now, self.number)
 
     def handle(self, event: Event, now: Nanos) -> None:
         """Something for the core."""
@@ -142,28 +160,32 @@ class Turn:
 
     def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane) -> Heard | Outcome:
         """Bytes of a neighbour. After PASSED and an Outcome, let the links send."""
-        effects = self._effects
-        if self._uplink.has_effects:  # they came before
-            effects += self._uplink.take_effects()
-        if caused := self.core.receive(peer, data, now, lane):
-            effects += caused
-        if self.is_open or not self.core.is_quiescent:
-            self._is_core_touched = True
-            return Heard.NEEDS_TURN
-        if not effects:
-            return Heard.PASSED
-        effect = effects[0]
-        if len(effects) > 1 or type(effect) is not Deliver:
-            self._is_core_touched = True
-            return Heard.NEEDS_TURN
-        effects.clear()
+        core = self.core
+        caused = core.receive(peer, data, now, lane)
+        if self.is_open or not core.is_quiescent or self._effects or self._uplink.has_effects:
+            return self._needs_turn(peer, caused)
+        if not caused:
+            return PASSED
+        effect = caused[0]
+        if len(caused) > 1 or type(effect) is not Deliver or effect.reliable:
+            return self._needs_turn(peer, caused)
         return self._hand_over(effect, now)
+
+    def _needs_turn(self, peer: str, caused: list[Effect]) -> Heard:
+        self._is_core_touched = True
+        self._effects += self._uplink.take_effects()  # they came before
+        self._effects += caused
+        if recorded := sum(map(record_bytes, caused)):
+            self._recorded[peer] = self._recorded.get(peer, 0) + recorded
+        return NEEDS_TURN
 
     def _hand_over(self, effect: Deliver, now: Nanos) -> Outcome:
         """All there is to carry out is one message, for clients here."""
         server = self.server
-        delivered = effect, server.deliver(effect, now)
-        if server.has_records or server.has_words or server.has_failures:
+        mixed: list[Mixed] = []
+        delivered = effect, mixed
+        server.deliver(effect, now, mixed)
+        if server.has_more:
             outcome = self.end(now)
             outcome.delivered = [delivered, *outcome.delivered]
         else:
@@ -178,7 +200,20 @@ class Turn:
         if self._core_due <= now:
             self.handle(Tick(), now)
 
-    def meet_others(self, now: Nanos) -> None:
+    def reconfigure(self, event: Reconfigure, now: Nanos) -> NeighbourChanges:
+        """Take a new configuration up, for all inputs that follow in this turn; RestartNeeded, and nothing has changed.
+
+        What comes back is for the driver to carry out at once: links that are gone are closed by the end of the turn.
+        """
+        config = reconfigured(self.core.config, event)
+        before, self._neighbours = self._neighbours, neighbours_of(event.membership, self.core.name)
+        self.handle(SetConfig(config), now)
+        self.server.reconfigure(event.settings)
+        if self._neighbours:
+            self._meet_others(now)
+        return neighbour_changes(before, self._neighbours)
+
+    def _meet_others(self, now: Nanos) -> None:
         """There is a neighbour, though perhaps there was none before."""
         if self._uplink.is_alone:
             self._uplink.is_alone = False
@@ -187,14 +222,14 @@ class Turn:
 
     def when_written(self, waiting: object) -> None:
         """Tell (`Outcome.written`) when all that the server was told so far is on disk."""
-        self._waiting.append((self.server.state.turn, waiting))
+        self._waiting.append((self.number, waiting))
 
     # The end
 
     @property
-    def ended(self) -> int:
-        """Turns that were ended: the server counts them, and ends one with each."""
-        return self.server.last_turn
+    def number(self) -> int:
+        """Of the turn that is open or comes next: there is no other count of turns."""
+        return self.server.state.turn
 
     @property
     def batches_pending(self) -> int:
@@ -208,7 +243,7 @@ class Turn:
 
     def end(self, now: Nanos) -> Outcome:
         self.is_open = False
-        self.backpressure.turn_ends()
+        self.backpressure.turn_until_ns = NEVER
         outcome = Outcome()
         server, core, uplink = self.server, self.core, self._uplink
         if server.admission.has_room_again(now):
@@ -220,23 +255,41 @@ class Turn:
             self._is_core_touched = uplink.is_touched = False
             if uplink.has_effects:
                 self._effects += uplink.take_effects()
-            self._effects += core.flush(now)
             if self._effects:
                 self._carry_out(outcome, records, now)
-        if server.has_failures or core.has_failures:
-            outcome.failures = self._take_failures(now)
-            outcome.is_plain = False
+            while flushed := core.flush(now, server.state.turn):
+                self._effects += flushed
+                if not self._carry_out(outcome, records, now):
+                    break
+            if core.has_failures:
+                outcome.failures, outcome.is_plain = core.take_failures(), False
+            if self._recorded:
+                outcome.recorded, self._recorded, outcome.is_plain = self._recorded, {}, False
+        if server.has_more:
+            self._take_more(outcome, now)
         for effect in server.take_effects():
             _record(effect, records)
         self._finish(outcome, records, is_core_turn, now)
+        return outcome
+
+    def _take_more(self, outcome: Outcome, now: Nanos) -> None:
+        """What the server has for the driver. Who is ended for a fault of ours leaves in this turn."""
+        server = self.server
+        failures: list[Failure] = []
+        while server.has_failures:
+            failures += server.take_failures(now)
+        if failures:
+            outcome.failures = [*failures, *outcome.failures]
+            outcome.is_plain = False
         if server.has_words:
             outcome.questions = server.take_questions()
             outcome.notices, outcome.notices_left_out = server.take_notices()
             outcome.is_plain = False
-        return outcome
 
-    def _carry_out(self, outcome: Outcome, records: Records, now: Nanos) -> None:
-        """The effects of the core, taken one by one: none is ever carried out twice."""
+    def _carry_out(self, outcome: Outcome, records: Records, now: Nanos) -> bool:
+        """The effects of the core, taken one by one: none is ever carried out twice. Whether the core has learned
+        anything by that."""
+        is_answered = False
         told: list[Told] = []
         delivered: list[Delivered] = []
         effects = self._effects
@@ -244,7 +297,13 @@ class Turn:
             effect = effects.popleft()
             match effect:
                 case Deliver():
-                    delivered.append((effect, self.server.deliver(effect, now)))
+                    mixed: list[Mixed] = []
+                    reception = self.server.deliver(effect, now, mixed)
+                    if effect.reliable:
+                        effects += self.core.delivered(reception, now)
+                        is_answered = True
+                    if reception.is_taken:
+                        delivered.append((effect, mixed))
                 case Save() | Erase():
                     _record(effect, records)
                 case RouteEstablished():
@@ -260,35 +319,30 @@ class Turn:
             outcome.is_plain = False
         if delivered:
             outcome.delivered = [*outcome.delivered, *delivered]
-
-    def _take_failures(self, now: Nanos) -> list[Failure]:
-        """Who is ended for a fault of ours leaves in this turn."""
-        failures: list[Failure] = []
-        while self.server.has_failures:
-            failures += self.server.take_failures(now)
-        return failures + self.core.take_failures()
+        return is_answered
 
     def _finish(self, outcome: Outcome, records: Records, is_core_turn: bool, now: Nanos) -> None:
-        held = self._held
-        waiting: list[Connection] = [] if records or not held else held[-1][2]
+        held, turn = self._held, self.server.state.turn - 1
         may_wait = bool(records or held)
-        packets: list[Packets] = []
-        for connection in self.server.take_touched():
-            chunks, waits = connection.taken()
-            if waits and may_wait:
-                waiting.append(connection)
-            packets.append((connection, chunks, waits and may_wait))
-        outcome.packets = packets
+        waiting: list[Connection] = held[-1][1] if held and not records else []
+        if touched := self.server.take_touched():
+            packets: list[Packets] = []
+            for connection in touched:
+                chunks, waits = connection.taken()
+                if waits and may_wait:
+                    waiting.append(connection)
+                packets.append((connection, chunks, waits and may_wait))
+            outcome.packets = packets
         if is_core_turn:
             outcome.lets_links_send = True
         if records:
             self._batch += 1
-            outcome.records, outcome.batch = records, self._batch
-            held.append((self.core.turn, self.server.last_turn, waiting))
+            outcome.records, outcome.batch, outcome.turn = records, self._batch, turn
+            held.append((turn, waiting))
         elif not held:
-            self._server_durable(outcome, self.server.last_turn, now)
+            self._server_durable(outcome, turn, now)
             if is_core_turn:
-                self._core_durable(outcome, self.core.turn, now)
+                self._core_durable(outcome, turn, now)
 
     # The commit
 
@@ -296,13 +350,14 @@ class Turn:
         """The records of the batch are on disk, and those of all before it."""
         if batch != self._batch - len(self._held) + 1:
             raise RuntimeError(f"batch {batch} was committed out of order")
-        core_turn, server_turn, waiting = self._held.popleft()
+        turn, waiting = self._held.popleft()
+        if not self._held:  # turns that ended meanwhile had nothing to write
+            turn = self.server.last_turn
         outcome = Outcome()
         outcome.released, outcome.lets_links_send, outcome.is_plain = waiting, True, False
-        # When no other commit is under way, turns that ended meanwhile had nothing to write.
-        self._server_durable(outcome, server_turn if self._held else self.server.last_turn, now)
-        outcome.core_turn_written = core_turn if self._held else self.core.turn
-        self._core_durable(outcome, outcome.core_turn_written, now)
+        outcome.turn_written = turn
+        self._server_durable(outcome, turn, now)
+        self._core_durable(outcome, turn, now)
         return outcome
 
     def _server_durable(self, outcome: Outcome, turn: int, now: Nanos) -> None:

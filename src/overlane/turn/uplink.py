@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.events import Effect, Event, PublishResult, Subscribe, Unsubscribe
-from overlane.core.gossip.interest import ReservedListener
 from overlane.core.qos import QosClass
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
@@ -23,6 +22,11 @@ class CoreUplink:
         self.has_effects = False
         self.is_touched = True
         """Whether the server has told the core anything since the core's turn was ended."""
+        # What the core is only asked about, it is asked directly.
+        self.way_share, self.way_of = core.path_fullness, core.flow_key
+        self.share_of, self.progress_of = core.fullness_of, core.progress_of
+        self.crowding, self.can_reach = core.backpressure, core.can_reach
+        self.watch_reserved, self.needs_size = core.watch_reserved, core.needs_size
 
     def take_effects(self) -> list[Effect]:
         """What the core wants done for all that the server has told it."""
@@ -39,21 +43,6 @@ class CoreUplink:
     def changes(self) -> int:
         return self._core.interest_changes
 
-    def way_share(self, topic: str, qos: QosClass) -> float:
-        return self._core.path_fullness(topic, qos)
-
-    def way_of(self, topic: str, qos: QosClass) -> Hashable:
-        return self._core.flow_key(topic, qos)
-
-    def share_of(self, way: Hashable) -> float:
-        return self._core.fullness_of(way)
-
-    def progress_of(self, way: Hashable) -> int:
-        return self._core.progress_of(way)
-
-    def crowding(self, topic: str, qos: QosClass, now: Nanos) -> float:
-        return self._core.backpressure(topic, qos, now)
-
     def carries(self, topic: str) -> bool:
         if self._carried_of != self._core.interest_changes:
             self._carried.clear()
@@ -63,15 +52,6 @@ class CoreUplink:
             self._carried.make_room(topic)
             found = self._carried[topic] = self._core.carries(topic)
         return found
-
-    def watch_reserved(self, listener: ReservedListener) -> None:
-        self._core.watch_reserved(listener)
-
-    def needs_size(self) -> tuple[int, int]:
-        return self._core.needs_size()
-
-    def can_reach(self, broker: str) -> bool:
-        return self._core.can_reach(broker)
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
         self.is_touched = True

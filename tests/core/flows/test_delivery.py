@@ -6,7 +6,7 @@ import pytest
 from handwired import Frame, Overlay
 
 from overlane.core.events import Deliver, PublishResult, RouteChanged, Subscribe
-from overlane.core.flows.source import PARCELS
+from overlane.core.flows.outflow import PARCELS
 from overlane.core.qos import HISTORY_ALL, QosClass, Routing
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import frame_codec
@@ -518,13 +518,12 @@ def test_a_reliable_message_leaves_its_broker_only_when_it_is_durable() -> None:
     a = net.brokers["a"]
     a.publish("t", b"durable", net.now)
     a.publish("u", b"plain", net.now)
-    a.flush(net.now)
-    turn = a.turn
+    a.flush(net.now, turn=1)
     sent = pulled(net)
     assert (b"plain" in sent, b"durable" in sent) == (True, False)
-    a.flush(net.now)  # turns go on meanwhile
+    a.flush(net.now, turn=2)  # turns go on meanwhile
     assert b"durable" not in pulled(net)
-    a.durable(turn, net.now)
+    a.durable(1, net.now)
     assert b"durable" in pulled(net)
 
 

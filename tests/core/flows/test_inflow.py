@@ -1,12 +1,13 @@
 """Inflows: what is handed on, when, in which order, and never twice."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overlane.core.events import Reception
 from overlane.core.flows.arrival import HELD_MAX, LATE_WAIT, REORDER_WAIT_MAX, REORDER_WAIT_MIN, Arrival
 from overlane.core.flows.inflow import (
     FLOWS_MAX,
@@ -54,7 +55,7 @@ class Sink:
 
     def takes(self, *arrivals: Arrival, now: Nanos = NOW) -> list[int]:
         """The sequences that are handed on as these come."""
-        return [one.part.sequence for arrival in arrivals for one in self.inflows.accept(ORIGIN, arrival, now)]
+        return [one.part.sequence for arrival in arrivals for _, one in self.inflows.accept(ORIGIN, arrival, now)]
 
     def lets_go(self, now: Nanos) -> list[int]:
         released = [arrival.part.sequence for _, arrival in self.inflows.release_due(now)]
@@ -295,17 +296,17 @@ class Behind(Sink):
 
     def __init__(self) -> None:
         super().__init__()
-        self.percent = 0
-        self.inflows.readers = lambda messages, _: (True, {one[0]: self.percent for one in messages if self.percent})
         self.sequence = 0
 
-    def come(self, topics: Iterable[str], percent: int) -> None:
+    def come(self, topics: Sequence[str], percent: int) -> None:
         """A parcel of these topics, whose readers are so far behind."""
-        self.percent = percent
         self.sequence += 1
         arrival = parcel(self.sequence)
         arrival.messages = [(topic, 0, b"") for topic in topics]
-        self.takes(arrival)
+        steps = self.inflows.accept(ORIGIN, arrival, NOW)
+        next(steps)
+        with pytest.raises(StopIteration):
+            steps.send(Reception(True, dict.fromkeys(topics, percent) if percent else {}))
 
     def told(self) -> dict[str, int]:
         """By a receipt that a neighbour can read, since it would close the link otherwise."""
@@ -432,7 +433,7 @@ def test_every_reliable_message_is_handed_on_exactly_once_and_in_order(
         luck.shuffle(sent)
         for name in sent:
             arrival = Arrival(*(getattr(parcels[name][1], slot) for slot in Arrival.__slots__))
-            handed += [(one.part.flow, one.part.sequence) for one in sink.inflows.accept(ORIGIN, arrival, NOW)]
+            handed += [(one.part.flow, one.part.sequence) for _, one in sink.inflows.accept(ORIGIN, arrival, NOW)]
         for (_, _, flow), following, beyond, _, _, _ in sink.inflows.due_receipts(NOW + SECOND):
             if luck.random() < 0.7:
                 missing -= {(flow, at) for at in range(1, following)}
@@ -449,6 +450,18 @@ def test_an_origin_that_makes_up_flows_gets_no_more_than_a_limit_until_they_are_
         assert sink.takes(parcel(1, flow=number)) == [1]
     assert sink.takes(parcel(1, flow=FLOWS_MAX)) == []
     assert sink.takes(parcel(2, flow=0)) == [2]
-    assert [one.part.sequence for one in sink.inflows.accept(ORIGIN + 1, parcel(1, flow=FLOWS_MAX), NOW)] == [1]
+    assert [one.part.sequence for _, one in sink.inflows.accept(ORIGIN + 1, parcel(1, flow=FLOWS_MAX), NOW)] == [1]
     sink.inflows.forget_idle(NOW + IDLE_RELIABLE_MAX + 1)
     assert sink.takes(parcel(1, flow=FLOWS_MAX), now=NOW + IDLE_RELIABLE_MAX + 1) == [1]
+
+
+def test_best_effort_parcels_that_wait_for_another_flow_keep_their_order_when_the_wait_is_over() -> None:
+    # Each is held for twice the age of the slowest, which fades from parcel to parcel: the later is due earlier.
+    sink = Sink()
+    earlier = Predecessor(1, 2, 1, (ME,))
+    assert sink.takes(parcel(1, reliable=False, age=100 * MS)) == [1]
+    held = [parcel(number, reliable=False, predecessors=[earlier]) for number in (2, 3, 4)]
+    assert sink.takes(*held) == []
+    assert held[2].release_at < held[1].release_at < held[0].release_at
+    assert sink.lets_go(held[2].release_at) == [2, 3, 4]
+    assert sink.lets_go(held[0].release_at) == []

@@ -3,13 +3,13 @@ knows."""
 
 from handwired import Overlay
 
-from overlane.core.events import ReadersReady
+from overlane.core.events import TAKEN, ReadersReady, Reception
 from overlane.core.flows.arrival import HELD_BYTES_MAX
 from overlane.core.flows.inflow import LOOK_AGAIN, TELL_AGAIN
 from overlane.core.flows.outflow import Outflow
 from overlane.core.flows.send_window import BACKLOG_BYTES, BELIEVED
 from overlane.core.qos import QosClass
-from overlane.core.units import MS, SECOND, Nanos
+from overlane.core.units import MS, SECOND
 from overlane.core.wire.parcel import Message
 
 RELIABLE = QosClass(reliable=True, lifespan_ns=600 * SECOND)
@@ -23,16 +23,16 @@ class Readers:
         self.full: set[str] = set()
         self.asked = 0
 
-    def take(self, messages: list[Message], _now: Nanos) -> tuple[bool, dict[str, int]]:
+    def receive(self, messages: list[Message]) -> Reception:
         self.asked += 1
         behind = {topic: 100 for topic, _, _ in messages if topic in self.full}
-        return not behind, behind
+        return Reception(not behind, behind)
 
 
 def line(*full: str) -> tuple[Overlay, Readers]:
     """With readers at c, who have no room for what is on these topics."""
     net, readers = Overlay({"a-b": 1, "b-c": 1}, {"#": RELIABLE}), Readers()
-    net.brokers["c"].set_readers(readers.take)
+    net.ask_readers("c", readers.receive)
     net.subscribe("c", "#")
     net.run(500)
     readers.full.update(full)
@@ -197,3 +197,14 @@ def test_all_is_even_when_what_was_held_is_acknowledged() -> None:
     send_window = one.send_windows["b"]
     assert (send_window.in_flight, send_window.owed_bytes, send_window.held, send_window.held_bytes) == (0, 0, {}, 0)
     assert (one.retained_bytes, one.backpressure("t", NOW)) == (0, 0.0)
+
+
+def test_what_arrives_before_it_is_known_how_a_parcel_was_received_waits_for_that() -> None:
+    net, _ = line()
+    del net.readers["c"]  # nobody answers
+    for body in (b"1", b"2"):
+        publish(net, "x", body)
+        net.run(20)
+    assert net.bodies("c") == [b"1"]
+    net.turn("c", net.brokers["c"].delivered(TAKEN, net.now))
+    assert net.bodies("c") == [b"1", b"2"]

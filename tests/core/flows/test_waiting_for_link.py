@@ -30,7 +30,7 @@ def publish(net: Overlay, numbers: range) -> None:
     for number in numbers:
         a.publish("t", body(number), net.now)
         effects = a.flush(net.now)
-        net.effects["a"] += effects + a.durable(a.turn, net.now)
+        net.effects["a"] += effects + a.durable(0, net.now)
 
 
 def open_window(net: Overlay, bytes_in_all: int = 1 << 20) -> None:

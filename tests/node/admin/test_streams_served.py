@@ -19,6 +19,8 @@ from overlane.secret import Secret
 from waiting import WITHIN_S
 from watched import Answer, WatchedBroker, let_in
 
+pytestmark = pytest.mark.slow
+
 RULES = (
     '[security]\nanonymous = true\nusers = "users.txt"\n'
     '[[access]]\nuser = "anonymous"\npublish = ["#"]\nsubscribe = ["#"]\n'

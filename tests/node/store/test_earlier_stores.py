@@ -11,6 +11,8 @@ from earlierstore import LINK, TOPICS, check, fill
 
 from overlays import RealOverlay
 
+pytestmark = pytest.mark.slow
+
 STORES = sorted((Path(__file__).parent / "stores").glob("*.tar.xz"))
 
 

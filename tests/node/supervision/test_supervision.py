@@ -17,6 +17,8 @@ from overlane.node.supervision.control import listening
 from overlane.node.supervision.supervisor import NeverReady, Supervisor
 from waiting import eventually_async
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 60.0
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from overlane.adminapi.supervisor_client import CONTROL_SOCKET
 from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
 from overlane.errors import ConfigError, Unavailable
+from overlane.extras import is_installed
 from overlane.monitor.page_server import DEFAULT_AT, LiveOverlay, page_listener, serve_live
 from overlane.network.endpoints import Endpoints, endpoints_on_one_machine
 from overlane.network.reading import read_network
@@ -72,7 +73,9 @@ def up(
         page = page_listener(described, monitor_at, None) if monitor else None
     flags = {"--in-memory": in_memory, "--emulate": emulate, "--chaos": chaos}
     options = ["--log-level", log_level.value, *(flag for flag, is_set in flags.items() if is_set)]
-    lake = telemetry or (None if in_memory or described.telemetry.enabled is False else str(data / LAKE))
+    # Brokers that are not told to record do without the library, and say so.
+    is_recorded = described.telemetry.enabled or (described.telemetry.enabled is None and is_installed("pyarrow"))
+    lake = telemetry or (str(data / LAKE) if is_recorded and not in_memory else None)
     if lake is not None:
         options += ["--telemetry", lake]
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)

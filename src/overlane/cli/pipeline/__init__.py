@@ -2,16 +2,39 @@
 
 import typer
 
-from overlane.cli.pipeline import report, rtt, run, sample, watch
+from overlane.cli.commands import Command
+from overlane.cli.lazy_commands import group_of
+
+COMMANDS = {
+    "run": Command("overlane.cli.pipeline.run", "Compute all tables from the lake."),
+    "dry-run": Command(
+        "overlane.cli.pipeline.run", "Check that all tables can be computed, and list them; writes nothing."
+    ),
+    "report": Command(
+        "overlane.cli.pipeline.report",
+        "Write an HTML report of the last run: load, correlated bursts, reliability, deadlines, latency, plan.",
+    ),
+    "watch": Command(
+        "overlane.cli.pipeline.watch",
+        "Compute the share of messages in time per topic, live; publish an alert when it falls below the target.",
+    ),
+    "sample": Command(
+        "overlane.cli.pipeline.sample",
+        "Generate telemetry with known ground truth: daily cycles, correlated bursts, failures, slow links.",
+    ),
+    "import-rtt": Command(
+        "overlane.cli.pipeline.rtt", "Convert a history of round-trip times into link telemetry, for the same tables."
+    ),
+}
 
 app = typer.Typer(
     name="pipeline",
+    cls=group_of(COMMANDS),
     help="Compute load profiles, reliability, compliance and plans from telemetry, on Spark.",
     no_args_is_help=True,
 )
-app.command()(run.run)
-app.command("dry-run")(run.dry_run)
-app.command()(report.report)
-app.command()(watch.watch)
-app.command()(sample.sample)
-app.command("import-rtt")(rtt.import_rtt)
+
+
+@app.callback()
+def _callback() -> None:
+    """Without options."""

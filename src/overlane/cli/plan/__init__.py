@@ -2,21 +2,54 @@
 
 import typer
 
-from overlane.cli.plan import allocate, case_base, channels, mirror, paths, reserve, rollout
+from overlane.cli.commands import Command
+from overlane.cli.lazy_commands import group_of
+
+COMMANDS = {
+    "paths": Command(
+        "overlane.cli.plan.paths",
+        "Find the paths between two brokers with the highest probability of delivery within a deadline.",
+    ),
+    "graph": Command(
+        "overlane.cli.plan.paths",
+        "Find the links that carry a message from one broker to several others within a deadline.",
+    ),
+    "channels": Command(
+        "overlane.cli.plan.channels",
+        "Map subscriptions to a few multicast channels, the rest to unicast, with the least waste.",
+    ),
+    "reserve": Command(
+        "overlane.cli.plan.reserve",
+        "Compute service class, traffic specification and rate of a reservation for a publisher and a subscriber.",
+    ),
+    "allocate": Command(
+        "overlane.cli.plan.allocate",
+        "Assign items to brokers with the least expected cost of overload, and compare with round robin.",
+    ),
+    "mirror": Command(
+        "overlane.cli.plan.mirror",
+        "Assign each item a mirror on another broker, so that any single failure costs least.",
+    ),
+    "casebase": Command(
+        "overlane.cli.plan.case_base",
+        "Compute policies for the normal state, all single and double failures, and brokers switched off at low load.",
+    ),
+    "apply": Command("overlane.cli.plan.rollout", "Apply a plan with failure probabilities to brokers."),
+    "show": Command(
+        "overlane.cli.plan.rollout", "Show the plan that each broker follows, and those it can roll back to."
+    ),
+    "diff": Command("overlane.cli.plan.rollout", "Show how a plan differs from the plan that brokers follow."),
+    "rollback": Command("overlane.cli.plan.rollout", "Roll brokers back to an earlier plan."),
+}
 
 app = typer.Typer(
     name="plan",
+    cls=group_of(COMMANDS),
     help="Solve planning problems (paths, allocation, mirrors, channels, reservations) and roll out plans to brokers.",
     no_args_is_help=True,
 )
-app.command()(paths.paths)
-app.command()(paths.graph)
-app.command()(channels.channels)
-app.command()(reserve.reserve)
-app.command()(allocate.allocate)
-app.command()(mirror.mirror)
-app.command()(case_base.casebase)
-app.command()(rollout.apply)
-app.command()(rollout.show)
-app.command()(rollout.diff)
-app.command()(rollout.rollback)
+
+
+@app.callback()
+def _callback() -> None:
+    """Without options."""

@@ -19,6 +19,7 @@ from overlane.cli.exit_status import exit_on_error
 from overlane.cli.signals import cancelled_by_signals
 from overlane.cli.simulation.simulate_view import topic_cells
 from overlane.errors import Unavailable
+from overlane.extras import is_installed, missing_extra
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
 from overlane.sim.report import Report
@@ -52,6 +53,8 @@ def testbed(
         err.print(f"{at_s:>9.3f} s  {escape(what)}")
 
     with exit_on_error():
+        if not is_installed("pyarrow"):  # the report of routes is made from telemetry
+            raise Unavailable("testbed", missing_extra("pyarrow", "telemetry"))
         network = read_network(network_file)
         if emulate and real_time:
             raise typer.BadParameter("--real-time requires root and excludes --emulate")

@@ -15,6 +15,7 @@ import msgspec
 
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.qos import HISTORY_ALL, QosClass
+from overlane.core.records import THE_BROKER, Kind, numbers_in
 from overlane.core.topics import FilterTrie
 from overlane.core.units import Nanos
 
@@ -110,15 +111,13 @@ class TopicHistory:
                 yield kept
 
     def restore(self, value: bytes, qos: QosClass) -> None:
-        name, topic, flags, body, published_ns = msgspec.msgpack.decode(
-            value, type=tuple[MessageName, str, int, bytes, int]
-        )
+        name, topic, flags, body, published_ns = _decode(value)
         self._names[name] = None
         self._topics.setdefault(topic, OrderedDict())[name] = Kept(name, topic, flags, body, qos, published_ns)
 
     @staticmethod
     def topic_of(value: bytes) -> str:
-        return str(msgspec.msgpack.decode(value)[1])
+        return _decode(value)[1]
 
 
 def _is_later(one: MessageName, other: MessageName) -> bool:
@@ -144,3 +143,8 @@ def _key(name: MessageName) -> bytes:
 
 def _encode(kept: Kept) -> bytes:
     return msgspec.msgpack.encode((kept.name, kept.topic, kept.flags, kept.body, kept.published_ns))
+
+
+_decode = msgspec.msgpack.Decoder(tuple[MessageName, str, int, bytes, int]).decode
+
+HISTORY_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (numbers_in(key, 5), _decode(value)))

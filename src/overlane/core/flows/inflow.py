@@ -11,17 +11,22 @@ acknowledged; while something is missing, its source is told at once what has ar
 A reliable parcel is only delivered if its readers take it. While they have no room it is held, and so is what must come
 after it; parcels of other topics pass it. The source is told what is held and which topics' readers fall behind, so
 that it neither sends these parcels again nor lets more be published than is read.
+
+What may be delivered next is yielded, and how its readers have received it is sent back before the flow goes on.
+Whoever only iterates takes everything. Steps of one call must have ended before those of another begin.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from overlane.core.events import Reception
 from overlane.core.flows.arrival import Arrival, Inflow, hold_until
+from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Message, Predecessor
+from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Predecessor
 
 BEYOND_MAX = 8192
 GAPS_REMEMBERED = 1024
@@ -40,13 +45,10 @@ FLOWS_MAX = 16_384
 InflowName = tuple[int, int, int]
 """(origin, incarnation of the flow, flow)."""
 
-Readers = Callable[[list[Message], Nanos], tuple[bool, dict[str, int]]]
-"""Asks local readers to take messages, all or none: whether they do, and the topics whose readers fall behind, with how
-full the fullest queue is, in per cent."""
-
-
-def _take_all(_messages: list[Message], _now: Nanos) -> tuple[bool, dict[str, int]]:
-    return True, {}
+Steps = Generator[tuple[int, Arrival], Reception | None, None]
+"""Origins and parcels that may be delivered, in order; None is sent back where nobody has to be asked."""
+Moves = Generator[tuple[int, Arrival], Reception | None, bool]
+"""Steps, and in the end whether anything was delivered."""
 
 
 class InflowProgress(NamedTuple):
@@ -73,7 +75,6 @@ class Inflows:
         """Flows in which something is held only because its readers have no room."""
         self._look_again_at: Nanos = NEVER
         self._receipts: dict[InflowName, Nanos] = {}
-        self.readers: Readers = _take_all
         self.wake_at: Nanos = NEVER
         """Nothing is due before this."""
 
@@ -83,26 +84,26 @@ class Inflows:
         return bool(self._holding)
 
     def restore(self, name: InflowName, value: bytes, now: Nanos) -> None:
-        following, horizon, done = msgspec.msgpack.decode(value, type=tuple[int, int, list[int]])
+        following, horizon, done = _decode(value)
         if name not in self._flows:
             self._counts[name[0]] = self._counts.get(name[0], 0) + 1
         self._flows[name] = Inflow(reliable=True, next=following, horizon=horizon, done=set(done), touched_ns=now)
 
-    def accept(self, origin: int, arrival: Arrival, now: Nanos) -> list[Arrival]:
-        """A parcel arrived; returns what can be delivered now, in order."""
+    def accept(self, origin: int, arrival: Arrival, now: Nanos) -> Steps:
+        """A parcel arrived: yields what can be delivered now."""
         part = arrival.part
         name = origin, part.incarnation, part.flow
         flow = self._flows.get(name) or self._begin(name, arrival)
         if flow is None:
-            return []
+            return
         flow.touch(arrival.age_ns, now)
         if part.predecessors:
             arrival.bind(self._me)
             part = arrival.part
         if not arrival.reliable and self._is_in_line(flow, part):
             flow.next += 1
-            return [arrival]
-        released: list[Arrival] = []
+            yield origin, arrival
+            return
         moved = False
         if arrival.reliable:
             flow.return_path = arrival.return_path
@@ -110,44 +111,51 @@ class Inflows:
             if part.floor > flow.next:
                 flow.raise_floor(part.floor)
                 moved = True
-                released = self._release_ready(name, flow, now)
+                yield from self._release_ready(name, flow, now)
         if flow.has(part.sequence):
             held = flow.held.get(part.sequence)
             if held is not None and (gone := held.given_up(arrival)):
                 self._give_up(origin, held, gone)
-                released += self._release_ready(name, flow, now)
+                yield from self._release_ready(name, flow, now)
                 moved = True
-            return released + self._release_followers(name, now) if moved else released
+            if moved:
+                yield from self._release_followers(name, now)
+            return
         if not arrival.reliable and part.sequence <= flow.horizon:
             self._losses.overtaken += self._losses.of(arrival.messages)
-            return released
+            return
+        moved |= yield from self._place(name, flow, arrival, now)
+        if flow.reliable and part.sequence > flow.next:
+            self._hurry_receipt(name, flow, now)  # something is missing: the source should know soon
+        if moved:
+            yield from self._release_followers(name, now)
+
+    def _place(self, name: InflowName, flow: Inflow, arrival: Arrival, now: Nanos) -> Moves:
+        """Offer a parcel that has not come before, or hold it; whether anything can follow from that."""
+        origin, part = name[0], arrival.part
         ready = self._is_ready(flow, origin, arrival)
         if not ready and name in self._barred:
             ready = self._is_ready(flow, origin, arrival, flow.held_topics)
         is_too_far = flow.reliable and part.sequence > flow.next + BEYOND_MAX
-        taken = ready and not is_too_far and self._offer(name, flow, arrival, now)
+        taken = ready and not is_too_far and (yield from self._offer(name, flow, arrival, now))
         if not ready and not flow.reliable and flow.is_hold_full(arrival):
             # Best effort is sent only once, and so is what is missing: there is no room to wait for it any longer.
             flow.hold(arrival)
             flow.give_up_gaps()
-            released += self._release_ready(name, flow, now)
-            moved = True
-        elif is_too_far or (flow.is_hold_full(arrival) and not taken):
-            pass  # not acknowledged: it will be sent again
-        elif taken:
-            released.append(arrival)
+            yield from self._release_ready(name, flow, now)
+            return True
+        if is_too_far or (flow.is_hold_full(arrival) and not taken):
+            return False  # not acknowledged: it will be sent again
+        if taken:
             flow.complete(part.sequence)
-            released += self._release_ready(name, flow, now, is_news=True)
-            moved = True
-        else:
-            flow.hold(arrival)
-            self._holding.add(name)
-            if not ready:
-                arrival.release_at = hold_until(arrival, flow.slowest_ns, now)
-                self.wake_at = min(self.wake_at, arrival.release_at)
-        if flow.reliable and part.sequence > flow.next:
-            self._hurry_receipt(name, flow, now)  # something is missing: the source should know soon
-        return released + self._release_followers(name, now) if moved else released
+            yield from self._release_ready(name, flow, now, is_news=True)
+            return True
+        flow.hold(arrival)
+        self._holding.add(name)
+        if not ready:
+            arrival.release_at = hold_until(arrival, flow.slowest_ns, now)
+            self.wake_at = min(self.wake_at, arrival.release_at)
+        return False
 
     def has(self, name: InflowName, sequence: int) -> bool:
         """Whether a parcel has arrived before, or is no longer waited for."""
@@ -174,11 +182,10 @@ class Inflows:
                 when = min(when, arrival.release_at)
         self.wake_at = when
 
-    def release_due(self, now: Nanos) -> list[tuple[int, Arrival]]:
+    def release_due(self, now: Nanos) -> Steps:
         """Release what has been held as long as its deadline allows, and everything that can follow it."""
-        released: list[tuple[int, Arrival]] = []
         if now >= self._look_again_at:
-            released += self.readers_ready(now)
+            yield from self.readers_ready(now)
         for name in sorted(self._holding):
             flow = self._flows[name]
             due = [sequence for sequence, arrival in flow.held.items() if arrival.release_at <= now]
@@ -194,26 +201,23 @@ class Inflows:
                 arrival.part = arrival.part._replace(predecessors=())
                 flow.horizon = max(flow.horizon, arrival.part.after)
             if not flow.reliable:
-                flow.raise_floor(flow.horizon + 1)
-            out = self._release_ready(name, flow, now) + self._release_followers(name, now)
-            released += [(name[0], arrival) for arrival in out]
-        return released
+                flow.release_up_to(flow.horizon)
+            yield from self._release_ready(name, flow, now)
+            yield from self._release_followers(name, now)
+        self.set_wake()
 
-    def readers_ready(self, now: Nanos) -> list[tuple[int, Arrival]]:
-        """Readers may have room again: returns what they take now."""
+    def readers_ready(self, now: Nanos) -> Steps:
+        """Readers may have room again: yields what they may take now."""
         barred, self._barred = self._barred, set()
         self._look_again_at = NEVER
-        released: list[tuple[int, Arrival]] = []
         for name in sorted(barred):
-            flow = self._flows[name]
-            out = self._release_ready(name, flow, now) + self._release_followers(name, now)
-            released += [(name[0], arrival) for arrival in out]
+            yield from self._release_ready(name, self._flows[name], now)
+            yield from self._release_followers(name, now)
         origins = {name[0] for name in self._barred}
         for name in self._holding:
             if name[0] in origins and now - self._flows[name].told_ns >= TELL_AGAIN:
                 self._receipts[name] = now
                 self.wake_at = min(self.wake_at, now)
-        return released
 
     def due_receipts(self, now: Nanos) -> list[InflowProgress]:
         """Flows whose receipt is due."""
@@ -295,25 +299,26 @@ class Inflows:
             if flow is not None and flow.reliable and earlier.kind & ALONE:
                 flow.complete(earlier.sequence)
 
-    def _offer(self, name: InflowName, flow: Inflow, arrival: Arrival, now: Nanos) -> bool:
+    def _offer(self, name: InflowName, flow: Inflow, arrival: Arrival, now: Nanos) -> Moves:
         """Offer a parcel to its readers; whether they take it."""
-        if not arrival.reliable or arrival.history:
+        reception = yield name[0], arrival
+        if reception is None:
             return True
-        taken, behind = self.readers(arrival.messages, now)
+        is_taken, behind = reception
         for topic in flow.behind_before:
             if topic not in behind and any(topic == one[0] for one in arrival.messages):
                 flow.report_behind(topic, 0)
         for topic, percent in behind.items():
             flow.report_behind(topic, percent)
-        if not taken:
+        if not is_taken:
             self._barred.add(name)
             self._look_again_at = min(self._look_again_at, now + LOOK_AGAIN)
             self.wake_at = min(self.wake_at, self._look_again_at)
-        return taken
+        return is_taken
 
-    def _release_ready(self, name: InflowName, flow: Inflow, now: Nanos, is_news: bool = False) -> list[Arrival]:
-        """What can be delivered of a flow; `is_news`: some of it has been already."""
-        released: list[Arrival] = []
+    def _release_ready(self, name: InflowName, flow: Inflow, now: Nanos, is_news: bool = False) -> Moves:
+        """Offer what can be delivered of a flow; whether any was. `is_news`: some of it has been before."""
+        is_released = False
         refused: set[int] = set()
         is_barred = name in self._barred
         moved = True
@@ -327,12 +332,11 @@ class Inflows:
                     waiting |= arrival.topics
                     continue  # as most: behind one that is held, of the same topic
                 is_ready = self._is_ready(flow, name[0], arrival, waiting if is_barred else None)
-                if is_ready and sequence not in refused and self._offer(name, flow, arrival, now):
+                if is_ready and sequence not in refused and (yield from self._offer(name, flow, arrival, now)):
                     flow.let_go(sequence)
                     flow.complete(sequence)
-                    released.append(arrival)
                     beyond = flow.waits_beyond
-                    moved = True
+                    moved = is_released = True
                     continue
                 if is_ready:
                     refused.add(sequence)
@@ -342,24 +346,20 @@ class Inflows:
             self._holding.discard(name)
         if not flow.reliable and len(flow.done) > GAPS_REMEMBERED:
             flow.raise_floor(sorted(flow.done)[GAPS_REMEMBERED // 2])
-        if flow.reliable and released:
+        if flow.reliable and is_released:
             self._owe_receipt(name, flow, now)
-        if flow.reliable and (released or is_news):
+        if flow.reliable and (is_released or is_news):
             self._save(name, msgspec.msgpack.encode((flow.next, flow.horizon, sorted(flow.done))))
-        return released
+        return is_released
 
-    def _release_followers(self, name: InflowName, now: Nanos) -> list[Arrival]:
-        """Parcels of the same origin that waited for what was delivered, and those that waited for them."""
-        released: list[Arrival] = []
+    def _release_followers(self, name: InflowName, now: Nanos) -> Steps:
+        """Offer parcels of the same origin that waited for what was delivered, and those that waited for them."""
         moved = bool(self._holding)
         while moved:
-            more: list[Arrival] = []
+            moved = False
             for other in sorted(self._holding):
                 if other[0] == name[0]:
-                    more += self._release_ready(other, self._flows[other], now)
-            released += more
-            moved = bool(more)
-        return released
+                    moved |= yield from self._release_ready(other, self._flows[other], now)
 
     # Receipts
 
@@ -380,7 +380,20 @@ def encode_name(name: InflowName) -> bytes:
 
 
 def decode_name(key: bytes) -> InflowName:
-    return int.from_bytes(key[:8]), int.from_bytes(key[8:16]), int.from_bytes(key[16:24])
+    origin, incarnation, flow = numbers_in(key, 3)
+    return origin, incarnation, flow
+
+
+INFLOWS = "inflow"
+
+_decode = msgspec.msgpack.Decoder(tuple[int, int, list[int]]).decode
+
+
+def _owner(key: bytes) -> Owner:
+    return Owner(OwnerKind.FLOW, "/".join(map(str, decode_name(key))))
+
+
+INFLOW_KIND = Kind(INFLOWS, _owner, lambda key, value: (decode_name(key), _decode(value)))
 
 
 def bits_to_bytes(bits: int) -> bytes:

@@ -23,6 +23,7 @@ import msgspec
 
 from overlane.core.flows.send_window import BELIEVED, UNSENT, WINDOW_MIN, WINDOW_START, SendWindow
 from overlane.core.qos import Order, QosClass, Routing
+from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
 from overlane.core.routing.routes import Route
 from overlane.core.units import NEVER, Nanos
 from overlane.core.wire.bundle import Bundle
@@ -397,5 +398,23 @@ class Outflow:
 
     @staticmethod
     def read_key(key: bytes) -> tuple[FlowName, int]:
-        incarnation, flow, sequence = (int.from_bytes(key[at : at + 8]) for at in (0, 8, 16))
+        incarnation, flow, sequence = numbers_in(key, 3)
         return (incarnation, flow), sequence
+
+
+PARCELS = "parcel"
+
+
+def read_parcel(key: bytes, value: bytes) -> tuple[FlowName, Retained, QosClass, tuple[str, ...]]:
+    """A retained parcel of an earlier run: its flow with the flow's class and destinations, and the parcel."""
+    name, sequence = Outflow.read_key(key)
+    stored = msgspec.msgpack.decode(value, type=StoredParcel)
+    return name, stored.parcel(sequence), stored.qos(), tuple(stored.destinations)
+
+
+def _owner(key: bytes) -> Owner:
+    (incarnation, flow), _ = Outflow.read_key(key)
+    return Owner(OwnerKind.FLOW, f"{incarnation}/{flow}")
+
+
+PARCEL_KIND = Kind(PARCELS, _owner, read_parcel)

@@ -3,20 +3,24 @@
 Messages from other brokers are put in order (inflow.py) and matched against the local subscription table; messages
 published here are matched at once. A late subscriber gets what is kept for it: from this broker's own history at once,
 from that of other brokers as it arrives.
+
+Where readers are asked, a reliable parcel is delivered before its flow goes on: the driver says how it was received,
+and what has arrived meanwhile waits for that.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from overlane.core.events import Deliver, Effect, Erase, Save
+from overlane.core.events import Deliver, Effect, Erase, Reception, Save
 from overlane.core.federation import OPEN, Federation
 from overlane.core.flows.arrival import Arrival, Inflow
 from overlane.core.flows.gaps import Gaps
 from overlane.core.flows.history import AWAITED_FOR, NAME_BYTES, Kept, TopicHistory, unwrap
-from overlane.core.flows.inflow import InflowName, Inflows, bits_to_bytes, decode_name, encode_name
+from overlane.core.flows.inflow import INFLOWS, InflowName, Inflows, Steps, bits_to_bytes, encode_name
 from overlane.core.gossip.interest import LocalInterest
 from overlane.core.qos import QosTable
+from overlane.core.records import Kind, owner_of_subscriber
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import matches
@@ -28,7 +32,6 @@ from overlane.core.wire.parcel import BUNDLE, BadContent, Message, SingleMessage
 from overlane.errors import InDoubt
 
 SUBSCRIPTIONS = "subscription"
-INFLOWS = "inflow"
 RECEIPT_HOPS_MAX = 32
 OF_A_BUNDLE = (BUNDLE,)
 """The subscribers of a bundle: whoever has subscribed to a topic in it."""
@@ -45,7 +48,11 @@ class Sink:
     qos: QosTable
     local: LocalInterest
     history: TopicHistory
+    names: Mapping[int, str]
+    """Of brokers, by their identities."""
     federation: Federation = OPEN
+    asks_readers: bool = False
+    """Whether the driver says how reliable messages were received."""
     effects: list[Effect] = field(default_factory=list)
     _awaiting: deque[tuple[str, str, Nanos]] = field(default_factory=deque)
     """Late subscribers: (subscriber, filter, until when history may still arrive)."""
@@ -55,6 +62,10 @@ class Sink:
     gaps: Gaps = field(default_factory=Gaps)
     losses: MessageLosses = field(default_factory=MessageLosses)
     split: Split = no_bundles
+    _steps: deque[Steps] = field(default_factory=deque)
+    """Of the inflows, in the order in which they were caused."""
+    _asked: tuple[int, Arrival] | None = None
+    """The parcel whose reception is not known yet, and its origin."""
     inflows: Inflows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,9 +122,7 @@ class Sink:
             age_us=header.age_us,
         )
 
-    def arrive(
-        self, header: Header, content: bytes, origin_name: str, now: Nanos, return_path: Sequence[str] = ()
-    ) -> None:
+    def arrive(self, header: Header, content: bytes, now: Nanos, return_path: Sequence[str] = ()) -> None:
         """A parcel arrived for this broker; BadContent if it is malformed, InDoubt if a reliable one is half processed.
 
         `return_path`: to its source, against the way that it came.
@@ -131,14 +140,7 @@ class Sink:
         is_copy = header.flags & _COPY == _COPY and self.inflows.has(name, part.sequence)
         if not arrival.reliable and messages and not is_copy:
             self.gaps.came(name, part.sequence, self._topic_of(name, messages[0]))
-        try:
-            for ready in self.inflows.accept(header.origin, arrival, now):
-                self._hand_on(header.origin, origin_name, ready, now)
-        except Exception as error:
-            if not is_reliable and not self.inflows.is_holding:
-                raise
-            # Its progress may be recorded, and would be acknowledged although it was not delivered.
-            raise InDoubt(f"a reliable parcel of {origin_name} is half taken in") from error
+        self._take(self.inflows.accept(header.origin, arrival, now), now)
 
     def cut_through_flow(self, name: InflowName, single: SingleMessage) -> Inflow | None:
         """The flow of a single best-effort message, if it is the next one and only has to be delivered."""
@@ -159,11 +161,19 @@ class Sink:
         if names := self.subscribers(topic):
             self.effects.append(Deliver([message], {topic: names}, origin_name, age_ns, NEVER))
 
-    def due_receipts(self, name_of: dict[int, str], now: Nanos) -> list[Receipt]:
+    def take_effects(self) -> list[Effect]:
+        """Those that nothing else can have caused but what has arrived last."""
+        if not self.effects:
+            return []
+        effects = self.effects.copy()
+        self.effects.clear()
+        return effects
+
+    def due_receipts(self, now: Nanos) -> list[Receipt]:
         """Receipts that are due."""
         return [
             Receipt(
-                name_of[origin],
+                self.names[origin],
                 self.name,
                 RECEIPT_HOPS_MAX,
                 incarnation,
@@ -177,20 +187,54 @@ class Sink:
             for (origin, incarnation, flow), following, beyond, held, behind, return_path in self.inflows.due_receipts(
                 now
             )
-            if origin in name_of
+            if origin in self.names
         ]
 
-    def release_due(self, name_of: dict[int, str], now: Nanos) -> None:
-        for origin, ready in self.inflows.release_due(now):
-            self._hand_on(origin, name_of.get(origin, "?"), ready, now)
+    def release_due(self, now: Nanos) -> None:
+        self._take(self.inflows.release_due(now), now)
 
-    def readers_ready(self, name_of: dict[int, str], now: Nanos) -> None:
+    def readers_ready(self, now: Nanos) -> None:
         """Local readers have room again."""
-        for origin, ready in self.inflows.readers_ready(now):
-            self._hand_on(origin, name_of.get(origin, "?"), ready, now)
+        self._take(self.inflows.readers_ready(now), now)
 
-    def _hand_on(self, origin: int, origin_name: str, arrival: Arrival, now: Nanos) -> None:
-        messages = arrival.messages
+    def delivered(self, reception: Reception, now: Nanos) -> None:
+        """How the readers of the last reliable messages have received them. Errors as of `arrive`."""
+        if self._asked is None:
+            return
+        asked, self._asked = self._asked, None
+        if reception.is_taken:
+            self._remember(*asked, now)
+        self._go_on(now, reception)
+
+    def _take(self, steps: Steps, now: Nanos) -> None:
+        self._steps.append(steps)
+        if self._asked is None:
+            self._go_on(now)
+
+    def _go_on(self, now: Nanos, reception: Reception | None = None) -> None:
+        """Deliver what may be delivered, until readers have to be asked."""
+        queue, failed = self._steps, None
+        while queue and self._asked is None:
+            try:
+                origin, arrival = queue[0].send(reception)
+            except StopIteration:
+                queue.popleft()
+                reception = None
+                continue
+            reception = None
+            try:
+                self._hand_on(origin, arrival, now)
+            except Exception as error:
+                if arrival.reliable or self.inflows.is_holding:
+                    # Its progress may be recorded, and would be acknowledged although it was not delivered.
+                    told = f"a reliable parcel of {self.names.get(origin, '?')} is half taken in"
+                    raise InDoubt(told) from error
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _hand_on(self, origin: int, arrival: Arrival, now: Nanos) -> None:
+        messages, origin_name = arrival.messages, self.names.get(origin, "?")
         if self.federation.enter is not None or self.qos.keeps_plain_history:
             messages = arrival.messages = self._opened(messages)
         if self.federation.enter is not None:
@@ -199,11 +243,15 @@ class Sink:
             messages, found = self._replayed(origin, arrival, now)
         else:
             found = self._receivers(messages)
-            self._remember(origin, arrival, now)
+        is_reliable = arrival.reliable and not arrival.history
         if found:
             age_ns = arrival.age_ns + now - arrival.arrived_ns
-            is_asked = arrival.reliable and not arrival.history
-            self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns, is_asked))
+            self.effects.append(Deliver(messages, found, origin_name, age_ns, arrival.deadline_ns, is_reliable))
+            if is_reliable and self.asks_readers:
+                self._asked = origin, arrival
+                return
+        if not arrival.history:
+            self._remember(origin, arrival, now)
 
     def _receivers(self, messages: list[Message]) -> dict[str, tuple[str, ...]]:
         if len(messages) == 1:
@@ -278,13 +326,6 @@ class Sink:
 
     # The store
 
-    def restore(self, table: str, key: bytes, value: bytes, now: Nanos) -> None:
-        if table == SUBSCRIPTIONS:
-            subscriber, _, topic_filter = key.decode().rpartition("\0")  # no filter has a null character
-            self.local.add(subscriber, topic_filter)
-        elif table == INFLOWS:
-            self.inflows.restore(decode_name(key), value, now)
-
     def forget_idle(self, now: Nanos) -> None:
         self.effects += [Erase(INFLOWS, encode_name(name)) for name in self.inflows.forget_idle(now)]
         if self.qos.keeps_history:
@@ -301,3 +342,18 @@ def _bounded(return_path: Sequence[str]) -> list[str]:
 
 def _subscription(subscriber: str, topic_filter: str) -> bytes:
     return f"{subscriber}\0{topic_filter}".encode()
+
+
+def read_subscription(key: bytes) -> tuple[str, str]:
+    """Subscriber and filter."""
+    subscriber, separator, topic_filter = key.decode().rpartition("\0")  # no filter has a null character
+    if not separator:
+        raise ValueError("a key without a subscriber")
+    return subscriber, topic_filter
+
+
+SUBSCRIPTION_KIND = Kind(
+    SUBSCRIPTIONS,
+    lambda key: owner_of_subscriber(read_subscription(key)[0]),
+    lambda key, _: read_subscription(key),
+)

@@ -10,13 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.federation import Federation
 from overlane.core.flows.cut_through import CutThrough, single_message_frame
 from overlane.core.flows.history import Kept, TopicHistory, wrap
-from overlane.core.flows.outflow import FlowName, Outflow, Retained, StoredParcel
+from overlane.core.flows.outflow import PARCELS, FlowName, Outflow, Retained, read_parcel
 from overlane.core.flows.parcel_headers import Headers, age_us
 from overlane.core.flows.send_window import UNSENT, SendWindow
 from overlane.core.flows.topic_order import TopicOrder
@@ -36,7 +34,6 @@ from overlane.core.wire.frame_codec import Header, ParcelFlag, broker_id, parcel
 from overlane.core.wire.frame_codec import parcel as parcel_frame
 from overlane.core.wire.parcel import Columns, FlowPart, Message, cut, names_too_many, pack_flow, pack_single
 
-PARCELS = "parcel"
 SWEEP_EVERY: Nanos = 5 * SECOND
 IDLE_MAX: Nanos = 60 * SECOND
 PATH_FULL = 0.75
@@ -75,10 +72,10 @@ class Source:
     _places: TopicOrder = field(default_factory=TopicOrder)
     _next_flow: int = 1
     _local_count: int = 0
-    turn: int = 1
-    """The number of the current turn."""
-    _unsaved: deque[tuple[int, Outflow, Retained, bool]] = field(default_factory=deque)
-    """Reliable parcels that are not durable yet: of which turn, and whether their flow is full."""
+    _sealed: list[tuple[Outflow, Retained, bool]] = field(default_factory=list)
+    """Reliable parcels of this turn, and whether their flow is full."""
+    _unsaved: deque[tuple[int, list[tuple[Outflow, Retained, bool]]]] = field(default_factory=deque)
+    """Those of earlier turns that are not durable yet."""
     _next_sweep: Nanos = -NEVER
 
     effects: list[Effect] = field(init=False)
@@ -236,7 +233,7 @@ class Source:
         held_back = flow.qos.reliable and flow.is_full()
         parcel = flow.seal(messages, place.after, place.predecessors, history, now, place.follows)
         if flow.qos.reliable:
-            self._unsaved.append((self.turn, flow, parcel, held_back))
+            self._sealed.append((flow, parcel, held_back))
             self.retained_bytes += len(parcel.content)
             self.effects.append(Save(PARCELS, flow.key(parcel.sequence), flow.stored(parcel)))
             for send_window in flow.send_windows.values():
@@ -262,6 +259,12 @@ class Source:
             flow.sequence -= 1
             self._places.withdraw(flow, topics, after, now)
 
+    def end_turn(self, turn: int) -> None:
+        """What was sealed since the last turn may leave when this one is durable."""
+        if self._sealed:
+            self._unsaved.append((turn, self._sealed))
+            self._sealed = []
+
     def is_unsaved(self) -> bool:
         """Whether a parcel waits for a turn to be durable."""
         return bool(self._unsaved)
@@ -271,14 +274,14 @@ class Source:
         unsaved = self._unsaved
         held: dict[FlowName, Outflow] = {}
         while unsaved and unsaved[0][0] <= turn:
-            _, flow, parcel, held_back = unsaved.popleft()
-            parcel.is_saved = True
-            if held_back:
-                held[flow.name] = flow
-            elif parcel.missing and flow.waits_for_room(parcel):
-                flow.put_back(parcel, parcel.missing)
-            elif parcel.missing:
-                self._send(flow, parcel, now)
+            for flow, parcel, held_back in unsaved.popleft()[1]:
+                parcel.is_saved = True
+                if held_back:
+                    held[flow.name] = flow
+                elif parcel.missing and flow.waits_for_room(parcel):
+                    flow.put_back(parcel, parcel.missing)
+                elif parcel.missing:
+                    self._send(flow, parcel, now)
         for flow in held.values():
             # There may have been room while they were not durable yet; nothing else would release them.
             for destination in sorted(flow.send_windows):
@@ -566,14 +569,12 @@ class Source:
 
     def restore(self, key: bytes, value: bytes, now: Nanos) -> None:
         """A parcel retained in an earlier incarnation: it keeps its name and its destinations."""
-        name, sequence = Outflow.read_key(key)
-        stored = msgspec.msgpack.decode(value, type=StoredParcel)
+        name, parcel, qos, destinations = read_parcel(key, value)
         flow = self.flows.get(name)
         if flow is None:
-            flow = self.flows[name] = Outflow(name, stored.qos(), tuple(stored.destinations))
+            flow = self.flows[name] = Outflow(name, qos, destinations)
             flow.last_used = now
-        flow.sequence = max(flow.sequence, sequence)
-        parcel = stored.parcel(sequence)
+        flow.sequence = max(flow.sequence, parcel.sequence)
         flow.retain(parcel, flow.destinations, UNSENT)
         self.retained_bytes += len(parcel.content)
         self._places.recover(parcel, name)

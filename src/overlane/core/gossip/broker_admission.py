@@ -97,6 +97,12 @@ class BrokerAdmission:
         self.refused = 0
         """Adverts for which there was no room."""
 
+    def reconfigure(self, named: Collection[str], brokers_max: int) -> None:
+        """Others are named, or more or fewer admitted, from now on."""
+        self._named = frozenset(named)
+        self.brokers_max = min(brokers_max, BROKERS_MAX)
+        self._is_dirty = True
+
     # What is asked of it
 
     def is_trusted(self, broker: str) -> bool:

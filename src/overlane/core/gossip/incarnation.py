@@ -7,6 +7,13 @@ clock only within bounds. If neighbours know a later incarnation than this one, 
 (`next_after`).
 """
 
+from overlane.core.records import THE_BROKER, Kind
+
+TABLE = "store"
+INCARNATION = b"incarnation"
+INSTANCE = b"instance"
+"""Keys of the records by which a store tells runs of a broker apart, and brokers of one name."""
+
 INCARNATION_MAX = (1 << 32) - 1
 CLOCK_MAX = 0xE000_0000
 """A clock beyond this, in the year 2089, is wrong. What is left above are numbers for half a billion starts."""
@@ -42,3 +49,6 @@ def next_after(known: int, mine: int) -> int | None:
     if known > CLOCK_MAX and known - mine > TOLD_LEAP_MAX:
         return None
     return known + 1
+
+
+IDENTITY_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda _, value: int(value))

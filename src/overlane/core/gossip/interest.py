@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.limits import FILTER_BYTES_MAX, FILTERS_MAX, NEEDS_BYTES_MAX, TOPIC_BYTES_MAX, fits
 from overlane.core.links.interest_transfer import Filters, WholeSet, part_end
+from overlane.core.records import THE_BROKER, Kind
 from overlane.core.topics import FilterTrie, deep_bytes
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import PART_FILTERS_MAX, InterestUpdate
@@ -171,6 +172,13 @@ class Needs:
     """Of the set; 0 if none has come."""
     heard_ns: Nanos = -NEVER
     """When it was asked, or told a part."""
+
+
+def record_bytes(change: Effect) -> int:
+    """What a record of a broker's interest takes; 0 if it is something else."""
+    if isinstance(change, (Save, Erase)) and change.table == TABLE:
+        return len(change.key) + FILTER_OVERHEAD_BYTES
+    return 0
 
 
 class RemoteInterest:
@@ -415,7 +423,7 @@ class RemoteInterest:
         self._record(Erase(TABLE, _key(broker, topic_filter)))
 
     def _record(self, change: Save | Erase) -> None:
-        self.recorded_bytes += len(change.key) + FILTER_OVERHEAD_BYTES
+        self.recorded_bytes += record_bytes(change)
         self.effects.append(change)
 
     def _tell_reserved(self, topic_filter: str, broker: str, is_needed: bool) -> None:
@@ -451,7 +459,7 @@ class RemoteInterest:
 
     def restore(self, key: bytes) -> None:
         """What a broker needed when we stopped, until its present interest is known."""
-        broker, _, topic_filter = key.decode().partition("\0")
+        broker, topic_filter = _read_key(key)
         needs = self._needs.setdefault(broker, Needs())
         if topic_filter in needs.filters:
             return
@@ -486,3 +494,13 @@ def _in_parts(changes: list[tuple[str, bool]]) -> Iterable[list[tuple[str, bool]
 
 def _key(broker: str, topic_filter: str) -> bytes:
     return f"{broker}\0{topic_filter}".encode()
+
+
+def _read_key(key: bytes) -> tuple[str, str]:
+    broker, separator, topic_filter = key.decode().partition("\0")
+    if not separator:
+        raise ValueError("a key without a broker")
+    return broker, topic_filter
+
+
+INTEREST_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, _: _read_key(key))

@@ -48,16 +48,31 @@ export function putRows(place, before, rows, after) {
   put(place, ...kept, ...found, after);
 }
 
-// What the pointer presses: a button that is replaced between press and release is never clicked.
+// What the pointer presses: a button that is replaced between press and release is never clicked. So what is in a place
+// stays while it is pressed, and whoever draws is told on release that something was not drawn meanwhile.
 let pressed = null;
-addEventListener("pointerdown", (event) => (pressed = event.target), true);
-for (const end of ["pointerup", "pointercancel", "dragend"]) {
-  addEventListener(end, () => setTimeout(() => (pressed = null)), true); // the click comes first
+let isSkipped = false;
+let redraw = () => {};
+export const onSkipped = (heard) => (redraw = heard);
+
+addEventListener("pointerdown", (event) => (pressed = event.button === 0 ? event.target : null), true);
+for (const end of ["pointerup", "pointercancel", "dragend", "contextmenu"]) {
+  addEventListener(end, () => setTimeout(release), true); // the click comes first
+}
+
+function release() {
+  pressed = null;
+  if (!isSkipped) return;
+  isSkipped = false;
+  redraw();
 }
 
 // Replace what is in a place, and keep the focus and the scrolling where they are. It stays while it is pressed.
 export function put(place, ...children) {
-  if (pressed && place.contains(pressed)) return;
+  if (pressed && place.contains(pressed)) {
+    isSkipped = true;
+    return;
+  }
   const focused = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const scrolled = place.scrollTop;
   const wanted = children.filter(isThere);

@@ -3,7 +3,7 @@
 // Nothing is drawn when something is told, but before the next frame, and the panels no more often than a few times a
 // second: however fast changes come, the page does not fall behind.
 
-import { byId, element, put } from "./dom.js";
+import { byId, element, onSkipped, put } from "./dom.js";
 import { isKnown, moment, share, span } from "./format.js";
 import { showInspector } from "./inspector.js";
 import { showLegend } from "./legend.js";
@@ -117,6 +117,8 @@ function refresh() {
   isDirty = true;
   panelsMs = listMs = 0;
 }
+
+onSkipped(refresh);
 
 // Showing
 

@@ -217,6 +217,7 @@ class Inspection:
             latency_p50_us=store.percentile_ns(50) // US,
             latency_p99_us=store.percentile_ns(99) // US,
             quarantined=len(store.quarantined),
+            unknown=sum(store.unknown.values()),
         )
 
     # Clients

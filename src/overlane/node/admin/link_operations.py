@@ -10,11 +10,12 @@ import logging
 from overlane.adminapi.views import ErrorView
 from overlane.core.events import Leave
 from overlane.network.kinds import endpoint, name
-from overlane.network.schema import LINK_FAILURE, Endpoint
+from overlane.network.schema import Endpoint
 from overlane.node.admin.operations import Answer, Asked, BadRequest, Operation, Parameter, told
 from overlane.node.driver import Driver
 from overlane.node.links.emulation import Conditions
 from overlane.node.links.overlay import Overlay
+from overlane.node.reconfiguring import Reconfiguring
 from overlane.quantities import parse_duration, parse_rate
 
 LEAVE_S = 1.5
@@ -33,8 +34,9 @@ _CONDITIONS = (
 
 
 class LinkOperations:
-    def __init__(self, driver: Driver, overlay: Overlay, *, is_chaotic: bool) -> None:
+    def __init__(self, driver: Driver, reconfiguring: Reconfiguring, overlay: Overlay, *, is_chaotic: bool) -> None:
         self._driver = driver
+        self._reconfiguring = reconfiguring
         self._overlay = overlay
         self._is_chaotic = is_chaotic
         self.left = asyncio.Event()
@@ -83,17 +85,14 @@ class LinkOperations:
             raise BadRequest("a name, and addresses such as 10.0.0.1:7001, are needed") from None
         if peer == self._driver.core.name:
             raise BadRequest("a broker is no neighbour of its own")
-        if peer not in self._overlay.neighbours:
-            self._driver.core.expect_link(peer, LINK_FAILURE, self._driver.core.config.queue_bytes_max)
-        self._overlay.join(peer, addresses, self._overlay.conditions(peer), is_expected=False)
+        self._reconfiguring.link(peer, addresses)
         log.info("%s is a neighbour from now on", peer)
         return Answer(204, b"")
 
     async def _part(self, asked: Asked) -> Answer:
         if asked["id"] not in self._overlay.neighbours:
             return _unknown()
-        self._overlay.part(asked["id"])
-        log.info("%s is no neighbour any more", asked["id"])
+        self._reconfiguring.unlink(asked["id"])
         return Answer(204, b"")
 
     async def _emulate(self, asked: Asked) -> Answer:

@@ -121,6 +121,8 @@ class Metrics(Collector):
         yield _gauge("overlane_store_failing", "1 while the disk takes nothing.", store.failing is not None)
         yield _gauge("overlane_store_pending_turns", "Turns whose records are not on disk yet.", store.pending)
         yield _gauge("overlane_store_quarantined", "Damaged records put aside at the start.", len(store.quarantined))
+        unknown = sum(store.unknown.values())
+        yield _gauge("overlane_store_unknown", "Records of kinds that this release does not know, kept as is.", unknown)
         buckets, so_far = [], 0
         for bound_ns, count in zip((*BOUNDS_NS, None), store.buckets, strict=True):
             so_far += count

@@ -5,7 +5,7 @@ The table `Operations.all` is the whole of it: the HTTP server routes by it, and
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -28,9 +28,10 @@ from overlane.adminapi.views import (
 )
 from overlane.core.topics import BadTopic, check_filter
 from overlane.errors import OverlaneError
-from overlane.node.admin import metrics
 from overlane.node.admin.inspection import Inspection
-from overlane.node.admin.metrics import Metrics
+
+if TYPE_CHECKING:
+    from overlane.node.admin.metrics import Metrics
 
 LIMIT = 100
 LIMIT_MAX = 1_000
@@ -95,7 +96,7 @@ _CLIENT = Parameter("id", "The client's identifier.", "path")
 class Operations:
     def __init__(self, survey: Inspection) -> None:
         self._survey = survey
-        self._metrics = Metrics(survey)
+        self._metrics: Metrics | None = None
         wanted_client = Parameter("filter", "Only those with this in their identifier or user name.")
         wanted_subscription = Parameter("filter", "Only those with this in their filter or client identifier.")
         wanted_topic = Parameter("filter", "Only topics that match this MQTT filter.")
@@ -242,7 +243,12 @@ class Operations:
         return told(await self._survey.glance(_after(asked)))
 
     async def _scrape(self, _: Asked) -> Answer:
-        return Answer(200, await self._metrics.exposition(), metrics.CONTENT_TYPE)
+        # Only for those who scrape: the library brings an HTTP server and a parser of mail along.
+        from overlane.node.admin.metrics import CONTENT_TYPE, Metrics
+
+        if self._metrics is None:
+            self._metrics = Metrics(self._survey)
+        return Answer(200, await self._metrics.exposition(), CONTENT_TYPE)
 
     async def _health(self, _: Asked) -> Answer:
         is_alive = self._survey.is_alive

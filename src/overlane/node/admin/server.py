@@ -1,6 +1,6 @@
 """The admin API's server: HTTP in the broker's own loop.
 
-On a loopback address it asks for nothing, as long as the network file has no token; `http_access` tells who is answered.
+On a loopback address no authentication is needed unless the network file has a token; `http_access` decides.
 
 It ends after everything else of the broker, so that an end can be watched.
 """

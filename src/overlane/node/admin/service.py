@@ -19,6 +19,7 @@ from overlane.node.admin.stream_operations import StreamOperations
 from overlane.node.driver import Driver
 from overlane.node.links.overlay import Overlay
 from overlane.node.logs.event_log import EventLog
+from overlane.node.reconfiguring import Reconfiguring
 from overlane.node.store.timed import TimedStore
 from overlane.secret import Secret
 from overlane.secret_file import read_token
@@ -36,6 +37,7 @@ class AdminService:
         store: TimedStore,
         data: Path | None,
         overlay: Overlay,
+        reconfiguring: Reconfiguring,
         is_chaotic: bool,
     ) -> None:
         """ConfigError when the token cannot be read."""
@@ -46,7 +48,7 @@ class AdminService:
         self.survey = Inspection(
             name, network, endpoints, driver, overlay, store, self._pulse, tally, logbook, data is not None
         )
-        self.links = LinkOperations(driver, overlay, is_chaotic=is_chaotic)
+        self.links = LinkOperations(driver, reconfiguring, overlay, is_chaotic=is_chaotic)
         self._plans = PlanOperations(driver, PlanHistory(data))
         streams = StreamOperations(driver)
         operations = (*Operations(self.survey).all, *self.links.all, *self._plans.all, *streams.all)

@@ -12,6 +12,7 @@ from typing import cast
 
 from overlane.binding import bound
 from overlane.core.units import SECOND
+from overlane.errors import Unavailable
 from overlane.network.listeners import ListenerKind
 from overlane.network.schema import Endpoint
 from overlane.node.clients.connection_limiter import Admission, ConnectionLimiter, peer_of
@@ -105,9 +106,18 @@ class Listener:
         self._sockets = await bound(self.name, self._endpoint, BACKLOG)
         self._servers = await self._serve(tls)
 
-    async def renew(self, tls: ssl.SSLContext) -> None:
-        """Those who come from now on meet this certificate; those who are there stay."""
-        before, self._servers = self._servers, await self._serve(tls)
+    async def prepare(self, tls: ssl.SSLContext) -> list[asyncio.Server]:
+        """Servers with another certificate, which let nobody in yet; Unavailable, and nothing has changed."""
+        try:
+            return await self._serve(tls, is_open=False)
+        except OSError as error:
+            raise Unavailable(f"{self.name} address {self._endpoint}", error.strerror or str(error)) from None
+
+    async def renew(self, prepared: list[asyncio.Server]) -> None:
+        """Those who come from now on meet these servers; those who are there stay."""
+        before, self._servers = self._servers, prepared
+        for server in prepared:
+            await server.start_serving()
         for server in before:
             server.close()
 
@@ -122,7 +132,7 @@ class Listener:
         for one in self._sockets:
             one.close()
 
-    async def _serve(self, tls: ssl.SSLContext | None) -> list[asyncio.Server]:
+    async def _serve(self, tls: ssl.SSLContext | None, *, is_open: bool = True) -> list[asyncio.Server]:
         loop = asyncio.get_running_loop()
         within_s = self._driver.server.state.limits.connect_within_ns / SECOND
         servers = []
@@ -133,6 +143,7 @@ class Listener:
                 ssl=tls,
                 backlog=BACKLOG,
                 ssl_handshake_timeout=within_s if tls else None,
+                start_serving=is_open,
             )
             servers.append(server)
         return servers

@@ -8,17 +8,18 @@ decide so alike.
 Where the network file allows it, datagrams are offered beside each connection (`datagramlink`).
 
 A neighbour that cannot be reached is tried again after pauses that grow and vary, at each of its addresses in turn
-(`redialling`).
+(`dialling`).
 """
 
 import asyncio
 import logging
 import secrets
 import ssl
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
+
+from msgspec import structs
 
 from overlane.core.broker import INTERNAL_ERROR, OverlayBroker
 from overlane.core.events import Close, CloseLink, Event, Lane, LinkDown, LinkUp, NamesakeRefused
@@ -27,31 +28,23 @@ from overlane.core.units import SECOND, Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import Farewell, encode
 from overlane.errors import Failure, InDoubt, Unavailable
-from overlane.network.schema import Endpoint
+from overlane.membership.endpoint import Endpoint
+from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.node.failures import Failures
 from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.datagram_socket import DatagramSockets
+from overlane.node.links.dialling import DIAL_S, MOVED, Dialling
 from overlane.node.links.emulation import Conditions, Emulation
 from overlane.node.links.greeting import KEY_PART_BYTES, Credentials, Offer, Session
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import Pace
-from overlane.node.links.redialling import PAUSE_MIN, Redialling
 from overlane.node.security.tls import broker_of
 from overlane.secret import Secret
 
-DIAL_S = 5.0
 SAME_MOMENT: Nanos = 2 * SECOND
 """Two connections that came up within this time were dialled at once from both ends."""
 
 log = logging.getLogger("overlane.link")
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """Whether datagrams go beside the connection to a neighbour, and how many bits a second it takes in all."""
-
-    has_datagrams: bool = True
-    rate_bps: int | None = None
 
 
 class Turns(Protocol):
@@ -63,7 +56,6 @@ class Turns(Protocol):
 
     def received(self, peer: str, data: bytes, lane: Lane) -> None: ...
     def links_have_room(self) -> None: ...
-    def meet_others(self) -> None: ...
 
 
 class Overlay:
@@ -96,14 +88,11 @@ class Overlay:
         self.sockets = DatagramSockets(datagram_port) if datagram_port is not None else None
         self._luck = luck or Random()
         self.links: dict[str, OverlayLink] = {}
-        self._addresses: dict[str, tuple[Endpoint, ...]] = {}
+        self._configs: dict[str, NeighbourConfig] = {}
         self._emulations: dict[str, Emulation] = {}
-        self._ways: dict[str, Way] = {}
-        self._conditions_at_first: dict[str, Conditions | None] = {}
-        self._dialling: dict[str, asyncio.Task[None]] = {}
-        self._told_in_vain: dict[str, set[str]] = {}
-        self._idle: dict[str, asyncio.Event] = {}
-        """Set while there is no connection to a neighbour."""
+        self._dialling = Dialling(
+            core.name, now, self._luck, self._failures, self._dial, self._is_cut, self._close_moved
+        )
         self._server: asyncio.Server | None = None
         self.linked = asyncio.Event()
         """Set once every neighbour that is expected has been there at the same time."""
@@ -120,58 +109,46 @@ class Overlay:
         except OSError as error:
             raise Unavailable(f"overlay address {endpoint}", error.strerror or str(error)) from None
 
-    def join(
-        self,
-        name: str,
-        addresses: Iterable[Endpoint],
-        conditions: Conditions | None = None,
-        *,
-        is_expected: bool = True,
-        way: Way | None = None,
-    ) -> None:
-        """A neighbour, from now on, or known anew; it is dialled where an address is known. A connection stays."""
-        self._addresses[name] = tuple(addresses)
-        self._ways[name] = way or self._ways.get(name, Way())
-        if (link := self.links.get(name)) is not None:
-            link.paced(self.pace(name))
-        if is_expected:
-            self._expected.add(name)
-        idle = self._idle.setdefault(name, asyncio.Event())
-        if name not in self.links:
-            idle.set()
-        self._conditions_at_first[name] = conditions
-        self.emulate(name, conditions)
-        self._turns.meet_others()
-        if self._addresses[name] and (name not in self._dialling or self._dialling[name].done()):
-            task = self._dialling[name] = asyncio.get_running_loop().create_task(self._keep_dialling(name))
-            task.add_done_callback(lambda done: self._failures.look_at(done, f"dialling {name}"))
+    def reconfigure(self, changes: NeighbourChanges) -> None:
+        """Neighbours come, change or go. A connection to one that goes is closed by the core (`close`)."""
+        for name in changes.gone:
+            self._configs.pop(name, None)
+            self._expected.discard(name)
+            self._dialling.forget(name)
+            log.info("%s is no neighbour any more", name)
+        for name, config in changes.set.items():
+            self._set(name, config)
+        self._look_around()
 
-    def part(self, name: str) -> None:
-        """No neighbour any more."""
-        self._addresses.pop(name, None)
-        self._expected.discard(name)
-        if (task := self._dialling.pop(name, None)) is not None:
-            task.cancel()
-        if (link := self.links.get(name)) is not None:
-            link.close("no neighbour any more")
+    def _set(self, name: str, config: NeighbourConfig) -> None:
+        """A neighbour, from now on, or known anew; it is dialled where an address is known. A connection stays."""
+        before, self._configs[name] = self._configs.get(name), config
+        link = self.links.get(name)
+        if link is not None:
+            link.paced(self.pace(name))
+        if config.is_expected:
+            self._expected.add(name)
+        if before is None or before.emulated != config.emulated:
+            self.heal(name)
+        self._dialling.set(
+            name,
+            config.addresses,
+            is_linked=link is not None,
+            dialled_at=None if link is None else link.dialled_at,
+        )
 
     @property
     def neighbours(self) -> list[str]:
-        return sorted(self._addresses)
+        return sorted(self._configs)
 
     async def end(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._dialling.values():
-            task.cancel()
+        self._dialling.end()
         for link in list(self.links.values()):
             link.close("the broker ends")
         if self.sockets is not None:
             self.sockets.close()
-
-    def settle(self) -> None:
-        """Every neighbour of the start has been named."""
-        self._look_around()
 
     # Emulation
 
@@ -187,8 +164,9 @@ class Overlay:
             self.links[name].emulated(self._emulations.get(name))
 
     def heal(self, name: str) -> None:
-        """Let the link be again as it was when the neighbour was named."""
-        self.emulate(name, self._conditions_at_first.get(name))
+        """Let the link be again as it is configured."""
+        emulated = self._configs[name].emulated
+        self.emulate(name, None if emulated is None else Conditions(**structs.asdict(emulated)))
 
     def conditions(self, name: str) -> Conditions | None:
         found = self._emulations.get(name)
@@ -200,55 +178,23 @@ class Overlay:
 
     # Dialling
 
-    async def _keep_dialling(self, name: str) -> None:
-        redialling = Redialling(self._luck)
-        # Who has the greater name waits a little at first: the other's call usually comes before.
-        if name < self._core.name:
-            await asyncio.sleep(2 * PAUSE_MIN / SECOND)
-        while True:
-            redialling.lasted(await self._until_idle(name))
-            addresses = self._addresses.get(name, ())
-            if not addresses:
-                return
-            address = redialling.next(addresses)
-            if not self._is_cut(name) and await self._dial(name, address):
-                redialling.lasted(await self._until_idle(name))
-            await asyncio.sleep(redialling.pause_ns(len(addresses)) / SECOND)
-
-    async def _until_idle(self, name: str) -> Nanos:
-        """How long there has been a connection meanwhile, whoever had dialled."""
-        since_ns = self.now()
-        await self._idle[name].wait()
-        return self.now() - since_ns
-
-    def _tell_in_vain(self, name: str, address: Endpoint, error: Exception) -> None:
-        """Each reason once until it is reached: it may just not be there yet. A certificate is for people to mend."""
-        why = f"{name} at {address}: {str(error) or 'no answer'}"
-        told = self._told_in_vain.setdefault(name, set())
-        level = logging.WARNING if isinstance(error, ssl.SSLError) else logging.INFO
-        log.log(logging.DEBUG if why in told else level, "cannot reach %s", why)
-        told.add(why)
-
     async def _dial(self, name: str, address: Endpoint) -> bool:
-        """Whether the neighbour is linked with afterwards, by this call or one of its own."""
-        loop = asyncio.get_running_loop()
-        try:
-            _, link = await asyncio.wait_for(
-                loop.create_connection(
-                    lambda: OverlayLink(self, name),
-                    address.host,
-                    address.port,
-                    ssl=self._client_tls,
-                    server_hostname=name if self._client_tls is not None else None,
-                ),
-                DIAL_S,
-            )
-        except (OSError, TimeoutError) as error:
-            self._tell_in_vain(name, address, error)
-            return False
-        self._told_in_vain.pop(name, None)
+        """Whether the neighbour is linked with afterwards, by this call or one of its own; OSError or TimeoutError."""
+        _, link = await asyncio.wait_for(
+            asyncio.get_running_loop().create_connection(
+                lambda: OverlayLink(self, name, address),
+                address.host,
+                address.port,
+                ssl=self._client_tls,
+                server_hostname=name if self._client_tls is not None else None,
+            ),
+            DIAL_S,
+        )
         await link.settled.wait()
         return name in self.links
+
+    def _close_moved(self, name: str, reason: str) -> None:
+        self._turns.tell_core(CloseLink(name, reason))
 
     # What connections ask (overlaylink.Host)
 
@@ -271,9 +217,9 @@ class Overlay:
         return Offer(socket.port, secrets.randbits(64), secrets.token_bytes(KEY_PART_BYTES) if is_private else b"")
 
     def datagrams(self, link: OverlayLink, session: Session, transport: asyncio.Transport) -> DatagramLink | None:
-        way = self._ways.get(link.peer, Way())
+        config = self._configs.get(link.peer)
         socket = self.sockets.at(transport.get_extra_info("sockname")) if self.sockets is not None else None
-        if socket is None or not way.has_datagrams:
+        if socket is None or config is None or not config.has_datagrams:
             return None
         host, _, *scope = transport.get_extra_info("peername")
         return DatagramLink(
@@ -293,12 +239,12 @@ class Overlay:
         return self._emulations.get(peer)
 
     def pace(self, peer: str) -> Pace | None:
-        rate_bps = self._ways.get(peer, Way()).rate_bps
-        return None if rate_bps is None else Pace(rate_bps)
+        config = self._configs.get(peer)
+        return None if config is None or config.rate_bps is None else Pace(config.rate_bps)
 
     def greeted(self, link: OverlayLink) -> bool:
         peer = link.peer
-        if peer not in self._addresses:
+        if peer not in self._configs:
             log.warning("%s calls itself %s, which is no neighbour", link.address, peer)
             link.close("no neighbour of ours")
             return False
@@ -315,7 +261,7 @@ class Overlay:
         if before is not None and before.is_broken:
             self._turns.handle(LinkDown(peer))
         self.links[peer] = link
-        self._idle[peer].clear()
+        self._dialling.linked(peer)
         self._look_around()
         if before is not None:
             before.close("another connection, dialled at the same moment, stays")
@@ -341,11 +287,7 @@ class Overlay:
 
     def received(self, link: OverlayLink, data: bytes, lane: Lane = Lane.CONTROL) -> None:
         if self.links.get(link.peer) is link:
-            core = self._core
-            before_bytes = core.needs_recorded_bytes
             self._turns.received(link.peer, data, lane)
-            if core.needs_recorded_bytes != before_bytes:
-                link.recorded(core.needs_recorded_bytes - before_bytes, core.turn + 1)
 
     def _received_beside(self, link: OverlayLink, frames: bytes) -> None:
         if link.heard_beside():
@@ -379,7 +321,7 @@ class Overlay:
         if self.links.get(link.peer) is not link:
             return
         del self.links[link.peer]
-        self._idle[link.peer].set()
+        self._dialling.lost(link.peer)
         log.info("connection to %s is lost: %s", link.peer, why)
         self._turns.tell_core(LinkDown(link.peer))
 
@@ -399,12 +341,18 @@ class Overlay:
         """The core has given a connection up."""
         link = self.links.pop(effect.peer, None)
         if link is not None:
-            self._idle[effect.peer].set()
-            log.warning("link to %s: %s", effect.peer, effect.reason)
+            self._dialling.lost(effect.peer)
+            level = logging.WARNING if effect.peer in self._configs and effect.reason != MOVED else logging.INFO
+            log.log(level, "link to %s: %s", effect.peer, effect.reason)
             link.close(effect.reason, effect.last_words)
 
+    def recorded(self, peer: str, size_bytes: int, turn: int) -> None:
+        """What a neighbour has said of its interest makes records of so many bytes, written in this turn."""
+        if (link := self.links.get(peer)) is not None:
+            link.recorded(size_bytes, turn)
+
     def written(self, turn: int) -> None:
-        """The records of all turns of the core up to this one are on disk."""
+        """The records of all turns up to this one are on disk."""
         for link in self.links.values():
             link.written(turn)
 

@@ -22,6 +22,7 @@ from overlane.core.events import Lane
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.errors import ProtocolViolation
+from overlane.membership.endpoint import Endpoint
 from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import NONCE_BYTES, Credentials, Greeting, Offer, Session
@@ -121,7 +122,9 @@ class OverlayLink(asyncio.BufferedProtocol):
     passed on before more is taken in. Where it cannot be passed on at once it also waits for a moment, not for long.
     """
 
-    def __init__(self, host: Host, dials: str = "") -> None:
+    def __init__(self, host: Host, dials: str = "", dialled_at: Endpoint | None = None) -> None:
+        self.dialled_at = dialled_at
+        """The address, if we have dialled."""
         self._host = host
         self._dials = dials
         self._loop = asyncio.get_running_loop()

@@ -45,7 +45,7 @@ class Logins:
         # Half of the processors at most: the others go on carrying messages.
         workers = threads or max(1, (os.cpu_count() or 1) // 2)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="login")
-        self._adopt(read_users(self._path))
+        self.adopt(read_users(self._path))
 
     @property
     def waiting(self) -> int:
@@ -58,7 +58,7 @@ class Logins:
 
     def reload(self) -> None:
         """Read the file again. ConfigError when it is wrong; the users are then those of before."""
-        self._adopt(read_users(self._path))
+        self.adopt(read_users(self._path))
 
     def close(self) -> None:
         """Checks that run come to their end, those that wait are dropped."""
@@ -85,7 +85,8 @@ class Logins:
         self._good[name] = (hashed, digest)
         return Login.ACCEPTED
 
-    def _adopt(self, users: Users) -> None:
+    def adopt(self, users: Users) -> None:
+        """These are the users from now on."""
         self._users = users
         self._nobody = users.usual_cost().hasher().hash(secrets.token_bytes(32))
         self._good = {name: good for name, good in self._good.items() if users.hashes.get(name) == good[0]}

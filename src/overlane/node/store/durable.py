@@ -25,12 +25,14 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Protocol
 
+from overlane.core.records import Record, Registry
 from overlane.node.store.data_directory import DataDirectory
 from overlane.node.store.errors import Cause, StoreError, store_error
 from overlane.node.store.record_file import Name, Quarantined, RecordFile
 from overlane.node.store.record_format import CHECKPOINT_PAGES, ailment, log_of
 from overlane.node.store.reserve import Reserve
 from overlane.node.store.salvage import Salvage, create_part, finish, salvage, was_cut_short
+from overlane.turn.record_registry import REGISTRY
 
 __all__ = ["Batch", "Cause", "Done", "RecordStore", "Soon", "Store", "StoreError"]
 
@@ -66,6 +68,10 @@ class RecordStore(Protocol):
         """The damaged records that opening found."""
 
     @property
+    def unknown(self) -> Mapping[str, int]:
+        """How many records there are of kinds that this release does not know."""
+
+    @property
     def salvaged(self) -> Salvage | None:
         """What became of the file, if opening found it damaged as a whole."""
 
@@ -73,8 +79,12 @@ class RecordStore(Protocol):
     def failing(self) -> StoreError | None:
         """Why nothing, or nothing more than the most necessary, can be written at present, if so."""
 
-    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
-        """Every good record (table, key, value) there is, for recovery."""
+    def records(self) -> Iterator[Record]:
+        """Every good record (table, key, value) but the store's own, for recovery."""
+
+    def replica(self) -> Iterator[Record]:
+        """Every good record, the store's own and those of unknown kinds included: what another store needs to continue
+        the broker."""
 
     def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
         """Save records, and erase those whose value is None. From the loop's thread only.
@@ -137,6 +147,7 @@ class Store:
         synced: bool = True,
         clock_s: int | None = None,
         incarnation_min: int = 0,
+        registry: Registry = REGISTRY,
     ) -> "Store":
         """Open the store in the data directory `path`, which is made where there is none.
 
@@ -150,7 +161,7 @@ class Store:
         try:
             sound, salvaged = _sound_file(directory)
             reserve = _reserve(path / RESERVE, reserve_bytes)
-            file = RecordFile(sound, bytes_max, synced)
+            file = RecordFile(sound, bytes_max, synced, registry)
             try:
                 clock_s = int(time()) if clock_s is None else clock_s
                 store = cls(directory, file, reserve, soon, on_state, clock_s, incarnation_min)
@@ -170,8 +181,15 @@ class Store:
     def quarantined(self) -> list[Quarantined]:
         return self._file.quarantined
 
-    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        return self._file.unknown
+
+    def records(self) -> Iterator[Record]:
         return self._file.records()
+
+    def replica(self) -> Iterator[Record]:
+        return self._file.replica()
 
     def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
         with self._changed:

@@ -6,7 +6,11 @@ the loop, some time after `submit`; while the disk is `held` it does not, so tha
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
+from overlane.core.gossip.incarnation import INCARNATION, INSTANCE
+from overlane.core.gossip.incarnation import TABLE as OWN_KIND
+from overlane.core.records import Record
 from overlane.node.store.durable import Batch, Done, Soon
 from overlane.node.store.errors import Cause, StoreError
 from overlane.node.store.record_file import Name, Quarantined, fresh_instance
@@ -32,6 +36,7 @@ class MemoryStore:
         self.incarnation = disk.incarnation
         self.instance = disk.instance
         self.quarantined, disk.quarantined = disk.quarantined, []
+        self.unknown: dict[str, int] = {}
         self.failing: StoreError | None = None
         self.salvaged: Salvage | None = None
         self._disk = disk
@@ -40,8 +45,12 @@ class MemoryStore:
         self._waiting = Batch()
         self._closed = False
 
-    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+    def records(self) -> Iterator[Record]:
         return iter([(table, key, value) for (table, key), value in self._disk.records.items()])
+
+    def replica(self) -> Iterator[Record]:
+        own = {INCARNATION: self.incarnation, INSTANCE: self.instance}
+        return chain(((OWN_KIND, key, b"%d" % number) for key, number in own.items()), self.records())
 
     def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
         if self._closed:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from time import time
 
 from overlane.core.gossip.incarnation import choose
+from overlane.core.records import Record
 from overlane.node.store.durable import Done, Soon, StoreError
 from overlane.node.store.record_file import Name, Quarantined, fresh_instance
 from overlane.node.store.salvage import Salvage
@@ -20,10 +21,15 @@ class NoStore:
             log.error("%s", warning)
         self.instance = fresh_instance()
         self.quarantined: list[Quarantined] = []
+        self.unknown: dict[str, int] = {}
         self.failing: StoreError | None = None
         self.salvaged: Salvage | None = None
 
-    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+    def records(self) -> Iterator[Record]:
+        return iter(())
+
+    def replica(self) -> Iterator[Record]:
+        """Nobody can continue what is forgotten."""
         return iter(())
 
     def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:  # noqa: ARG002

@@ -10,12 +10,20 @@ several times as long as to carry it out, so there are not many: the number of r
 repeated, which changes nothing.
 
 The kind `store` is the file's own: incarnation and instance live there, and are counted and checked like every record.
+
+Opening judges every record by the registry (`core.records`):
+
+    of this release's version       it is served, or quarantined if it cannot be read
+    of an older version             it is upgraded, all of them in one transaction
+    of a newer version              the whole file is refused, and left as it is: to serve the rest would break promises
+    of a kind that nobody knows     it is kept as it is and reported: nothing of what is known depends on it
 """
 
 import logging
 import secrets
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -23,9 +31,16 @@ from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
-from overlane.core.gossip.incarnation import choose
+import msgspec
+
+from overlane.core.gossip.incarnation import INCARNATION, INSTANCE, choose
+from overlane.core.gossip.incarnation import TABLE as OWN_KIND
+from overlane.core.records import Kind, Record, Registry, Standing, upgrade, version_of
+from overlane.core.records import fault as record_fault
+from overlane.errors import ConfigError, Fault
 from overlane.node.store.record_format import CHECKPOINT_PAGES, connect, fault, log_of, text
 from overlane.node.store.write_ahead_log import PAGE_BYTES
+from overlane.turn.record_registry import REGISTRY
 
 ROWS_MAX = 512
 """Per statement."""
@@ -33,9 +48,6 @@ FETCH_ROWS = 1000
 MARGIN_PART = 8
 MARGIN_PAGES_MAX = CHECKPOINT_PAGES
 """What is kept free of a file that may not grow beyond some size, for what has been begun: a part of it, up to that."""
-OWN_KIND = "store"
-INCARNATION = b"incarnation"
-INSTANCE = b"instance"
 
 Name = tuple[str, bytes]
 """(kind, key) of a record."""
@@ -55,10 +67,15 @@ class Quarantined:
 class RecordFile:
     """The open file. It is read once, at the start; from then on only written, by one thread at a time."""
 
-    def __init__(self, path: Path, bytes_max: int | None = None, synced: bool = True) -> None:
+    def __init__(
+        self, path: Path, bytes_max: int | None = None, synced: bool = True, registry: Registry = REGISTRY
+    ) -> None:
         self.path = path
+        self._registry = registry
         self._pages_max = None if bytes_max is None else max(1, bytes_max // PAGE_BYTES)
         self.quarantined: list[Quarantined] = []
+        self.unknown: Counter[str] = Counter()
+        """Records of each kind that this release does not know."""
         self._numbers: dict[Name, int] = {}
         self._number = 0
         """The last one given to a record."""
@@ -76,19 +93,68 @@ class RecordFile:
 
     def _load(self) -> None:
         damaged: list[tuple[int, str]] = []
+        older: list[tuple[str, Kind, bytes, bytes]] = []
+        newer: Counter[str] = Counter()
         numbers = self._numbers
-        kinds: dict[bytes, str] = {}
+        tables: dict[bytes, tuple[str, Standing, Kind | None]] = {}
         for number, kind, key, value, crc in _rows(self._connection):
             self._number = number
             if reason := fault(kind, key, value, crc):
                 damaged.append((number, reason))
                 continue
-            name = kinds.get(kind) or kinds.setdefault(kind, kind.decode()), key
-            if (older := numbers.get(name)) is not None:
-                damaged.append((older, f"record {number} is a newer one of the same kind and key"))
-            numbers[name] = number
+            if (found := tables.get(kind)) is None:
+                found = tables[kind] = (kind.decode(), *self._registry.find(kind.decode()))
+            table, standing, known = found
+            if known is None:
+                self.unknown[table] += 1
+            elif standing is Standing.NEWER:
+                newer[table] += 1
+            elif standing is Standing.OLDER:
+                older.append((table, known, key, value))
+            elif reason := record_fault(known, key, value):
+                damaged.append((number, reason))
+                continue
+            if (earlier := numbers.get((table, key))) is not None:
+                damaged.append((earlier, f"record {number} is a newer one of the same kind and key"))
+            numbers[table, key] = number
+        if newer:
+            raise ConfigError([self._too_new(table, count) for table, count in sorted(newer.items())])
+        for table, count in sorted(self.unknown.items()):
+            told = "%s: %d records of the kind %s, which this release does not know, are kept as they are"
+            log.warning(told, self.path, count, table)
         if damaged:
             self._quarantine(damaged)
+        if older:
+            self._upgrade(older)
+
+    def _too_new(self, table: str, count: int) -> Fault:
+        name, version = version_of(table)
+        _, kind = self._registry.find(table)
+        found = f"{count} records of the kind {name} in version {version}"
+        allowed = f"at most version {kind.version if kind else 0}: a newer release wrote them, run that one"
+        return Fault(str(self.path), 0, "", found, allowed)
+
+    def _upgrade(self, older: list[tuple[str, Kind, bytes, bytes]]) -> None:
+        """Write records of older versions anew, as this release has them."""
+        changes: dict[Name, bytes | None] = {}
+        unusable: list[tuple[Name, str]] = []
+        for table, kind, key, value in sorted(older, key=lambda one: version_of(one[0])[1], reverse=True):
+            if (kind.table, key) in self._numbers or (kind.table, key) in changes:
+                unusable.append(((table, key), f"there is one of version {kind.version} with the same key"))
+                continue
+            try:
+                upgraded = upgrade(kind, table, value)
+            except (ValueError, msgspec.MsgspecError) as error:
+                unusable.append(((table, key), f"it cannot be upgraded: {error}"))
+                continue
+            if reason := record_fault(kind, key, upgraded):
+                unusable.append(((table, key), reason))
+                continue
+            changes[kind.table, key], changes[table, key] = upgraded, None
+        if unusable:
+            self._quarantine([(self._numbers.pop(name), reason) for name, reason in unusable])
+        self.write(changes)
+        log.info("%s: %d records of earlier releases were upgraded", self.path, len(changes) // 2)
 
     def _quarantine(self, damaged: list[tuple[int, str]]) -> None:
         """Take damaged records out of the way, as they are."""
@@ -103,12 +169,15 @@ class RecordFile:
             self.quarantined.append(found)
         execute("COMMIT")
 
-    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+    def records(self) -> Iterator[Record]:
         """Every good record but the file's own, oldest first, as of now."""
+        return (record for record in self.replica() if record[0] != OWN_KIND)
+
+    def replica(self) -> Iterator[Record]:
+        """Every good record, the file's own and those of unknown kinds included."""
         with closing(connect(self.path)) as connection:
             for _, kind, key, value, _ in _rows(connection):
-                if kind != OWN_KIND.encode():
-                    yield kind.decode(), key, value
+                yield kind.decode(), key, value
 
     def instance(self) -> int:
         """A random number that this file has had since it was made: whoever continues it continues the broker."""

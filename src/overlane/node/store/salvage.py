@@ -3,7 +3,8 @@
 SQLite gives up on a table when a page of it is broken. The records do not need it: each carries its own checksum, so
 one that is found somewhere in the file is either right or known to be wrong. They are looked for along the tree of the
 table first; if that is broken, in every page that is not known to be free. Records found only there may have been
-erased in the meantime: such a broker rather delivers something twice than not at all.
+erased in the meantime: such a broker rather delivers something twice than not at all. No kind of record is left out
+here, known or not: the registry judges them when the fresh file is opened.
 
     1  the fresh file is filled under the name NAME.part, synced, and renamed to NAME.salvaged
     2  the damaged log, then the damaged database are set aside as NAME.damaged-1-wal and NAME.damaged-1 (or -2 ...)

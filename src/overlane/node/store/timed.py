@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from time import monotonic_ns
 
+from overlane.core.records import Record
 from overlane.core.units import MS, SECOND, US, Nanos
 from overlane.node.store.durable import Done, RecordStore, StoreError
 from overlane.node.store.record_file import Name, Quarantined
@@ -81,8 +82,15 @@ class TimedStore:
     def failing(self) -> StoreError | None:
         return self._store.failing
 
-    def records(self) -> Iterator[tuple[str, bytes, bytes]]:
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        return self._store.unknown
+
+    def records(self) -> Iterator[Record]:
         return self._store.records()
+
+    def replica(self) -> Iterator[Record]:
+        return self._store.replica()
 
     def close(self) -> StoreError | None:
         return self._store.close()

@@ -9,9 +9,10 @@ What is admitted is given even if a queue exceeds its bound by it: a parcel may 
 parcel that is for others too is admitted until the queue is twice as long as it should be: the others need not wait,
 and by then its origin puts into parcels of their own what some fall behind with.
 
-Queues are filled at the end of a turn only: until then admission counts what it has admitted.
+What is admitted joins the queues before anything else is asked about.
 """
 
+from overlane.core.events import Reception
 from overlane.core.units import Nanos
 from overlane.core.wire.parcel import Message as Brought
 from overlane.pubsub.cluster import envelope, names
@@ -32,13 +33,11 @@ Load = tuple[int, int]
 class Admission:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._coming: dict[Session, Load] = {}
-        """What was admitted and is not in the queues yet."""
         self._refused_for: set[Session] = set()
         """Who had no room when something came for it."""
 
-    def take(self, messages: list[Brought], now: Nanos) -> tuple[bool, dict[str, int]]:
-        """Admit messages, all or none; and the topics whose receivers fall behind, as `core.inflow.Readers`."""
+    def admit(self, messages: list[Brought], now: Nanos) -> Reception:
+        """Whether receivers have room for the messages, for all or none, and how far they are behind."""
         topics = _loads([one for one in messages if one[1] & envelope.QOS_MASK])
         load: dict[Session, Load] = {}
         behind: dict[str, int] = {}
@@ -54,10 +53,8 @@ class Admission:
             is_overfull = any(self._percent(session) >= FULL_FOR_ALL_PERCENT for session in full)
             if is_overfull or not self._is_for_others(messages, full):
                 self._refused_for |= full
-                return False, {topic: max(FULL_PERCENT, percent) for topic, percent in behind.items()}
-        for session, added in load.items():
-            self._coming[session] = _sum(self._coming.get(session, (0, 0)), added)
-        return True, behind
+                return Reception(False, {topic: max(FULL_PERCENT, percent) for topic, percent in behind.items()})
+        return Reception(True, behind)
 
     def has_room_again(self, now: Nanos) -> bool:
         """Whether someone for whom messages were refused has room again, or is not waited for any more."""
@@ -66,10 +63,6 @@ class Admission:
         ready = {one for one in self._refused_for if not one.is_awaited(now) or self._percent(one) < OPEN_AGAIN_PERCENT}
         self._refused_for -= ready
         return bool(ready)
-
-    def turn_ended(self) -> None:
-        """What was admitted is in the queues."""
-        self._coming.clear()
 
     # Who is behind
 
@@ -108,20 +101,15 @@ class Admission:
         return False
 
     def _percent(self, session: Session) -> int:
-        """How full its queue is with what was admitted, beyond 100 if it is overfull."""
-        limits = self._state.limits
-        count, size = self._coming.get(session, (0, 0))
-        count, size = count + len(session.window), size + session.window.bytes
-        return max(100 * count // limits.queue_messages, 100 * size // limits.queue_bytes)
+        """How full its queue is, beyond 100 if it is overfull."""
+        limits, window = self._state.limits, session.window
+        return max(100 * len(window) // limits.queue_messages, 100 * window.bytes // limits.queue_bytes)
 
     def _has_room(self, session: Session, added: Load) -> bool:
-        limits = self._state.limits
-        percent = self._percent(session)
-        if percent < TOLD_PERCENT:
+        if self._percent(session) < TOLD_PERCENT:
             return True  # whatever its size: there will hardly ever be more room
-        count, size = _sum(self._coming.get(session, (0, 0)), added)
-        is_within = count + len(session.window) <= limits.queue_messages
-        return is_within and size + session.window.bytes <= limits.queue_bytes
+        limits, window, (count, size) = self._state.limits, session.window, added
+        return len(window) + count <= limits.queue_messages and window.bytes + size <= limits.queue_bytes
 
 
 def _loads(messages: list[Brought]) -> dict[str, Load]:

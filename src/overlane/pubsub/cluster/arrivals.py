@@ -7,16 +7,17 @@ nothing else that came with it.
 
 from typing import NamedTuple, Protocol
 
-from overlane.core.events import Deliver
+from overlane.core.events import TAKEN, Deliver, Reception
 from overlane.core.events import Delivery as Delivered
 from overlane.core.units import NEVER, Nanos
 from overlane.errors import InDoubt
 from overlane.pubsub.cluster import envelope, names
+from overlane.pubsub.cluster.admission import Admission
 from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
-from overlane.pubsub.state import OVERRUN, State
+from overlane.pubsub.state import State
 from overlane.pubsub.suspects import suspect_of
 
 
@@ -41,19 +42,23 @@ class NoRuns:
 
 
 class Arrivals:
-    def __init__(self, state: State, delivery: Delivery, runs: Runs) -> None:
+    def __init__(self, state: State, delivery: Delivery, admission: Admission, runs: Runs) -> None:
         self._state = state
+        self._admission = admission
         self._delivery = delivery
         self._runs = runs
         self._at_hand: Message | None = None
         """The message that is being handed on; None as long as it is being read."""
 
-    def deliver(self, effect: Deliver, now: Nanos) -> list[Mixed]:
-        """What the overlay brought for local subscribers; returns what was in bundles."""
-        state = self._state
-        opened: list[Mixed] = []
-        # What is reliable has passed admission, and was acknowledged for all who are waited for.
-        state.overrun = NEVER if effect.reliable else 1
+    def deliver(self, effect: Deliver, now: Nanos, opened: list[Mixed] | None = None) -> Reception:
+        """What the overlay brought for local subscribers; nothing is done with reliable messages that find no room.
+        What was in bundles is added to `opened`."""
+        state, reception, overrun = self._state, TAKEN, 1
+        if effect.reliable:
+            reception = self._admission.admit(effect.messages, now)
+            if not reception.is_taken:
+                return reception
+            overrun = NEVER  # it will be acknowledged for all who are waited for
         for topic, flags, body in effect.messages:
             subscribers = effect.subscribers.get(topic)
             if not subscribers:
@@ -65,16 +70,15 @@ class Arrivals:
             try:
                 if flags & envelope.RUN_MASK and not topic.startswith(names.RESERVED):
                     mixed = self._runs.arrive(topic, flags, body, now)
-                    if mixed is not None:
+                    if mixed is not None and opened is not None:
                         opened.append(mixed)
                 else:
-                    self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, now)
+                    self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, overrun, now)
             except InDoubt:
                 raise
             except Exception as error:
                 self._failed(effect.origin, topic, body, error)
-        state.overrun = OVERRUN
-        return opened
+        return reception
 
     def _failed(self, origin: str, topic: str, body: bytes, error: Exception) -> None:
         """A message could not be read, or not be handed on. Of one that its origin counts as delivered when the turn is
@@ -88,7 +92,7 @@ class Arrivals:
         else:
             self._state.failed("delivery", origin, error)
 
-    def _deliver_one(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
+    def _deliver_one(self, one: Delivered, published_ns: Nanos, overrun: int, now: Nanos) -> None:
         state = self._state
         if one.topic.startswith(names.RETAINED):
             arrived = state.cluster.read_retained(one.topic, one.flags, one.body)
@@ -96,15 +100,15 @@ class Arrivals:
             state.effects += state.retained.keep_if_later(arrived)
             return
         if one.topic.startswith(names.SHARE):
-            self._deliver_to_group(one, published_ns, now)
+            self._deliver_to_group(one, published_ns, overrun, now)
             return
         arrived = envelope.unpack(one.topic, one.flags, one.body, published_ns)
         if arrived.expires_ns > now:
             only = () if one.subscribers == (LOCAL_SUBSCRIBERS,) else one.subscribers
             self._at_hand = arrived
-            self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, only=only)
+            self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, None, only, overrun)
 
-    def _deliver_to_group(self, one: Delivered, published_ns: Nanos, now: Nanos) -> None:
+    def _deliver_to_group(self, one: Delivered, published_ns: Nanos, overrun: int, now: Nanos) -> None:
         """Another broker has chosen this one for a message of a shared subscription."""
         name, _, tag, topic = names.read_share_name(one.topic)
         arrived = envelope.unpack(topic, one.flags, one.body, published_ns)
@@ -112,6 +116,7 @@ class Arrivals:
             return
         self._at_hand = arrived
         for group in self._state.subscriptions.audience(topic).groups:
-            if group.name == name and names.tag_of(group.filter) == tag and self._delivery.share(arrived, group, now):
+            is_meant = group.name == name and names.tag_of(group.filter) == tag
+            if is_meant and self._delivery.share(arrived, group, now, overrun) is not None:
                 return
         self._state.counters.dropped[Drop.SESSION_ENDED] += 1  # the last member has gone meanwhile

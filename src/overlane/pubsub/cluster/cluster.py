@@ -6,7 +6,7 @@ cluster names (`names`), so that the overlay carries it like everything else, du
 """
 
 from overlane.core.events import PublishResult
-from overlane.core.qos import QosClass
+from overlane.core.qos import QosClass, QosTable
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
 from overlane.pubsub.cluster import envelope
@@ -21,6 +21,11 @@ LOCAL_SUBSCRIBERS = "mqtt"
 """The overlay's name for all local subscribers together. It is in records, so it stays as it was first called."""
 
 _STAMP_BYTES = 8
+
+
+def overlay_table(qos: QosTable) -> QosTable:
+    """The classes of applications' topics, and that of what brokers carry for each other beside them."""
+    return qos.extended({EVERYTHING_RETAINED: RETAINED_CLASS})
 
 
 class Cluster:

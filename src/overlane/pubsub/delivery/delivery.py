@@ -17,10 +17,19 @@ from overlane.pubsub.message import Message
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.streams.log import StreamLog
-from overlane.pubsub.subscriptions.table import Audience, Receiver, SharedGroup, Subscription
+from overlane.pubsub.subscriptions.table import Audience, SharedGroup, Subscription
 
 SEND_AHEAD_BYTES = 256 * 1024
 """QoS 1 and 2 wait in the window while the consumer has more than this to read."""
+
+OVERRUN = 2
+"""Publishers wait for a client that is there and answers, but not for ever: an acknowledgement may be behind a message
+on the same connection. What they send meanwhile is kept up to so many times the limits of its queue."""
+
+Given = tuple[bool, float]
+"""Whether a message was stored for anybody; and how full the fullest queue is that it has joined, from 0 to 1, of those
+whose clients are there and answer."""
+NOT_GIVEN: Given = False, 0.0
 
 HEADWAY_WINDOWS = 4
 """The store is told ahead of so many times what may be in flight: of more, and it is told less often, but more would be
@@ -39,14 +48,23 @@ class Delivery:
         self._state = state
         self._stalled: dict[str, Session] = {}
         """Those whose next message is not on disk, while the store fails."""
+        self.has_stalled = False
 
     # To many
 
     def spread(
-        self, message: Message, audience: Audience, now: Nanos, sender: str | None = None, only: Iterable[str] = ()
-    ) -> None:
-        """To every receiver; with `only`, to those of these clients. `sender` is a local client."""
+        self,
+        message: Message,
+        audience: Audience,
+        now: Nanos,
+        sender: str | None = None,
+        only: Iterable[str] = (),
+        overrun: int = OVERRUN,
+    ) -> Given:
+        """To every receiver; with `only`, to those of these clients. `sender` is a local client. `overrun`: how many
+        times the limits of its queue a client that is there may have waiting."""
         chosen = frozenset(only)
+        is_stored, fullest = NOT_GIVEN
         for receiver in audience.receivers:
             if chosen and receiver.session.client_id not in chosen:
                 continue
@@ -54,31 +72,36 @@ class Delivery:
                 if receiver.of_own is None:
                     continue
                 receiver = receiver.of_own
-            self._give(receiver, message, now)
+            retain = message.retain and receiver.retain_as_published
+            qos = min(message.qos, receiver.qos)
+            stored, crowding = self.give(
+                receiver.session, message, qos, retain, receiver.identifiers, now, overrun=overrun
+            )
+            is_stored |= stored
+            if crowding > fullest:
+                fullest = crowding
+        return is_stored, fullest
 
-    def share_here(self, message: Message, audience: Audience, now: Nanos) -> None:
+    def share_here(self, message: Message, audience: Audience, now: Nanos, overrun: int = OVERRUN) -> Given:
         """To one member of each shared subscription of this broker."""
+        given = NOT_GIVEN
         for group in audience.groups:
-            self.share(message, group, now)
+            given = both(given, self.share(message, group, now, overrun))
+        return given
 
-    def share(self, message: Message, group: SharedGroup, now: Nanos) -> bool:
-        """To one member of the group."""
+    def share(self, message: Message, group: SharedGroup, now: Nanos, overrun: int = OVERRUN) -> Given | None:
+        """To one member of the group; None if there is none."""
         limits = self._state.limits
         one = group.choose(
             lambda session: self._state.may_receive(session, message.topic),
             lambda session: session.window.takes(message, limits),
         )
         if one is None:
-            return False
+            return None
         identifiers = (one.identifier,) if one.identifier else ()
         retain = message.retain and one.retain_as_published
         name = "" if min(message.qos, one.qos) == 0 else one.name
-        self.give(one.session, message, min(message.qos, one.qos), retain, identifiers, now, name)
-        return True
-
-    def _give(self, receiver: Receiver, message: Message, now: Nanos) -> None:
-        retain = message.retain and receiver.retain_as_published
-        self.give(receiver.session, message, min(message.qos, receiver.qos), retain, receiver.identifiers, now)
+        return self.give(one.session, message, min(message.qos, one.qos), retain, identifiers, now, name, overrun)
 
     def needs_store(self, message: Message, audience: Audience) -> bool:
         """Whether accepting it means to keep it through a restart."""
@@ -99,30 +122,29 @@ class Delivery:
         identifiers: tuple[int, ...],
         now: Nanos,
         group: str = "",
-    ) -> None:
+        overrun: int = OVERRUN,
+    ) -> Given:
         if session.log is not None:
-            self._log(session.log, message, qos, retain, now)
-            return
+            return self._log(session.log, message, qos, retain, now), 0.0
         consumer = session.consumer
         if not qos:
             if consumer is not None:
                 try:
-                    self._send_plain(consumer, message, retain, identifiers, now)
+                    return False, self._send_plain(consumer, message, retain, identifiers, now)
                 except Exception as error:
                     self._failed(session, consumer, error)
-            return
-        limits = self._state.limits
-        is_awaited = session.is_awaited(now)
-        if is_awaited:
-            self._state.crowding = max(self._state.crowding, session.window.crowding(limits))
-        overrun = self._state.overrun if is_awaited else 1
+            return NOT_GIVEN
+        limits, crowding = self._state.limits, 0.0
+        if session.is_awaited(now):
+            crowding = session.window.crowding(limits)
+        else:
+            overrun = 1
         if not session.window.takes(message, limits, overrun):
             for expired in session.window.expire(now):
                 self._state.queue_records.take(session.client_id, expired)
                 self._state.counters.dropped[Drop.EXPIRED] += 1
             if not session.window.takes(message, limits, overrun):
-                self._dead(session, message, Drop.QUEUE_FULL, now)
-                return
+                return self._dead(session, message, Drop.QUEUE_FULL, now), crowding
         entry = Entry(message, qos, retain, identifiers, group)
         session.window.add(entry)
         if session.is_durable:
@@ -130,26 +152,29 @@ class Delivery:
             self._state.queue_records.put(session.client_id, entry, self._state.turn)
         if consumer is not None:
             self.pump(session, consumer, now)
+        return session.is_durable, crowding
 
-    def _log(self, log: StreamLog, message: Message, qos: int, retain: bool, now: Nanos) -> None:
+    def _log(self, log: StreamLog, message: Message, qos: int, retain: bool, now: Nanos) -> bool:
+        """Whether it is kept."""
         state = self._state
         if state.is_store_failing and not qos:
             state.counters.dropped[Drop.QUEUE_FULL] += 1  # nobody waits for it, and nothing would bound it
-        else:
-            state.counters.dropped[Drop.QUEUE_FULL] += log.append(message, qos, retain, state.turn, now)
+            return False
+        state.counters.dropped[Drop.QUEUE_FULL] += log.append(message, qos, retain, state.turn, now)
+        return True
 
     def _send_plain(
         self, consumer: Consumer, message: Message, retain: bool, identifiers: tuple[int, ...], now: Nanos
-    ) -> None:
+    ) -> float:
+        """How full the client's queue is, if it reads."""
         state, crowding = self._state, consumer.backlog_bytes / self._state.limits.queue_bytes
-        if crowding > state.crowding and consumer.keeps_reading(now):
-            state.crowding = min(1.0, crowding)
         if crowding > 1:
             state.counters.dropped[Drop.SLOW_CLIENT] += 1
         elif consumer.take(message, 0, retain, identifiers, now):
             state.counters.messages_out += 1
         else:
             state.counters.dropped[Drop.TOO_LARGE] += 1
+        return min(1.0, crowding) if crowding and consumer.keeps_reading(now) else 0.0
 
     def pump(self, session: Session, consumer: Consumer, now: Nanos) -> None:
         """Give the consumer what it takes. Where that fails by our own fault, the client is ended with a
@@ -167,6 +192,7 @@ class Delivery:
                 if state.is_store_failing and not is_durable:
                     # It would hold back all that follows for as long as the store fails, even answers that make room.
                     self._stalled[session.client_id] = session
+                    self.has_stalled = True
                     return
                 drop = None
                 if entry.stage is Stage.WAITING and message.is_expired(now):
@@ -218,28 +244,27 @@ class Delivery:
 
     def durable(self, now: Nanos) -> None:
         """More is on disk than before: go on where that was missing."""
-        if self._stalled:
-            stalled, self._stalled = self._stalled, {}
-            for session in stalled.values():
-                if session.consumer is not None:
-                    self.pump(session, session.consumer, now)
+        stalled, self._stalled, self.has_stalled = self._stalled, {}, False
+        for session in stalled.values():
+            if session.consumer is not None:
+                self.pump(session, session.consumer, now)
 
-    def _dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> None:
-        """It could not be delivered to this client: whoever subscribes to the dead letters gets it."""
+    def _dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> bool:
+        """It could not be delivered to this client: whoever subscribes to the dead letters gets it; whether it is
+        stored for any of them."""
         state = self._state
         state.counters.dropped[why] += 1
         topic = dead_letters.topic_of(message)
         if not topic:
-            return
+            return False
         audience = state.subscriptions.audience(topic)
         if not audience.receivers and not audience.groups:
-            return
+            return False
         state.counters.dead_letters += 1
         letter = dead_letters.letter_of(topic, message, session.client_id, why)
-        overrun, state.overrun = state.overrun, 1  # nobody waits for those who read dead letters
-        self.spread(letter, audience, now)
-        self.share_here(letter, audience, now)
-        state.overrun = overrun
+        # Nobody waits for those who read dead letters.
+        is_stored, _ = both(self.spread(letter, audience, now, overrun=1), self.share_here(letter, audience, now, 1))
+        return is_stored
 
     # What the client says of it
 
@@ -340,5 +365,9 @@ class Delivery:
             state.queue_records.take(session.client_id, entry)
             group = groups.get(entry.group)
             moves = entry.stage is Stage.WAITING or entry.qos == 1
-            if not (group is not None and moves and self.share(entry.message, group, now)):
+            if group is None or not moves or self.share(entry.message, group, now) is None:
                 state.counters.dropped[Drop.SESSION_ENDED] += 1
+
+
+def both(one: Given, other: Given | None) -> Given:
+    return one if other is None else (one[0] or other[0], max(one[1], other[1]))

@@ -8,6 +8,7 @@ means for the store.
 import msgspec
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.pubsub.delivery.window import Entry, Stage
 from overlane.pubsub.message import TABLE as MESSAGES
 from overlane.pubsub.message import Message, key_of
@@ -61,8 +62,8 @@ class QueueRecords:
 
     def restore_entry(self, key: bytes, value: bytes) -> tuple[str, Entry] | None:
         """The client and the entry; None if its message is no more."""
+        client_id, sequence = _read_key(key)
         number, qos, retain, identifiers, group, stage, tries = _decode(value)
-        client_id, _, sequence = key[:-9].decode(), key[-9], int.from_bytes(key[-8:])
         message = self._recovered.get(number)
         if message is None:
             self._effects.append(Erase(QUEUES, key))
@@ -82,6 +83,26 @@ class QueueRecords:
 
 def _key(client_id: str, sequence: int) -> bytes:
     return client_id.encode() + b"\0" + sequence.to_bytes(8)
+
+
+def _read_key(key: bytes) -> tuple[str, int]:
+    """Client and sequence number."""
+    if len(key) < 9 or key[-9]:
+        raise ValueError("a key without a client and a sequence number")
+    return key[:-9].decode(), int.from_bytes(key[-8:])
+
+
+def _read(key: bytes, value: bytes) -> object:
+    name, stored = _read_key(key), _decode(value)
+    return name, stored, Stage(stored[5])
+
+
+QUEUE_KIND = Kind(
+    QUEUES,
+    lambda key: Owner(OwnerKind.SESSION, _read_key(key)[0]),
+    _read,
+    needs=lambda _, value: ((MESSAGES, key_of(_decode(value)[0])),),
+)
 
 
 def _stored(entry: Entry) -> bytes:

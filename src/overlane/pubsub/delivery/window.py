@@ -14,7 +14,7 @@ instead, or the client would hold its tag for ever and take a later message unde
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 from overlane.core.units import NEVER, SECOND, Nanos
@@ -73,16 +73,17 @@ class Window:
     __slots__ = (
         "_expires_ns",
         "_next_sequence",
+        "_waiting",
         "answered_ns",
         "bytes",
         "receive_max",
         "sent",
         "sent_up_to",
-        "waiting",
     )
 
     def __init__(self) -> None:
-        self.waiting: deque[Entry] = deque()
+        self._waiting: deque[Entry] | None = None
+        """None as long as there is nothing: an empty deque takes 700 bytes, and most clients are owed nothing."""
         self.sent: dict[int, Entry] = {}
         self.bytes = 0
         self.receive_max = 0
@@ -95,11 +96,21 @@ class Window:
         """Nothing that waits expires before."""
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.sent)
+        return len(self._waiting or ()) + len(self.sent)
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self.sent.values()
-        yield from self.waiting
+        yield from self._waiting or ()
+
+    @property
+    def waiting(self) -> Iterable[Entry]:
+        """What was not sent over this connection, in its order."""
+        return self._waiting or ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is anything that was not sent over this connection."""
+        return bool(self._waiting)
 
     @property
     def last_sequence(self) -> int:
@@ -108,7 +119,7 @@ class Window:
 
     @property
     def has_room(self) -> bool:
-        return not self.waiting and len(self.sent) < self.receive_max
+        return not self._waiting and len(self.sent) < self.receive_max
 
     def takes(self, message: Message, limits: Limits, overrun: int = 1) -> bool:
         """Whether there is room for it within so many times the limits."""
@@ -127,7 +138,12 @@ class Window:
         self._next_sequence += 1
         self.bytes += entry.message.size_bytes
         self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
-        self.waiting.append(entry)
+        self._append(entry)
+
+    def _append(self, entry: Entry) -> None:
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.append(entry)
 
     def restore(self, entry: Entry) -> None:
         """Entries come back in the order of their sequence numbers."""
@@ -137,7 +153,7 @@ class Window:
         if entry.stage is Stage.RELEASED:
             self.sent[entry.tag] = entry
         else:
-            self.waiting.append(entry)
+            self._append(entry)
 
     def go_on_at(self, sequence: int) -> None:
         """Numbers before this one may have been used in an earlier life of the broker."""
@@ -146,23 +162,31 @@ class Window:
     def recovered(self, headway: int) -> None:
         """All entries are back. Nobody knows what of those up to this sequence number was sent."""
         self.sent_up_to = min(headway, self.last_sequence)
-        for entry in self.waiting:
+        for entry in self._waiting or ():
             if entry.sequence > headway:
                 break
             entry.stage = Stage.SENT
 
+    def resume(self, sent: list[Entry], waiting: list[Entry], next_sequence: int, sent_up_to: int) -> None:
+        """Go on where that of another broker was."""
+        self.sent = {entry.tag: entry for entry in sent}
+        self._waiting = deque(waiting) or None
+        self.bytes = sum(entry.message.size_bytes for entry in self)
+        self._next_sequence, self.sent_up_to = next_sequence, sent_up_to
+        self._expires_ns = min((entry.message.expires_ns for entry in waiting), default=NEVER)
+
     def next_to_send(self) -> Entry | None:
         """The first that waits, if the client takes one more now."""
-        if not self.waiting or len(self.sent) >= self.receive_max:
+        if not self._waiting or len(self.sent) >= self.receive_max:
             return None
-        entry = self.waiting[0]
+        entry = self._waiting[0]
         return None if entry.tag in self.sent else entry
 
     def send(self, entry: Entry, now: Nanos) -> None:
         """It is the first that waits, and on its way now."""
         if not self.sent:
             self.answered_ns = now
-        self.waiting.popleft()
+        self._take_first()
         self.sent[entry.tag] = entry
         self.sent_up_to = max(self.sent_up_to, entry.sequence)
         entry.stage = Stage.SENT
@@ -170,12 +194,18 @@ class Window:
 
     def drop(self, entry: Entry) -> None:
         """It is the first that waits, and will not be sent."""
-        self.waiting.popleft()
+        self._take_first()
         self.bytes -= entry.message.size_bytes
+
+    def _take_first(self) -> None:
+        assert self._waiting
+        self._waiting.popleft()
+        if not self._waiting:
+            self._waiting = None
 
     def give_up(self, entry: Entry) -> None:
         """It is the first that waits, of QoS 2, and the client may have it: it will be released, and not sent."""
-        self.waiting.popleft()
+        self._take_first()
         self.sent[entry.tag] = entry
         entry.stage = Stage.RELEASED
 
@@ -188,12 +218,12 @@ class Window:
         """Take those away that have expired and were never sent."""
         if self._expires_ns > now:
             return []
-        gone = [one for one in self.waiting if one.stage is Stage.WAITING and one.message.expires_ns <= now]
+        gone = [one for one in self._waiting or () if one.stage is Stage.WAITING and one.message.expires_ns <= now]
         if gone:
             self.bytes -= sum(one.message.size_bytes for one in gone)
             taken = frozenset(gone)
-            self.waiting = deque(one for one in self.waiting if one not in taken)
-        owed = (one.message.expires_ns for one in self.waiting if one.stage is Stage.WAITING)
+            self._waiting = deque(one for one in self._waiting or () if one not in taken) or None
+        owed = (one.message.expires_ns for one in self._waiting or () if one.stage is Stage.WAITING)
         self._expires_ns = min(owed, default=NEVER)
         return gone
 
@@ -207,5 +237,6 @@ class Window:
         released = [entry for entry in self.sent.values() if entry.stage is Stage.RELEASED]
         again = [entry for entry in self.sent.values() if entry.stage is not Stage.RELEASED]
         self.sent = {entry.tag: entry for entry in released}
-        self.waiting.extendleft(reversed(again))
+        if again:
+            self._waiting = deque([*again, *(self._waiting or ())])
         return released

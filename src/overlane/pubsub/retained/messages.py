@@ -7,6 +7,7 @@ bytes are bounded; a retained message that would go beyond is not kept, and its 
 from collections.abc import Callable, Iterable, Iterator
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import THE_BROKER, Kind
 from overlane.core.topics import deep_bytes
 from overlane.core.units import SECOND, Nanos
 from overlane.pubsub.limits import Limits
@@ -178,6 +179,9 @@ class RetainedMessages:
             level, _ = way.pop()
             del way[-1][1].children[level]
         return [Erase(TABLE, topic.encode())]
+
+
+RETAINED_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (key.decode(), restored(value)))
 
 
 def _kept_bytes(message: Message) -> int:

@@ -51,7 +51,7 @@ class _Replay:
 
     @property
     def can_go_on(self) -> bool:
-        return self.consumer.backlog_bytes < SEND_AHEAD_BYTES and not self.session.window.waiting
+        return self.consumer.backlog_bytes < SEND_AHEAD_BYTES and not self.session.window.is_waiting
 
 
 class RetainedReplay:

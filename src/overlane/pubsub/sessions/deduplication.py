@@ -17,10 +17,13 @@ and of no more than it may have in flight: others are forgotten.
 """
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import numbers_in
 
 PROPERTY = "overlane-once"
 TABLE = "mqtt.once"
@@ -35,6 +38,22 @@ def run_of(user_properties: Iterable[tuple[str, str]]) -> str:
     """What a client says in CONNECT; "" if it does not ask for this."""
     run = next((value for name, value in user_properties if name == PROPERTY), "")
     return run if len(run) <= RUN_CHARS_MAX else ""
+
+
+class TakenMessages(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered of one session, as a value. `taken`: (slot, number, packet identifier), by number."""
+
+    run: Annotated[str, Meta(max_length=RUN_CHARS_MAX)]
+    next: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    taken: tuple[
+        tuple[
+            Annotated[int, Meta(ge=0, le=0xFFFF)],
+            Annotated[int, Meta(ge=0, lt=1 << 62)],
+            Annotated[int, Meta(ge=1, le=0xFFFF)],
+        ],
+        ...,
+    ]
+    reserved: Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Deduplication:
@@ -104,14 +123,35 @@ class Deduplication:
             gone.append(Erase(TABLE, self._key))
         return gone
 
+    def exported(self) -> TakenMessages:
+        taken = [(slot, number, packet_id) for slot, (number, packet_id) in self._by_slot.items()]
+        taken.sort(key=lambda one: one[1])
+        return TakenMessages(self._run, self._next, tuple(taken), self._reserved)
+
+    def resume(self, exported: TakenMessages) -> None:
+        """Go on where another broker was."""
+        self._run, self._next, self._reserved = exported.run, exported.next, exported.reserved
+        for slot, number, packet_id in exported.taken:
+            self._put(slot, number, packet_id)
+
+    def saved(self) -> list[Effect]:
+        """Everything."""
+        saved: list[Effect] = [
+            Save(TABLE, self._key + slot.to_bytes(2), _encode((number, packet_id, self._run)))
+            for slot, (number, packet_id) in self._by_slot.items()
+        ]
+        if self._reserved:
+            saved.append(Save(TABLE, self._key, self._reserved.to_bytes(8)))
+        return saved
+
     def restore(self, rest: bytes, value: bytes) -> None:
         """A record of an earlier life of the broker; `rest`: its key without what all begin with."""
         if not rest:
-            self._reserved = int.from_bytes(value)
+            (self._reserved,) = numbers_in(value, 1)
             return
-        number, packet_id, self._run = _decode_taken(value)
+        slot, number, packet_id, self._run = read_taken(rest, value)
         self._next = max(self._next, number + 1)
-        self._put(int.from_bytes(rest), number, packet_id)
+        self._put(slot, number, packet_id)
 
     def _put(self, slot: int, number: int, packet_id: int) -> None:
         self._drop(slot)
@@ -126,3 +166,15 @@ class Deduplication:
         _, packet_id = self._by_slot.pop(slot, (0, 0))
         if self._slot_of.get(packet_id) == slot:
             del self._slot_of[packet_id]
+
+
+def read_taken(rest: bytes, value: bytes) -> tuple[int, int, int, str]:
+    """Slot, number, packet identifier and run of a message that was taken."""
+    if len(rest) != 2:
+        raise ValueError(f"a slot of {len(rest)} bytes")
+    return int.from_bytes(rest), *_decode_taken(value)
+
+
+def read(rest: bytes, value: bytes) -> object:
+    """A record, by its key without what all records of a session begin with."""
+    return read_taken(rest, value) if rest else numbers_in(value, 1)

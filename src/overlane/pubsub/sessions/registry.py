@@ -5,15 +5,24 @@ ends, and everything that was kept for it goes. A session without an interval en
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from overlane.core.units import NEVER, Nanos
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.notices import Left
 from overlane.pubsub.sessions.session import Session
-from overlane.pubsub.sessions.wills import Wills
+from overlane.pubsub.sessions.wills import Will, Wills
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Subscribing
+
+
+class Claim(NamedTuple):
+    """`is_present`: the session was there before. `is_stored`: the answer rests on records of this turn."""
+
+    session: Session
+    is_present: bool
+    is_stored: bool
 
 
 class Sessions:
@@ -23,9 +32,10 @@ class Sessions:
         self._subscribing = subscribing
         self._wills = wills
 
-    def claim(self, client_id: str, user: str | None, clean: bool, expiry_s: int, now: Nanos) -> tuple[Session, bool]:
-        """The session for a client that connects, and whether it was there before."""
+    def claim(self, client_id: str, user: str | None, clean: bool, expiry_s: int, now: Nanos) -> Claim:
+        """The session for a client that connects."""
         session = self._state.sessions.get(client_id)
+        was_there = session is not None
         if session is not None and session.consumer is None and session.expires_ns <= now:
             self.end(session, now)  # it was due at this very moment
             session = None
@@ -41,16 +51,17 @@ class Sessions:
         is_present = session is not None
         if session is None:
             session = self._state.sessions[client_id] = Session(client_id, user, expiry_s)
-        else:
-            self._wills.forget(client_id)
+        is_forgotten = is_present and self._wills.forget(client_id)
         session.expiry_s = expiry_s
         session.expires_ns = NEVER
         self._state.timers.cancel(session.timer)
         if session.is_durable and not session.is_known:
             session.known_in = self._state.turn
-        if session.is_durable or session.is_known:
+        is_saved = session.is_durable or session.is_known
+        if is_saved:
             self._state.effects.append(session.saved())
-        return session, is_present
+        is_ended = was_there and not is_present
+        return Claim(session, is_present, is_saved or is_forgotten or is_ended)
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
         """The client is back."""
@@ -115,6 +126,24 @@ class Sessions:
         state.effects += session.erased()
         session.subscriptions.clear()
         session.replays.clear()
+
+    def adopt(self, session: Session, will: Will | None, now: Nanos) -> None:
+        """A session from another broker, of which this one has no other, is one of this broker's own from now on."""
+        state, replays = self._state, session.replays
+        state.sessions[session.client_id] = session
+        session.known_in = session.headway_in = session.exchanged_in = state.turn
+        state.effects.append(session.saved())
+        session.replays = {}
+        self._subscribing.adopt(session, now)
+        session.replays = replays
+        state.effects += [session.saved_replay(name) for name in replays]
+        state.effects += [session.saved_received(identifier) for identifier in sorted(session.received)]
+        state.effects += session.deduplication.saved()
+        for entry in session.window:
+            state.queue_records.put(session.client_id, entry, state.turn)
+        self._watch(session)
+        if will is not None:
+            self._wills.adopt(session.client_id, will, now)
 
     def recovered(self, now: Nanos) -> None:
         """After a restart nobody is connected: those who were are lost as of now."""

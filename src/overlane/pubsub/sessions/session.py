@@ -10,10 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.delivery.window import Window
 from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.sessions import deduplication
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.streams.log import StreamLog
 from overlane.pubsub.subscriptions.table import Subscription
@@ -57,9 +59,9 @@ _decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
 
 class Session:
     __slots__ = (
+        "_deduplication",
         "client_id",
         "consumer",
-        "deduplication",
         "exchanged_in",
         "expires_ns",
         "expiry_s",
@@ -96,9 +98,9 @@ class Session:
         is connected, up to which they were."""
         self.headway_in = 0
         """The turn in which it was told."""
-        self.received: set[int] = set()
+        self.received: dict[int, None] = {}
         """The publisher's identifiers of QoS 2 messages that came and are not released yet."""
-        self.deduplication = Deduplication(self._key(b""))
+        self._deduplication: Deduplication | None = None
         self.is_known = False
         """Whether the store has a record of it, or will have."""
         self.known_in = 0
@@ -109,6 +111,13 @@ class Session:
         """Where its messages go, if it stands for a stream and not for a client."""
         self.is_operators = False
         """Whether it stands for an operator, whose rights no rule limits."""
+
+    @property
+    def deduplication(self) -> Deduplication:
+        """Made for the first who asks: most clients promise nothing."""
+        if self._deduplication is None:
+            self._deduplication = Deduplication(self._key(b""))
+        return self._deduplication
 
     @property
     def is_durable(self) -> bool:
@@ -189,8 +198,31 @@ def restored(key: bytes, value: bytes) -> Session:
 
 def owner(key: bytes) -> tuple[str, bytes]:
     """Whose record it is, and what follows in the key."""
-    client_id, _, rest = key.partition(b"\0")
+    client_id, separator, rest = key.partition(b"\0")
+    if not separator:
+        raise ValueError("a key without a client")
     return client_id.decode(), rest
+
+
+def part_owner(key: bytes) -> Owner:
+    return Owner(OwnerKind.SESSION, owner(key)[0])
+
+
+def _read_subscription(key: bytes, value: bytes) -> tuple[str, _StoredSubscription]:
+    return owner(key)[1].decode(), _decode_subscription(value)
+
+
+def restored_identifier(rest: bytes) -> int:
+    if len(rest) != 2:
+        raise ValueError(f"an identifier of {len(rest)} bytes")
+    return int.from_bytes(rest)
+
+
+SESSION_KIND = Kind(SESSIONS, lambda key: Owner(OwnerKind.SESSION, key.decode()), restored)
+SUBSCRIPTION_KIND = Kind(SUBSCRIPTIONS, part_owner, _read_subscription)
+RECEIVED_KIND = Kind(RECEIVED, part_owner, lambda key, _: restored_identifier(owner(key)[1]))
+DEDUPLICATION_KIND = Kind(deduplication.TABLE, part_owner, lambda key, value: deduplication.read(owner(key)[1], value))
+REPLAY_KIND = Kind(REPLAYS, part_owner, lambda key, value: (owner(key)[1].decode(), value.decode()))
 
 
 def restored_subscription(session: Session, name: str, value: bytes) -> Subscription:

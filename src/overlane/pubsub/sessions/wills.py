@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from overlane.core.events import Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import InDoubt
 from overlane.pubsub.counters import Refusal
@@ -44,12 +45,20 @@ class Will:
     delay_s: int
     due_ns: Nanos = NEVER
 
+    def due(self, session: Session, now: Nanos) -> Nanos:
+        """When it is published, if the connection of its client is lost now or was before."""
+        return self.due_ns if self.due_ns < NEVER else min(now + self.delay_s * SECOND, session.ends_ns(now))
+
     def message(self, client_id: str, now: Nanos) -> Message:
         expires_ns = NEVER if self.expiry_s is None else now + self.expiry_s * SECOND
         return Message(self.topic, self.payload, self.qos, self.retain, self.properties, client_id, now, expires_ns)
 
 
 _decode = msgspec.msgpack.Decoder(Will).decode
+
+WILL_KIND = Kind(
+    TABLE, lambda key: Owner(OwnerKind.SESSION, key.decode()), lambda key, value: (key.decode(), _decode(value))
+)
 
 
 class Wills:
@@ -62,30 +71,44 @@ class Wills:
     def __len__(self) -> int:
         return len(self._wills)
 
-    def connected(self, session: Session, will: Will | None) -> None:
-        """A new connection's will stands in for that of the one before."""
-        self.forget(session.client_id)
+    def connected(self, session: Session, will: Will | None) -> bool:
+        """A new connection's will stands in for that of the one before; whether the store has to know."""
+        is_changed = self.forget(session.client_id)
         if will is not None:
             self._wills[session.client_id] = will
             self._save(session.client_id, will)
+        return is_changed or will is not None
 
-    def forget(self, client_id: str) -> None:
-        """A normal disconnect, or a return in time."""
-        if self._wills.pop(client_id, None) is not None:
-            self._state.timers.cancel(self._timers.pop(client_id, None))
-            self._state.effects.append(Erase(TABLE, client_id.encode()))
+    def forget(self, client_id: str) -> bool:
+        """A normal disconnect, or a return in time; whether there was one."""
+        if self._wills.pop(client_id, None) is None:
+            return False
+        self._state.timers.cancel(self._timers.pop(client_id, None))
+        self._state.effects.append(Erase(TABLE, client_id.encode()))
+        return True
 
     def lost(self, session: Session, now: Nanos) -> None:
         """The connection has ended without a normal disconnect."""
         will = self._wills.get(session.client_id)
         if will is None:
             return
-        will.due_ns = min(now + will.delay_s * SECOND, session.ends_ns(now))
+        will.due_ns = will.due(session, now)
+        self._wait(session.client_id, will, now)
+
+    def get(self, client_id: str) -> Will | None:
+        return self._wills.get(client_id)
+
+    def adopt(self, client_id: str, will: Will, now: Nanos) -> None:
+        """The will of a client that another broker has lost: when it is due is known."""
+        self._wills[client_id] = will
+        self._wait(client_id, will, now)
+
+    def _wait(self, client_id: str, will: Will, now: Nanos) -> None:
         if will.due_ns <= now:
-            self.say(session.client_id, now)
+            self.say(client_id, now)
         else:
-            self._save(session.client_id, will)
-            self._watch(session.client_id, will)
+            self._save(client_id, will)
+            self._watch(client_id, will)
 
     def say(self, client_id: str, now: Nanos) -> None:
         """Publish it now, if there is one: its time has come, or its session ends."""

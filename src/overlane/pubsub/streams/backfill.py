@@ -15,6 +15,7 @@ fails all backfills are blocked.
 from collections.abc import Callable, Iterator
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.core.topics import matches
 from overlane.core.units import Nanos
 from overlane.pubsub.delivery.delivery import Delivery
@@ -174,5 +175,12 @@ class Backfills:
 
 def owner(key: bytes) -> tuple[str, str]:
     """Of which stream a record is, and of which topic; "": of the walk itself."""
-    name, _, topic = key.decode().partition("\0")
+    name, separator, topic = key.decode().partition("\0")
+    if not separator:
+        raise ValueError("a key without a stream")
     return name, topic
+
+
+BACKFILL_KIND = Kind(
+    TABLE, lambda key: Owner(OwnerKind.STREAM, owner(key)[0]), lambda key, value: (owner(key), value.decode())
+)

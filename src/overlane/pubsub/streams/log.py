@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from overlane.core.events import Effect, Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.core.units import Nanos
 from overlane.errors import OverlaneError
 from overlane.pubsub.limits import Limits
@@ -58,7 +59,7 @@ class Logged(NamedTuple):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, str, bytes, int, bool, bytes]).decode
-_decode_stream = msgspec.msgpack.Decoder(tuple[str, str, str | None, int, int, int]).decode
+_decode_stream = msgspec.msgpack.Decoder(tuple[str, Scope, str | None, int, int, int]).decode
 
 
 class StreamLog:
@@ -188,8 +189,8 @@ class StreamLog:
 
 
 def restored(key: bytes, value: bytes, effects: list[Effect], limits: Callable[[], Limits]) -> StreamLog:
-    topic_filter, scope, user, since_ns, first, lost = _decode_stream(value)
-    log = StreamLog(key.decode(), topic_filter, Scope(scope), user, since_ns, effects, limits)
+    name, (topic_filter, scope, user, since_ns, first, lost) = _read_stream(key, value)
+    log = StreamLog(name, topic_filter, scope, user, since_ns, effects, limits)
     log.first = log.next = first
     log.lost = lost
     return log
@@ -197,4 +198,16 @@ def restored(key: bytes, value: bytes, effects: list[Effect], limits: Callable[[
 
 def owner(key: bytes) -> tuple[str, int]:
     """Whose record it is, and its offset."""
+    if len(key) <= _OFFSET_BYTES or key[-_OFFSET_BYTES - 1]:
+        raise ValueError("a key without a stream and an offset")
     return key[: -_OFFSET_BYTES - 1].decode(), int.from_bytes(key[-_OFFSET_BYTES:])
+
+
+def _read_stream(key: bytes, value: bytes) -> tuple[str, tuple[str, Scope, str | None, Nanos, int, int]]:
+    return key.decode(), _decode_stream(value)
+
+
+STREAM_KIND = Kind(STREAMS, lambda key: Owner(OwnerKind.STREAM, key.decode()), _read_stream)
+LOG_KIND = Kind(
+    LOGS, lambda key: Owner(OwnerKind.STREAM, owner(key)[0]), lambda key, value: (owner(key), _decode(value))
+)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from overlane.core.events import Erase
+from overlane.core.records import OwnerKind, subscriber_name
 from overlane.core.topics import check_filter
 from overlane.core.units import SECOND, Nanos
 from overlane.errors import OverlaneError
@@ -28,7 +29,7 @@ from overlane.pubsub.subscriptions.table import Subscription
 if TYPE_CHECKING:
     from overlane.pubsub.subscriptions.subscribing import Subscribing
 
-IDENTIFIER = "\0stream/"
+IDENTIFIER = subscriber_name(OwnerKind.STREAM)
 """What the identifiers of streams begin with: no client's identifier has a null character."""
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")

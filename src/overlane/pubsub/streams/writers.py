@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import msgspec
 
 from overlane.core.events import Erase, Save
+from overlane.core.records import Kind, Owner, OwnerKind, subscriber_name
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import Nanos
 from overlane.errors import OverlaneError
@@ -29,12 +30,16 @@ from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 
 TABLE = "mqtt.writer"
-IDENTIFIER = "\0writer/"
+IDENTIFIER = subscriber_name(OwnerKind.WRITER)
 """What the identifiers of writers begin with, as no client's does."""
 WRITERS_FOR_EACH_STREAM = 100
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
+
+WRITER_KIND = Kind(
+    TABLE, lambda key: Owner(OwnerKind.WRITER, key.decode()), lambda key, value: (key.decode(), _decode(value))
+)
 
 
 class Gap(OverlaneError):

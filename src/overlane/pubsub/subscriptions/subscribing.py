@@ -110,6 +110,12 @@ class Subscribing:
         else:
             self._leave(subscription, now)
 
+    def adopt(self, session: Session, now: Nanos) -> None:
+        """The subscriptions of a session from another broker begin here."""
+        subscriptions, session.subscriptions = session.subscriptions, {}
+        for subscription in subscriptions.values():
+            self._enter(session, subscription, now)
+
     def restore(self, subscription: Subscription) -> None:
         subscription.session.subscriptions[subscription.name] = subscription
         self._state.subscriptions.add(subscription)

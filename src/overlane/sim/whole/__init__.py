@@ -6,6 +6,7 @@
     broker     runs the turns of one broker on virtual time, with a disk, links and clients
     drawing    brokers, clients and faults of a seed
     judge      what clients were promised and what they got
+    reconfiguring  brokers whose configuration changes while they run
     running    one seed from the first fault to the last probe, and many of them
 
 Everything but the disk, the wires and the clients is the code of the broker that runs: `overlane.turn` and below it.

@@ -26,6 +26,7 @@ from overlane.sim.whole.wire import Wire
 from overlane.turn.assembly import assemble
 from overlane.turn.client_link import ClientLink
 from overlane.turn.lingering import Lingering
+from overlane.turn.reconfigure import Reconfigure, reconfigured
 from overlane.turn.turn import Heard, Outcome, Turn
 
 TIMERS_IN_A_ROW_MAX = 1_000
@@ -172,6 +173,19 @@ class WholeBroker:
     def _fresh_id(self) -> str:
         self._clients += 1
         return f"{self.name}-{self._clients}"
+
+    def reconfigure(self, event: Reconfigure) -> None:
+        """Take a new configuration up now, or with the next start. Addresses are not simulated: links exist or not."""
+        if self._life is None:
+            self._config = reconfigured(self._config, event)
+        else:
+            changes = self._life.turn.reconfigure(event, self.now())
+            self._config = self._life.turn.core.config
+            self._end_turn_soon()
+            assert changes.set.keys() <= self.links.keys()
+        self._settings = event.settings
+        for peer, link in self.links.items():
+            link.configure(self.name, is_wanted=peer in self._config.link_failure)
 
     # Clients
 

@@ -1,0 +1,75 @@
+"""The commands: the module of each, and the sentence that `overlane --help` shows.
+
+The module of a command has a function of that name, or an `app` with subcommands. It is imported when the command runs:
+listing the commands imports none of them.
+"""
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    module: str
+    help: str
+    """The first sentence of the command's own help."""
+
+
+COMMANDS = {
+    "demo": Command(
+        "overlane.cli.simulation.demo",
+        "Run five brokers, slow and cut a link, kill a broker, and show what happens to the messages.",
+    ),
+    "up": Command("overlane.cli.brokers.up", "Run all brokers of a network file until Ctrl-C, each as a process."),
+    "broker": Command("overlane.cli.brokers.broker", "Run one broker of a network file until Ctrl-C or SIGTERM."),
+    "pub": Command(
+        "overlane.cli.client.pub", "Publish one message, lines of text, or generated messages at a given rate."
+    ),
+    "sub": Command("overlane.cli.client.sub", "Subscribe to topics: print messages, or show their rate or latency."),
+    "status": Command(
+        "overlane.cli.admin.status",
+        "Show the state of brokers: clients, traffic, queues, store, links, dropped and refused messages.",
+    ),
+    "clients": Command(
+        "overlane.cli.admin.clients",
+        "Show clients with their queues and traffic, including disconnected clients with a session.",
+    ),
+    "topics": Command(
+        "overlane.cli.admin.topics",
+        "Show the topics with the most messages published by clients; with --watch, message rates too.",
+    ),
+    "links": Command(
+        "overlane.cli.admin.links", "Show links: state, transport, one-way latency, jitter, loss and queue."
+    ),
+    "routes": Command(
+        "overlane.cli.admin.routes",
+        "Show routes: topics, destinations, paths, latency, and why the paths were chosen.",
+    ),
+    "join": Command("overlane.cli.brokers.join", "Announce a new broker to its neighbours, and run it."),
+    "leave": Command(
+        "overlane.cli.brokers.leave",
+        "Remove a broker from a running network: the other brokers keep nothing for it, and it shuts down.",
+    ),
+    "passwd": Command("overlane.cli.brokers.passwd", "Set a user's password, remove a user, or list all users."),
+    "zookeeper": Command(
+        "overlane.cli.coordination.zookeeper",
+        "Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it serves.",
+    ),
+    "testbed": Command(
+        "overlane.cli.simulation.testbed",
+        "Run the traffic and events of a network file on real brokers, in an emulated wide area on this machine.",
+    ),
+    "monitor": Command(
+        "overlane.cli.brokers.monitor", "Serve a web page that shows brokers, links and routes live, until Ctrl-C."
+    ),
+    "simulate": Command(
+        "overlane.cli.simulation.simulate", "Simulate a network in virtual time and report delivery per topic."
+    ),
+    "plan": Command(
+        "overlane.cli.plan",
+        "Solve planning problems (paths, allocation, mirrors, channels, reservations) and roll out plans to brokers.",
+    ),
+    "pipeline": Command(
+        "overlane.cli.pipeline",
+        "Compute load profiles, reliability, compliance and plans from telemetry, on Spark.",
+    ),
+    "version": Command("overlane.cli.version", "Print the version."),
+}

@@ -1,0 +1,1 @@
+"""Commands around ZooKeeper: an ensemble on this machine."""

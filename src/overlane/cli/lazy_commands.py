@@ -1,0 +1,60 @@
+"""Groups of commands whose modules are imported when the command runs, and listed without being imported.
+
+A command that needs a package which is not installed says so, with the line that installs it.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+
+from overlane.cli.commands import Command
+from overlane.cli.exit_status import fail
+from overlane.cli.help_text import help_text
+from overlane.errors import Unavailable
+from overlane.extras import extra_with, missing_extra
+
+
+class LazyCommands(TyperGroup):
+    table: ClassVar[Mapping[str, Command]] = {}
+    options: ClassVar[Mapping[str, str]] = {}
+    """Besides --help, with their help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(self.table)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.table:
+            return super().get_command(ctx, cmd_name)
+        found = _imported(self.table[cmd_name].module, cmd_name)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        one.command(cmd_name)(found)
+        return typer.main.get_command(one)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        path = f"overlane{ctx.command_path.removeprefix(ctx.find_root().command_path)}"
+        formatter.write(help_text(path, self.help or "", self.table, self.options) + "\n")
+
+
+def group_of(commands: Mapping[str, Command], more_options: Mapping[str, str] | None = None) -> type[LazyCommands]:
+    class Group(LazyCommands):
+        table = commands
+        options = more_options or {}
+
+    return Group
+
+
+def _imported(module: str, name: str) -> Any:
+    """The function or the application of a command."""
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").split(".")[0]
+        if (extra := extra_with(package)) is None:
+            raise
+        fail(Unavailable(name, missing_extra(package, extra)))
+    return getattr(found, "app", None) or getattr(found, name.replace("-", "_"))

@@ -1,0 +1,71 @@
+"""Plain options: the words of a command, read by its signature without the parser's libraries.
+
+Only words that can mean one thing are read: known options once each, flags, texts, paths and choices, and arguments
+that do not begin with a dash. For everything else, above all for mistakes and --help, there is the parser.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from typer.models import ArgumentInfo, OptionInfo
+
+
+def plain_options(command: Callable[..., None], words: Sequence[str]) -> dict[str, Any] | None:
+    """The parameters of a command; None if the parser has to look at the words."""
+    options, arguments = _parameters(command)
+    found: dict[str, Any] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word.startswith("-"):
+            option, separator, text = word.partition("=")
+            name, kind = options.get(option, ("", NoneType))
+            if kind is bool and not separator:
+                text = ""
+            elif not separator:
+                if not rest or rest[0].startswith("-"):
+                    return None
+                text = rest.pop(0)
+            elif kind is bool:
+                return None
+        elif arguments:
+            (name, kind), text = arguments.pop(0), word
+        else:
+            return None
+        if name in found or (value := _value(kind, text)) is None:
+            return None
+        found[name] = value
+    return None if arguments else found
+
+
+def _parameters(command: Callable[..., None]) -> tuple[dict[str, tuple[str, type]], list[tuple[str, type]]]:
+    """Name and type of the parameters: by option, and of the required arguments in their order."""
+    options: dict[str, tuple[str, type]] = {}
+    arguments: list[tuple[str, type]] = []
+    hints = get_type_hints(command, include_extras=True)
+    for name in inspect.signature(command).parameters:
+        assert get_origin(hints[name]) is Annotated
+        kind, info = get_args(hints[name])
+        if isinstance(kind, UnionType):
+            (kind,) = (one for one in get_args(kind) if one is not NoneType)
+        if isinstance(info, ArgumentInfo):
+            arguments.append((name, kind))
+        elif isinstance(info, OptionInfo):
+            # typer takes the first declaration for a default where it stands alone in an annotation.
+            options |= dict.fromkeys((str(info.default), *(info.param_decls or ())), (name, kind))
+    return options, arguments
+
+
+def _value(kind: type, text: str) -> Any:
+    """None if it is none of that kind."""
+    if kind is bool:
+        return True
+    if kind in (str, Path):
+        return kind(text)
+    if issubclass(kind, StrEnum):
+        return kind(text) if text in list(kind) else None
+    return None

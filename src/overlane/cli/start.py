@@ -1,0 +1,59 @@
+"""Where every command starts.
+
+What needs no parser is answered without one: the list of commands and the version are printed in the time that Python
+itself takes to start. A broker, which runs for months, has its options read without the parser's libraries: they take
+12 MiB. Everything else is for `main`.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from overlane import __version__
+from overlane.cli.commands import COMMANDS
+from overlane.cli.help_text import help_text
+
+ABOUT = "Publish/subscribe messaging across wide areas, within each topic's deadline."
+OPTIONS = {"--version": "Print the version and exit."}
+INTERRUPTED = 130
+"""The exit status after Ctrl-C."""
+
+
+def run() -> None:
+    match sys.argv[1:]:
+        case [] | ["--help"]:
+            _print(help_text("overlane", ABOUT, COMMANDS, OPTIONS))
+        case ["--version"] | ["version"]:
+            _print(__version__)
+        case ["broker", *words] if run_broker(words):
+            pass
+        case _:
+            from overlane.cli.main import app
+
+            app()
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def run_broker(words: Sequence[str]) -> bool:
+    """Run a broker, unless its options need the parser."""
+    import typer
+
+    from overlane.cli.brokers.broker import broker
+    from overlane.cli.plain_options import plain_options
+
+    if (options := plain_options(broker, words)) is None:
+        return False
+    try:
+        broker(**options)
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    return True

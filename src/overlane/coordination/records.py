@@ -1,0 +1,164 @@
+"""What brokers write into znodes, and how it is read: checked like any input from outside.
+
+    /brokers/NAME       a broker that is there; ephemeral, the only one per broker
+    /reports/NAME       its load, and which bundles its clients use: a digest, replaced at most every 50 ms
+    /leader             who decides; ephemeral. The number of its creation is the leader's epoch
+    /assignments/SHARD  bundles and their routing brokers; written by the leader alone
+    /config             the configuration of the overlay, with its version
+
+A znode that is malformed, too large, or says what it must not changes nothing and is reported.
+"""
+
+from base64 import b64decode, b64encode
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from overlane.coordination.assignment.bundles import BUNDLES
+from overlane.errors import OverlaneError
+
+BROKERS, REPORTS, LEADER, ASSIGNMENTS, CONFIG = "/brokers", "/reports", "/leader", "/assignments", "/config"
+SHARDS = 16
+"""Of the assignment: a move rewrites one of them, and a broker reads all."""
+NAME_BYTES_MAX = 255
+RECORD_BYTES_MAX = 64 * 1024
+DIGEST_BYTES_MAX = 2 * 1024
+ADDRESSES_MAX = 16
+
+Role: TypeAlias = Literal["edge", "routing", "backup", "plain"]
+
+
+class MalformedRecord(OverlaneError):
+    """A znode does not contain what it should."""
+
+    error_code = "OVL-307"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class BrokerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """A broker that is there, and where it is reached."""
+
+    domain: str
+    role: Role
+    instance: int
+    """Of its store: tells two brokers with one name apart."""
+    overlay: tuple[str, ...] = ()
+    """Where other brokers dial it, `HOST:PORT`, tried in turn; empty: it dials them."""
+    clients: dict[str, str] = {}
+    """Where clients connect, by the name of the listener."""
+    admin: str = ""
+    version: str = ""
+
+
+class ReportRecord(msgspec.Struct, frozen=True):
+    """What the leader has to know of a broker, in at most 2 kB."""
+
+    load: float = 0.0
+    wants: str = ""
+    offers: str = ""
+    """The bundles that its clients subscribe to and publish in, as sets of bits in base64."""
+    latency_us: dict[str, int] = {}
+    """To routing brokers, where it has been measured."""
+    is_leaving: bool = False
+
+
+class LeaderRecord(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Assigned(msgspec.Struct, frozen=True, array_like=True):
+    broker: str
+    since_s: int
+    """Unix time; for people."""
+    why: str
+
+
+class ShardRecord(msgspec.Struct, frozen=True):
+    epoch: int
+    """Of the leader that wrote it."""
+    bundles: dict[int, Assigned] = {}
+
+
+class ConfigRecord(msgspec.Struct, frozen=True):
+    version: int
+    text: str
+    """The network file, as it was pushed."""
+    pushed_s: int = 0
+    by: str = ""
+
+
+Record = TypeVar("Record", BrokerRecord, ReportRecord, LeaderRecord, ShardRecord, ConfigRecord)
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(record)
+
+
+def decode(path: str, data: bytes, kind: type[Record]) -> Record:
+    """MalformedRecord."""
+    limit = {ReportRecord: DIGEST_BYTES_MAX, ConfigRecord: 512 * 1024}.get(kind, RECORD_BYTES_MAX)
+    if len(data) > limit:
+        raise MalformedRecord(path, f"{len(data)} bytes; at most {limit} are allowed")
+    try:
+        record = msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise MalformedRecord(path, str(error)) from None
+    if (reason := _flaw(record)) is not None:
+        raise MalformedRecord(path, reason)
+    return record
+
+
+def _flaw(record: object) -> str | None:
+    match record:
+        case BrokerRecord() if not is_name(record.domain):
+            return "the domain is no valid name"
+        case BrokerRecord() if len(record.overlay) > ADDRESSES_MAX:
+            return f"{len(record.overlay)} addresses; at most {ADDRESSES_MAX} are allowed"
+        case BrokerRecord() if not all(map(is_address, (*record.overlay, *record.clients.values()))):
+            return "an address is not HOST:PORT"
+        case ReportRecord() if not 0 <= record.load < 1_000:
+            return "the load is not between 0 and 1,000"
+        case ReportRecord() if any(us < 0 for us in record.latency_us.values()):
+            return "a latency is negative"
+        case LeaderRecord() if not is_name(record.name):
+            return "no valid name"
+        case ShardRecord() if not all(0 <= bundle < BUNDLES for bundle in record.bundles):
+            return f"a bundle is not between 0 and {BUNDLES - 1}"
+        case ShardRecord() if not all(is_name(one.broker) for one in record.bundles.values()):
+            return "a broker has no valid name"
+        case ConfigRecord() if record.version < 1:
+            return "the version is less than 1"
+        case _:
+            return None
+
+
+def is_name(text: str) -> bool:
+    return (
+        0 < len(text.encode()) <= NAME_BYTES_MAX and text.isprintable() and "/" not in text and text not in (".", "..")
+    )
+
+
+def is_address(text: str) -> bool:
+    host, separator, port = text.rpartition(":")
+    return bool(host) and separator == ":" and port.isdecimal() and 0 < int(port) < 65_536
+
+
+# Sets of bundles
+
+
+def pack(bundles: frozenset[int]) -> str:
+    bits = sum(1 << bundle for bundle in bundles)
+    return b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()
+
+
+def unpack(text: str) -> frozenset[int]:
+    """What is not a set of bundles is an empty one: a digest is a hint, and the next one follows soon."""
+    try:
+        bits = int.from_bytes(b64decode(text, validate=True), "little")
+    except ValueError:
+        return frozenset()
+    return frozenset(bundle for bundle in range(BUNDLES) if bits >> bundle & 1)

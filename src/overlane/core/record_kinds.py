@@ -1,0 +1,13 @@
+"""The kinds of records that the core writes, in the order in which recovery takes them."""
+
+from overlane.core.flows.history import HISTORY_KIND
+from overlane.core.flows.inflow import INFLOW_KIND
+from overlane.core.flows.outflow import PARCEL_KIND
+from overlane.core.flows.sink import SUBSCRIPTION_KIND
+from overlane.core.gossip.incarnation import IDENTITY_KIND
+from overlane.core.gossip.interest import INTEREST_KIND
+
+KINDS = (HISTORY_KIND, INFLOW_KIND, INTEREST_KIND, PARCEL_KIND, SUBSCRIPTION_KIND)
+
+STORE_KINDS = (IDENTITY_KIND,)
+"""What the store keeps of the broker by itself: the core is told it when it begins."""

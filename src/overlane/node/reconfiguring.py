@@ -1,0 +1,66 @@
+"""The one way in which the configuration of a running broker changes, whoever wants it.
+
+A source (the network file; later a coordination service) says what it wants of the whole overlay, again and again: only
+what it says differently from before is changed. Operators add and remove links of this broker: what they have said
+stays until the source says something else about it. Either way the result is one `Reconfigure` for the turns, which
+take it up whole or refuse it whole.
+"""
+
+from collections.abc import Iterable
+
+from overlane.membership.changes import MembershipChange, apply_change, diff
+from overlane.membership.endpoint import Endpoint
+from overlane.membership.membership import NOBODY, Ends, Member, MemberLink, Membership
+from overlane.network.schema import LINK_FAILURE
+from overlane.node.driver import Driver
+from overlane.pubsub.state import Settings
+from overlane.turn.reconfigure import Reconfigure
+
+
+class Reconfiguring:
+    """All methods: BadMembership or RestartNeeded, and nothing has changed."""
+
+    def __init__(self, driver: Driver, settings: Settings) -> None:
+        self._driver = driver
+        self._me = driver.core.name
+        self._settings = settings
+        self._source = NOBODY
+        """What the source said last."""
+        self.membership: Membership = NOBODY
+
+    def follow(self, source: Membership, settings: Settings) -> None:
+        """The source says this from now on."""
+        self._take_up(apply_change(self.membership, diff(self._source, source)), settings)
+        self._source = source
+
+    def link(self, peer: str, addresses: Iterable[Endpoint]) -> None:
+        """An operator wants a link with a broker that is reached there; where there is one, it stays as it is."""
+        members = {member.name: member for member in self.membership.members}
+        joined = [Member(name=self._me)] if self._me not in members else []
+        known = members.get(peer, Member(name=peer, is_expected=False))
+        moved = Member(
+            name=peer,
+            addresses=tuple(addresses),
+            domain=known.domain,
+            role=known.role,
+            is_expected=known.is_expected and self._is_linked(peer),
+        )
+        linked = () if self._is_linked(peer) else (MemberLink(ends=self._ends(peer), failure=LINK_FAILURE),)
+        change = MembershipChange(joined=tuple(joined), moved=(moved,), linked=linked)
+        self._take_up(apply_change(self.membership, change), self._settings)
+
+    def unlink(self, peer: str) -> None:
+        """An operator wants no link with this broker. One that the source does not know is forgotten."""
+        left = () if peer in self._source.names() else (peer,)
+        change = MembershipChange(unlinked=(self._ends(peer),), left=left)
+        self._take_up(apply_change(self.membership, change), self._settings)
+
+    def _take_up(self, membership: Membership, settings: Settings) -> None:
+        self._driver.reconfigure(Reconfigure(membership, settings))
+        self.membership, self._settings = membership, settings
+
+    def _is_linked(self, peer: str) -> bool:
+        return any(link.ends == self._ends(peer) for link in self.membership.links)
+
+    def _ends(self, peer: str) -> Ends:
+        return (self._me, peer) if self._me < peer else (peer, self._me)

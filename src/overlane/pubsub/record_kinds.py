@@ -1,0 +1,35 @@
+"""The kinds of records that pubsub writes, in the order in which recovery takes them: each finds what it belongs to.
+
+Messages come before the queues that they wait in, sessions and streams before all that is theirs.
+"""
+
+from overlane.pubsub.delivery.queue_records import QUEUE_KIND
+from overlane.pubsub.message import MESSAGE_KIND
+from overlane.pubsub.retained.messages import RETAINED_KIND
+from overlane.pubsub.sessions.session import (
+    DEDUPLICATION_KIND,
+    RECEIVED_KIND,
+    REPLAY_KIND,
+    SESSION_KIND,
+    SUBSCRIPTION_KIND,
+)
+from overlane.pubsub.sessions.wills import WILL_KIND
+from overlane.pubsub.streams.backfill import BACKFILL_KIND
+from overlane.pubsub.streams.log import LOG_KIND, STREAM_KIND
+from overlane.pubsub.streams.writers import WRITER_KIND
+
+KINDS = (
+    MESSAGE_KIND,
+    RETAINED_KIND,
+    SESSION_KIND,
+    SUBSCRIPTION_KIND,
+    RECEIVED_KIND,
+    REPLAY_KIND,
+    DEDUPLICATION_KIND,
+    QUEUE_KIND,
+    WILL_KIND,
+    STREAM_KIND,
+    LOG_KIND,
+    BACKFILL_KIND,
+    WRITER_KIND,
+)

@@ -1,0 +1,242 @@
+"""Brokers register, know each other and have one leader, through every fault of the service."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from faulty_connection import FaultyConnection
+
+from overlane.coordination.contract import Create, Delete, Event, Replace, Transaction
+from overlane.coordination.participant import Ignored, LeaderChanged, NameTaken, Notice, Participant
+from overlane.coordination.records import (
+    Assigned,
+    BrokerRecord,
+    ConfigRecord,
+    LeaderRecord,
+    ReportRecord,
+    ShardRecord,
+    encode,
+)
+from overlane.coordination.znodes import Tree, Watch
+from overlane.core.units import MS, SECOND, Nanos
+
+SEEDS = range(100)
+
+
+def record(instance: int) -> BrokerRecord:
+    return BrokerRecord("west", "routing", instance, (f"127.0.0.1:{7000 + instance}",))
+
+
+@dataclass
+class Member:
+    participant: Participant
+    wire: FaultyConnection
+    notices: list[Notice] = field(default_factory=list)
+
+
+class Site:
+    """Participants of one service, on a clock of its own."""
+
+    def __init__(self, seed: int, names: str = "abcd") -> None:
+        self.luck = random.Random(seed)
+        self.tree = Tree()
+        self.now: Nanos = 0
+        self.members: dict[str, Member] = {}
+        for instance, name in enumerate(names, 1):
+            self.add(name, instance)
+        self.writer = self.tree.open_session()
+
+    def add(self, name: str, instance: int, *, called: str = "") -> Member:
+        participant = Participant(name, record(instance), may_lead=True)
+
+        def deliver(event: Event) -> None:
+            member.notices += participant.handle(event, self.now)
+
+        wire = FaultyConnection(self.tree, self.luck, deliver, participant.requests.take, self.fire)
+        member = self.members[called or name] = Member(participant, wire)
+        return member
+
+    def fire(self, fired: list[tuple[int, Watch]]) -> None:
+        for member in self.members.values():
+            member.wire.take(fired)
+
+    def write(self, *operations: Create | Replace | Delete) -> None:
+        _, fired = self.tree.handle(self.writer, Transaction(operations))
+        self.fire(fired)
+
+    def trouble(self, steps: int) -> None:
+        for _ in range(steps):
+            member = self.luck.choice(list(self.members.values()))
+            match self.luck.choices(["step", "wait", "cut", "expire", "connect"], [20, 2, 0.3, 0.2, 2])[0]:
+                case "step":
+                    member.wire.step()
+                case "wait":
+                    self.wait(self.luck.randrange(200) * MS)
+                case "cut" if member.wire.is_connected:
+                    member.wire.cut()
+                case "expire":
+                    member.wire.expire()
+                case "connect" if not member.wire.is_connected:
+                    member.wire.connect()
+
+    def wait(self, time: Nanos) -> None:
+        self.now += time
+        for member in self.members.values():
+            member.notices += member.participant.tick(self.now)
+
+    def settle(self) -> None:
+        """All are connected, and everything under way comes to its end."""
+        for member in self.members.values():
+            if not member.wire.is_connected:
+                member.wire.connect()
+        for _ in range(40):
+            while any(member.wire.step() for member in self.members.values()):
+                pass
+            self.wait(SECOND)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_know_each_other_and_one_leader_in_the_end(seed: int) -> None:
+    site = Site(seed)
+    site.trouble(600)
+    site.settle()
+    participants = [member.participant for member in site.members.values()]
+    expected = {name: record(instance) for instance, name in enumerate("abcd", 1)}
+    assert [one.members for one in participants] == 4 * [expected]
+    assert len({one.leader for one in participants}) == 1
+    leaders = [one.name for one in participants if one.is_leader]
+    assert leaders == [participants[0].leader.name]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_two_lead_in_one_epoch_and_epochs_grow(seed: int) -> None:
+    site = Site(seed)
+    led: dict[int, str] = {}
+    for _ in range(60):
+        site.trouble(20)
+        for member in site.members.values():
+            told = [one for one in member.notices if isinstance(one, LeaderChanged) and one.name is not None]
+            for one in told:
+                assert one.name is not None
+                assert led.setdefault(one.epoch, one.name) == one.name
+            assert [one.epoch for one in told] == sorted(one.epoch for one in told)
+
+
+def test_a_lost_leader_is_replaced() -> None:
+    site = Site(1)
+    site.settle()
+    (first,) = [name for name, member in site.members.items() if member.participant.is_leader]
+    site.members[first].wire.expire()
+    del site.members[first]
+    site.settle()
+    leaders = {member.participant.leader.name for member in site.members.values()}
+    assert len(leaders) == 1
+    assert leaders != {first}
+    assert all(first not in member.participant.members for member in site.members.values())
+
+
+def test_without_the_service_everything_that_was_known_stays() -> None:
+    site = Site(2)
+    site.settle()
+    shard = ShardRecord(1, {5: Assigned("a", 0, "placed")})
+    site.write(Create("/assignments/5", encode(shard)), Create("/config", encode(ConfigRecord(3, "text"))))
+    site.settle()
+    for member in site.members.values():
+        member.wire.expire()
+    site.wait(7 * 86_400 * SECOND)
+    for member in site.members.values():
+        assert sorted(member.participant.members) == ["a", "b", "c", "d"]
+        assert member.participant.assigned == shard.bundles
+        assert member.participant.config == ConfigRecord(3, "text")
+        assert not member.participant.is_leader
+    site.settle()
+    assert sum(member.participant.is_leader for member in site.members.values()) == 1
+
+
+def test_a_broker_that_was_restarted_takes_its_node_over_from_its_former_session() -> None:
+    site = Site(3)
+    site.settle()
+    site.members["a"].wire.cut()  # its host was lost; its session lives on for a while
+    again = site.add("a", 1, called="a, restarted")
+    del site.members["a"]
+    site.settle()
+    assert site.tree._entries["/brokers/a"].node.owner == again.wire.session
+    assert not any(isinstance(one, NameTaken) for one in again.notices)
+
+
+def test_another_broker_with_the_same_name_is_refused_until_the_first_is_gone() -> None:
+    site = Site(4)
+    site.settle()
+    other = site.add("a", 9, called="the other")
+    site.settle()
+    assert other.notices.count(NameTaken("a")) == 1
+    assert site.members["b"].participant.members["a"] == record(1)
+    site.members["a"].wire.expire()
+    del site.members["a"]
+    site.settle()
+    assert site.members["b"].participant.members["a"] == record(9)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b'{"domain": "x"}', b"\xff\xfe", b"[" * 70_000])
+def test_a_malformed_znode_changes_nothing_and_is_reported(garbage: bytes) -> None:
+    site = Site(5)
+    site.settle()
+    shard = ShardRecord(1, {5: Assigned("a", 0, "placed")})
+    site.write(Create("/assignments/5", encode(shard)), Create("/config", encode(ConfigRecord(3, "text"))))
+    site.settle()
+    before = [(one.participant.assigned, one.participant.config) for one in site.members.values()]
+    site.write(Replace("/assignments/5", garbage), Replace("/config", garbage), Create("/brokers/evil", garbage))
+    site.settle()
+    assert [(one.participant.assigned, one.participant.config) for one in site.members.values()] == before
+    for member in site.members.values():
+        assert "evil" not in member.participant.members
+        reported = {one.path for one in member.notices if isinstance(one, Ignored)}
+        assert {"/assignments/5", "/config", "/brokers/evil"} <= reported
+
+
+def test_a_node_that_somebody_deleted_is_made_again() -> None:
+    site = Site(6)
+    site.settle()
+    site.write(Delete("/brokers/a"), Delete("/leader"))
+    site.settle()
+    assert site.members["b"].participant.members["a"] == record(1)
+    assert sum(member.participant.is_leader for member in site.members.values()) == 1
+
+
+def test_a_leader_that_nobody_elected_is_not_followed_for_longer_than_it_lasts() -> None:
+    site = Site(7)
+    site.settle()
+    site.write(Delete("/leader"), Create("/leader", encode(LeaderRecord("mallory")), is_ephemeral=True))
+    site.settle()
+    assert {member.participant.leader.name for member in site.members.values()} == {"mallory"}
+    site.fire(site.tree.end_session(site.writer.session))
+    site.settle()
+    assert sum(member.participant.is_leader for member in site.members.values()) == 1
+
+
+def test_a_changed_address_is_told_to_all() -> None:
+    site = Site(8)
+    site.settle()
+    moved = BrokerRecord("west", "routing", 1, ("10.1.1.1:7000",))
+    site.members["a"].participant.register(moved)
+    site.settle()
+    assert site.members["d"].participant.members["a"] == moved
+
+
+def test_reports_are_written_at_once_and_then_not_more_often_than_every_50_ms() -> None:
+    site = Site(9, "a")
+    site.settle()
+    member = site.members["a"]
+    versions = []
+    for number in range(100):
+        member.participant.report(ReportRecord(load=number / 100))
+        site.wait(5 * MS)
+        while member.wire.step():
+            pass
+        node = site.tree._entries.get("/reports/a")
+        versions.append(-1 if node is None else node.node.version)
+    site.settle()
+    last = site.tree._entries["/reports/a"].node
+    assert last.data == encode(ReportRecord(load=0.99))
+    assert versions[0] == 0
+    assert 8 <= last.version <= 12
