@@ -238,7 +238,6 @@ def test_a_bundle_reaches_whoever_subscribes_to_its_topics_and_is_refused_whole_
     wrong = [
         runs.pack_run(run, 4, is_v5=True),
         runs.pack_run(run[:-1], 5, is_v5=True),
-        runs.pack_run(run, 5, is_v5=False),
     ]
     for flags, body in (*wrong, runs.pack_lone(b"x", is_v5=True), (0, b"x")):
         bench.deliver(brought("", flags, body))
