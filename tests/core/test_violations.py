@@ -23,6 +23,7 @@ from overlane.core.wire.control_messages import (
     InterestUpdate,
     LinkClaim,
     Receipt,
+    RouteRefresh,
     Teardown,
     encode,
 )
@@ -94,6 +95,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
         "a route frame that describes no",
     ),
     "the end of a route of our own": (control(1, Teardown("me", 3, 1)), "a route of our own"),
+    "a refresh of a route of our own": (control(1, RouteRefresh("me", 3, 1, {1: 1})), "a route of our own"),
     "a detour past us": (frame_codec.detour((broker_id(GOOD),), 0, header(), REST), "a detour that does not pass here"),
     "a detour in a circle": (frame_codec.detour((5, 5), 0, header(), REST), "a detour that passes a broker twice"),
     "a parcel without messages": (frame_codec.parcel(header(messages=0), REST), "a parcel without messages"),

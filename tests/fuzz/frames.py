@@ -24,6 +24,8 @@ from overlane.core.wire.control_messages import (
     LinkClaim,
     ProvenIncarnations,
     Receipt,
+    RouteRefresh,
+    RouteRequest,
     Teardown,
 )
 from overlane.core.wire.frame_codec import Header
@@ -160,6 +162,7 @@ receipts = st.builds(
         st.sampled_from((1, 65_530)),
     ),
 )
+route_versions = st.dictionaries(st.sampled_from((0, 1, 2, 2**32 - 1)), st.sampled_from((0, 1, 2, 0xFFFF)))
 control = st.one_of(
     adverts,
     interests,
@@ -169,6 +172,8 @@ control = st.one_of(
     st.builds(InterestRequest, names),
     st.builds(Established, names, numbers, numbers, st.sampled_from((0, 0xFFFF))),
     st.builds(Teardown, names, numbers, numbers),
+    st.builds(RouteRefresh, names, numbers, numbers, route_versions),
+    st.builds(RouteRequest, names, numbers, route_versions),
     st.builds(IncarnationProof, names, u32, st.binary(min_size=1, max_size=8) | st.just(b"x" * 16_384)),
     st.builds(lambda found, life: ProvenIncarnations(lives(found, life)), many_names, u32),
     st.builds(Farewell, st.sampled_from(("", "x" * 256, "\0"))),

@@ -17,6 +17,7 @@ from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.neighbour import Neighbour
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.route_announcer import RouteAnnouncer
+from overlane.core.routing.route_refresh import take_refresh, take_request
 from overlane.core.routing.signalling import RouteEntry, RouteTable
 from overlane.core.units import US, Nanos
 from overlane.core.wire import frame_codec
@@ -33,6 +34,8 @@ from overlane.core.wire.control_messages import (
     Namesake,
     ProvenIncarnations,
     Receipt,
+    RouteRefresh,
+    RouteRequest,
     Teardown,
     decode,
 )
@@ -180,22 +183,8 @@ class FrameDispatcher:
                 | ProvenIncarnations()
             ):
                 self.learn(self._gossip.hear(sender, message, now), now)
-            case Establish():
-                if message.origin == self._me:
-                    raise ProtocolViolation("a route of our own that we did not make")
-                if self._gossip.is_known_incarnation(message.origin, message.incarnation):
-                    outbox, _ = self._routes.establish(sender, message, now)
-                    self._route_announcer.outbox += outbox
-            case Established():
-                outbox, ours = self._routes.acknowledged(sender, message)
-                self._route_announcer.outbox += outbox
-                if ours and self._route_announcer.established(message.route, message.version):
-                    self._route_announcer.effects.append(RouteEstablished(message.route, message.version))
-            case Teardown():
-                if message.origin == self._me:
-                    raise ProtocolViolation("a route of our own torn down by another")
-                if self._gossip.is_known_incarnation(message.origin, message.incarnation):
-                    self._route_announcer.outbox += self._routes.tear_down(sender, message)
+            case Establish() | Established() | Teardown() | RouteRefresh() | RouteRequest():
+                self._signal(sender, message, now)
             case Receipt():
                 self._receipt(message, now)
             case Namesake(detail):
@@ -204,6 +193,35 @@ class FrameDispatcher:
                 if is_name_taken:
                     self._gossip.conflict(self._me, f"{sender} refuses this one: {reason}", now)
                 raise _ClosedByNeighbour(f"closed by the neighbour: {reason}")
+            case _:
+                assert_never(message)
+
+    def _signal(
+        self, sender: str, message: Establish | Established | Teardown | RouteRefresh | RouteRequest, now: Nanos
+    ) -> None:
+        """What concerns the routes of another broker, or answers what we have sent of ours."""
+        announcer, routes = self._route_announcer, self._routes
+        match message:
+            case Established():
+                outbox, ours = routes.acknowledged(sender, message)
+                announcer.outbox += outbox
+                if ours and announcer.established(message.route, message.version):
+                    announcer.effects.append(RouteEstablished(message.route, message.version))
+                return
+            case RouteRequest():
+                announcer.outbox += take_request(routes, sender, message)
+                return
+        if message.origin == self._me:
+            raise ProtocolViolation("a route of our own, told by another")
+        if not self._gossip.is_known_incarnation(message.origin, message.incarnation):
+            return
+        match message:
+            case Establish():
+                announcer.outbox += routes.establish(sender, message, now)[0]
+            case Teardown():
+                announcer.outbox += routes.tear_down(sender, message)
+            case RouteRefresh():
+                announcer.outbox += take_refresh(routes, sender, message, now)
             case _:
                 assert_never(message)
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from overlane.core.gossip.link_state import (
     CALM_AFTER,
@@ -13,6 +14,7 @@ from overlane.core.gossip.link_state import (
     REMEMBER_LEFT,
     AdvertThrottle,
     LinkStateTable,
+    lifetime_s_for,
 )
 from overlane.core.links.link_health import LinkState
 from overlane.core.units import MS, NEVER, SECOND, Nanos
@@ -83,6 +85,30 @@ def test_a_broker_that_left_is_remembered_for_longer_than_one_that_fell_silent()
     assert made.forget_silent(NOW + REMEMBER_LEFT) == []
     assert made.forget_silent(NOW + REMEMBER_LEFT + 1) == ["b"]
     assert REMEMBER_LEFT > 10 * FORGET_AFTER
+
+
+def test_an_advert_counts_for_as_long_as_it_says() -> None:
+    made = table(advert("a"), structs.replace(advert("b"), lifetime_s=1_000), advert("c"))
+    assert made.forget_silent(NOW + FORGET_AFTER + 1) == ["c"]
+    assert made.forget_silent(NOW + 1_000 * SECOND) == []
+    assert made.forget_silent(NOW + 1_000 * SECOND + 1) == ["b"]
+
+
+def test_how_long_an_advert_counts_is_no_change_of_the_map() -> None:
+    made = table(advert("b", claim("a")))
+    before = made.changes
+    assert made.accept(structs.replace(advert("b", claim("a"), sequence=2), lifetime_s=1_000), NOW)
+    assert made.changes == before
+
+
+@pytest.mark.parametrize(("brokers", "per_hour"), [(2, 120), (20, 1_200), (200, 1_200), (1_000, 1_200), (4_096, 1_366)])
+def test_all_brokers_together_repeat_no_more_in_a_large_overlay(brokers: int, per_hour: int) -> None:
+    throttle = AdvertThrottle()
+    throttle.said(structs.replace(advert("a"), lifetime_s=lifetime_s_for(brokers)), NOW)
+    gap = throttle.next_deadline() - NOW
+    assert not throttle.consider(advert("a"), NOW + gap - 1)
+    assert throttle.consider(advert("a"), NOW + gap)
+    assert -(-brokers * 3_600 * SECOND // gap) == per_hour
 
 
 def test_the_map_is_drawn_once_per_news() -> None:

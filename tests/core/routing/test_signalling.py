@@ -5,9 +5,9 @@ from collections import deque
 from msgspec import structs
 
 from overlane.core.routing.route_budget import size_of
-from overlane.core.routing.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, RouteEntry, RouteTable
+from overlane.core.routing.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, Outbox, RouteEntry, RouteTable
 from overlane.core.units import MS, SECOND, US, Nanos
-from overlane.core.wire.control_messages import Establish, Established, Teardown
+from overlane.core.wire.control_messages import ControlMessage, Establish, Established, Teardown
 from overlane.core.wire.frame_codec import broker_id, route_key
 
 NOW = 50 * SECOND
@@ -48,7 +48,7 @@ class Signals:
         self.tables = {name: RouteTable(name) for name in brokers}
         self.log: list[str] = []
         self.established: list[int] = []
-        self._letters: deque[tuple[str, str, Establish | Established | Teardown]] = deque()
+        self._letters: deque[tuple[str, str, ControlMessage]] = deque()
 
     def establish(self, message: Establish, now: Nanos = NOW) -> None:
         outbox, whole = self.tables["a"].establish(None, message, now)
@@ -71,7 +71,7 @@ class Signals:
     def delivering(self, version: int = 1) -> str:
         return "".join(name for name in self.tables if (entry := self.entry(name, version)) and entry.deliver)
 
-    def _post(self, sender: str, outbox: list[tuple[str, Establish | Established | Teardown]]) -> None:
+    def _post(self, sender: str, outbox: Outbox) -> None:
         self._letters += [(sender, receiver, message) for receiver, message in outbox]
 
     def _deliver(self, now: Nanos) -> None:
@@ -93,6 +93,8 @@ class Signals:
                 case Teardown():
                     self.log.append(f"{sender}x{receiver}")
                     self._post(receiver, table.tear_down(sender, message))
+                case _:
+                    raise AssertionError(f"not expected: {message}")
         raise AssertionError("the outbox do not end")
 
 

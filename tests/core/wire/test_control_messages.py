@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from overlane.core.wire.control_messages import (
     BROKERS_MAX,
+    REMEMBERED,
+    REMEMBERED_BYTES_MAX,
     Advert,
     ControlMessage,
     Establish,
@@ -25,9 +27,12 @@ from overlane.core.wire.control_messages import (
     Namesake,
     ProvenIncarnations,
     Receipt,
+    RouteRefresh,
+    RouteRequest,
     Teardown,
     decode,
     encode,
+    encode_checked,
 )
 from overlane.errors import ProtocolViolation
 
@@ -46,6 +51,8 @@ EXAMPLES: list[ControlMessage] = [
     IncarnationProof("a", 3, b"signed"),
     ProvenIncarnations({"a": 3, "b": 7}),
     Namesake("one at 192.0.2.7:4000 was refused by b"),
+    RouteRefresh("a", 3, 9, {1: 2, 7: 0xFFFF}),
+    RouteRequest("a", 3, {1: 2}),
 ]
 
 
@@ -56,6 +63,25 @@ def test_there_is_an_example_of_every_message() -> None:
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
 def test_a_message_is_read_as_written(message: ControlMessage) -> None:
     assert decode(memoryview(encode(message))) == message
+
+
+def test_equal_bytes_are_decoded_once_and_a_message_is_encoded_once() -> None:
+    data = encode(Advert("somebody", 3, 8, [CLAIM], {}, 0))
+    first = decode(memoryview(data))
+    assert decode(memoryview(bytearray(data))) is first
+    assert encode_checked(first) is encode_checked(first)
+    assert encode_checked(first) == data
+
+
+def test_what_is_remembered_of_messages_is_bounded() -> None:
+    large = InterestUpdate("a", 3, 2, 1, ["t" * REMEMBERED_BYTES_MAX], [])
+    assert decode(memoryview(encode(large))) is not decode(memoryview(encode(large)))
+    assert encode_checked(large) is not encode_checked(large)
+    first = Teardown("a", 3, 0)
+    data = encode_checked(first)
+    for number in range(REMEMBERED):
+        encode_checked(Teardown("a", 3, number))
+    assert encode_checked(first) is not data
 
 
 @given(st.binary(max_size=100))

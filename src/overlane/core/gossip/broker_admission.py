@@ -90,7 +90,8 @@ class BrokerAdmission:
         self._present_since: dict[str, Nanos] = {}
         self._absent: dict[str, tuple[Nanos, Nanos]] = {}
         """Of brokers that need something and are away: since when, and how long they had been here."""
-        self._is_dirty = True
+        self.is_dirty = True
+        """Who is connected may have changed since the last survey."""
         self._surveyed_at: Nanos = -NEVER
         self._told_at: Nanos = -NEVER
         self._untold: dict[str, int] = {}
@@ -101,7 +102,7 @@ class BrokerAdmission:
         """Others are named, or more or fewer admitted, from now on."""
         self._named = frozenset(named)
         self.brokers_max = min(brokers_max, BROKERS_MAX)
-        self._is_dirty = True
+        self.is_dirty = True
 
     # What is asked of it
 
@@ -148,7 +149,7 @@ class BrokerAdmission:
         ends = frozenset() if advert.left else _ends_of(advert)
         if self._ends.get(advert.broker) != ends:
             self._ends[advert.broker] = ends
-            self._is_dirty = True
+            self.is_dirty = True
 
     def lost(self, broker: str) -> None:
         """The table has forgotten a broker for another reason."""
@@ -167,7 +168,7 @@ class BrokerAdmission:
         self._waiting[broker] = _Waiting(advert, sender, now)
         self._held[sender] = self._held.get(sender, 0) + places
         self._ends[broker] = ends
-        self._is_dirty = True
+        self.is_dirty = True
 
     def _drop_waiting(self, broker: str) -> _Waiting | None:
         waiting = self._waiting.pop(broker, None)
@@ -192,7 +193,7 @@ class BrokerAdmission:
     # Surveys
 
     def next_deadline(self) -> Nanos:
-        if not self._is_dirty:
+        if not self.is_dirty:
             return NEVER
         return self._surveyed_at + gap_for(sum(map(len, self._ends.values())))
 
@@ -201,12 +202,12 @@ class BrokerAdmission:
         here. A sweep also looks at what time alone has changed."""
         found = AdmissionSurvey()
         if greeted != self._roots:
-            self._roots, self._is_dirty = greeted, True
+            self._roots, self.is_dirty = greeted, True
         if is_sweep:
             self._sweep(found, now)
-        if self._is_dirty and now >= self.next_deadline():
+        if self.is_dirty and now >= self.next_deadline():
             self._look(found, now)
-            self._is_dirty = False
+            self.is_dirty = False
             self._surveyed_at = now
         return found
 
@@ -311,7 +312,7 @@ class BrokerAdmission:
         self._ends.pop(broker, None)
         self._lost_at.pop(broker, None)
         self._distance.pop(broker, None)
-        self._is_dirty = True
+        self.is_dirty = True
 
     # Needs of those who are away
 

@@ -24,7 +24,7 @@ from overlane.core.gossip.broker_admission import WAIT_MAX, BrokerAdmission
 from overlane.core.gossip.incarnation import next_after
 from overlane.core.gossip.incarnation_proofs import IncarnationProofs
 from overlane.core.gossip.interest import LocalInterest, RemoteInterest, mention
-from overlane.core.gossip.link_state import AdvertThrottle, LinkStateTable
+from overlane.core.gossip.link_state import AdvertThrottle, LinkStateTable, lifetime_s_for
 from overlane.core.links.interest_transfer import WholeSet
 from overlane.core.links.neighbour import Neighbour
 from overlane.core.units import NEVER, SECOND, Nanos
@@ -95,6 +95,8 @@ class Gossip:
         self._namesakes: set[str] = set()
         """Who claimed at the last sweep to be linked with a broker of our name that is not this one."""
         self._conflict_told_at: dict[str, Nanos] = {}
+        self._greeted_names: tuple[str, ...] | None = None
+        """The neighbours that are here; None if that may have changed."""
         self.effects: list[Effect] = []
         self.name_conflicts = 0
         self._advert_throttle = AdvertThrottle()
@@ -107,6 +109,7 @@ class Gossip:
 
     def greet(self, neighbour: Neighbour) -> None:
         """A new neighbour: tell it what we know, so that it can tell us what we do not."""
+        self._greeted_names = None
         for message in self._proofs.greeting():
             neighbour.send(message)
         self._sum_up(neighbour)
@@ -126,7 +129,15 @@ class Gossip:
     ) -> bool:
         """Advertise our own links if that is due; True if it was."""
         advert = Advert(
-            self._me, self._incarnation, self._sequence + 1, links, processing_us, failure, left, self._instance
+            self._me,
+            self._incarnation,
+            self._sequence + 1,
+            links,
+            processing_us,
+            failure,
+            left,
+            self._instance,
+            lifetime_s_for(len(self._table.adverts)),
         )
         if not self._advert_throttle.consider(advert, now):
             return False
@@ -152,6 +163,7 @@ class Gossip:
 
     def lost(self, peer: str) -> None:
         """A link is gone: what its neighbour had still to tell of others' needs is asked of those that are there."""
+        self._greeted_names = None
         for broker in self._remote.lost(peer):
             for neighbour in self._greeted():
                 if neighbour.name != peer:
@@ -160,8 +172,11 @@ class Gossip:
     def settle(self, now: Nanos, *, is_sweep: bool = False) -> News:
         """At the end of each turn: see who is connected now. In a sweep also forget who has not been for long."""
         news = News()
-        greeted = tuple(neighbour.name for neighbour in self._greeted())
-        found = self._admission.survey(greeted, now, is_sweep=is_sweep)
+        if self._greeted_names is None:
+            self._greeted_names = tuple(neighbour.name for neighbour in self._greeted())
+        elif not is_sweep and not self._admission.is_dirty and not self._table.has_news:
+            return news
+        found = self._admission.survey(self._greeted_names, now, is_sweep=is_sweep)
         for sender, advert in found.admitted:
             if self._refuse_contradicted(sender, advert.broker, (advert.incarnation, advert.sequence), (0, 0)):
                 self._admission.lost(advert.broker)

@@ -5,7 +5,9 @@ passed on once. Adverts of brokers that were silent for long expire. The map for
 per change.
 
 A broker's own advert is sent at once after a significant change, but not faster than a gap that doubles while changes
-keep coming, and is repeated slowly when nothing changes. Nothing here reads a clock: the time is an argument.
+keep coming. When nothing changes it is repeated, in time before its lifetime ends. The more brokers there are, the
+longer adverts live, so that all brokers together repeat no more of them in a large overlay than in a small one; that a
+broker is gone is told by its neighbours. Nothing here reads a clock: the time is an argument.
 
 Drawing a map takes time in proportion to its links. Changes that come close together are therefore drawn together, so
 that drawing takes only a part of the time, however large the map is and however often it changes.
@@ -15,10 +17,13 @@ from bisect import bisect_right
 
 from overlane.core.gossip.network_map import NetworkMap, draw, matter_of
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire.control_messages import Advert, LinkClaim
+from overlane.core.wire.control_messages import LIFETIME_S, LIFETIME_S_MAX, Advert, LinkClaim
 
-REFRESH_EVERY: Nanos = 60 * SECOND
-FORGET_AFTER: Nanos = 200 * SECOND
+FORGET_AFTER: Nanos = LIFETIME_S * SECOND
+REFRESHED_PART = 3, 10
+"""After which part of its lifetime an advert is repeated: two in a row may be lost."""
+REFRESH_EVERY: Nanos = FORGET_AFTER * REFRESHED_PART[0] // REFRESHED_PART[1]
+LIFETIME_S_PER_BROKER = 10
 REMEMBER_LEFT: Nanos = 7 * 86_400 * SECOND
 """That a broker left for good is remembered, so that one that was away in the meantime hears of it."""
 GAP_MIN: Nanos = 20 * MS
@@ -31,6 +36,11 @@ DRAWN_AT_ONCE = 400
 """How far apart maps are drawn, for each link beyond so many: it takes about a quarter of that."""
 
 _LOSS_STEPS = (10_000, 30_000, 80_000, 200_000, 400_000)
+
+
+def lifetime_s_for(brokers: int) -> int:
+    """How long an advert counts in an overlay of so many brokers."""
+    return min(max(LIFETIME_S, LIFETIME_S_PER_BROKER * brokers), LIFETIME_S_MAX)
 
 
 def gap_for(links: int) -> Nanos:
@@ -50,7 +60,7 @@ class LinkStateTable:
         """Grows whenever the map changes; whoever draws conclusions from the map remembers it."""
         self._links = 0
         self._changed_at: Nanos = -NEVER
-        self._has_news = False
+        self.has_news = False
         """More has changed since, and is not on the map yet."""
         self._drawn = -1
         self._map = draw(())
@@ -83,26 +93,26 @@ class LinkStateTable:
         return self._heard_at[broker]
 
     def next_deadline(self) -> Nanos:
-        return self._changed_at + gap_for(self._links) if self._has_news else NEVER
+        return self._changed_at + gap_for(self._links) if self.has_news else NEVER
 
     def settle(self, now: Nanos) -> None:
         """Put on the map what had to wait."""
-        if self._has_news:
+        if self.has_news:
             self._change(now)
 
     def _change(self, now: Nanos) -> None:
-        self._has_news = True
+        self.has_news = True
         if now >= self.next_deadline():
-            self._has_news = False
+            self.has_news = False
             self._changed_at = now
             self.changes += 1
 
     def forget_silent(self, now: Nanos) -> list[str]:
-        """Brokers that have not been heard of for too long are no longer part of the map."""
+        """Brokers whose adverts have come to the end of their lifetime are no longer part of the map."""
         gone = [
             name
             for name, at in self._heard_at.items()
-            if name != self._me and now - at > (REMEMBER_LEFT if self.adverts[name].left else FORGET_AFTER)
+            if name != self._me and now - at > _counts_for(self.adverts[name])
         ]
         for name in gone:
             self.forget(name, now)
@@ -125,14 +135,15 @@ class AdvertThrottle:
         self._said_at: Nanos = -NEVER
         self._gap: Nanos = GAP_MIN
         self._pending_at: Nanos = NEVER
+        self._refresh_at: Nanos = NEVER
 
     def next_deadline(self) -> Nanos:
-        return min(self._pending_at, NEVER if self._said is None else self._said_at + REFRESH_EVERY)
+        return min(self._pending_at, self._refresh_at)
 
     def consider(self, advert: Advert, now: Nanos) -> bool:
         """Whether this advert should go out now; if it must wait, `next_deadline` tells when to ask again."""
         said = self._said
-        if said is None or now >= self._said_at + REFRESH_EVERY or advert.left:
+        if said is None or now >= self._refresh_at or advert.left:
             return True
         if not _is_real_change(said, advert):
             self._pending_at = NEVER
@@ -144,12 +155,18 @@ class AdvertThrottle:
 
     def speak_up(self) -> None:
         """What was said may not be believed: say it again, now."""
-        self._said, self._pending_at = None, -NEVER
+        self._said, self._pending_at, self._refresh_at = None, -NEVER, NEVER
 
     def said(self, advert: Advert, now: Nanos) -> None:
         calm = now - self._said_at > CALM_AFTER
         self._gap = GAP_MIN if calm else min(GAP_MAX, 2 * self._gap)
         self._said, self._said_at, self._pending_at = advert, now, NEVER
+        self._refresh_at = now + advert.lifetime_s * SECOND * REFRESHED_PART[0] // REFRESHED_PART[1]
+
+
+def _counts_for(advert: Advert) -> Nanos:
+    """How long after it was heard."""
+    return REMEMBER_LEFT if advert.left else advert.lifetime_s * SECOND
 
 
 def _is_real_change(before: Advert, after: Advert) -> bool:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from overlane.core.links.link_health import LinkState
 from overlane.core.units import US, Nanos
-from overlane.core.wire.control_messages import Advert, LinkClaim, decode, encode
+from overlane.core.wire.control_messages import LIFETIME_S, Advert, LinkClaim, decode, encode
 from overlane.planning import paths
 from overlane.planning.network import HOP_BITS
 
@@ -22,8 +22,8 @@ MAPS_KEPT = 64
 
 
 def matter_of(advert: Advert) -> bytes:
-    """What of an advert the map depends on: all but its number."""
-    return encode(structs.replace(advert, incarnation=0, sequence=0, instance=0))
+    """What of an advert the map depends on: all but its number and how long it counts."""
+    return encode(structs.replace(advert, incarnation=0, sequence=0, instance=0, lifetime_s=LIFETIME_S))
 
 
 @lru_cache(MAPS_KEPT)

@@ -1,9 +1,9 @@
 """Route announcer: installs this broker's routes in the brokers that carry them, and keeps them installed.
 
 A route that is used for the first time, or has changed, is described to the brokers on its links. The description is
-repeated until all of them have acknowledged it, and from then on refreshed periodically, so that it survives restarts
-and unused routes expire. A route that is no longer used is torn down. Changes of the map that come close together are
-handled together (`REVIEW_EVERY`).
+repeated until all of them have acknowledged it. From then on the route is refreshed periodically (route_refresh.py), so
+that it survives restarts and unused routes expire. A route that is no longer used is torn down. Changes of the map that
+come close together are handled together (`REVIEW_EVERY`).
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from msgspec import structs
 
 from overlane.core.events import DeadlineUnmeetable, Effect, RouteChanged
 from overlane.core.qos import QosClass
+from overlane.core.routing.route_refresh import refreshes, take_refresh
 from overlane.core.routing.routes import Route, RoutePlanner
 from overlane.core.routing.signalling import AGAIN_AFTER, REFRESH_EVERY, Outbox, RouteTable
 from overlane.core.units import MS, NEVER, Nanos
@@ -30,6 +31,7 @@ class RouteAnnouncer:
     effects: list[Effect] = field(default_factory=list)
     outbox: Outbox = field(default_factory=list)
     _reviewed_ns: Nanos = -NEVER
+    _refreshes: int = 0
 
     def open(self, route: Route, now: Nanos) -> None:
         """Somebody has something to send on a route that there was no need for until now."""
@@ -59,13 +61,21 @@ class RouteAnnouncer:
         return False
 
     def refresh(self, now: Nanos) -> None:
-        for route in list(self.planner.routes.values()):
-            if route.description is None:
-                continue
-            wait = REFRESH_EVERY if route.established else AGAIN_AFTER
-            if now - route.described_ns >= wait:
+        """Repeat what was not acknowledged; refresh what is due, together with what soon will be."""
+        described = [route for route in self.planner.routes.values() if route.description is not None]
+        for route in described:
+            if not route.established and now - route.described_ns >= AGAIN_AFTER and route.description is not None:
                 route.description = structs.replace(route.description, refresh=route.description.refresh + 1)
                 self._describe(route, route.description, now)
+        kept = [route for route in described if route.established]
+        if any(now - route.described_ns >= REFRESH_EVERY for route in kept):
+            due = [route for route in kept if now - route.described_ns >= REFRESH_EVERY // 2]
+            self._refreshes += 1
+            for route in due:
+                route.described_ns = now
+            versions = {route.id: route.version for route in due}
+            for message in refreshes(self.me, self.incarnation, self._refreshes, versions):
+                self.outbox += take_refresh(self.routes, None, message, now)
 
     def take_down(self, qos: QosClass, destinations: tuple[str, ...]) -> None:
         """A new one is made when it is needed again."""

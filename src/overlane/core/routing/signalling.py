@@ -10,8 +10,8 @@ Versions live side by side: a parcel names the version it travels on, so parcels
 arrive while the new one is being set up, and a flow is never interrupted. The source need not wait for the
 acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along.
 
-Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long. What
-descriptions take is bounded (`route_budget`).
+Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long
+(`route_refresh`). What descriptions take is bounded (`route_budget`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,15 @@ from dataclasses import dataclass, field
 
 from overlane.core.routing.route_budget import BYTES_MAX, RouteBudget, size_of
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire.control_messages import Establish, Established, Teardown, Unsendable, encode_checked
+from overlane.core.wire.control_messages import (
+    Establish,
+    Established,
+    RouteRefresh,
+    RouteRequest,
+    Teardown,
+    Unsendable,
+    encode_checked,
+)
 from overlane.core.wire.frame_codec import Header, RouteName, broker_id, route, route_key
 
 REFRESH_EVERY: Nanos = 30 * SECOND
@@ -29,7 +37,7 @@ AGAIN_AFTER: Nanos = 500 * MS
 """How long a source waits for the acknowledgement before it sends the description once more."""
 VERSIONS_KEPT = 8
 
-Outbox = list[tuple[str, Establish | Established | Teardown]]
+Outbox = list[tuple[str, Establish | Established | Teardown | RouteRefresh | RouteRequest]]
 """What to send to which neighbour."""
 
 
@@ -53,6 +61,8 @@ class RouteEntry:
     unconfirmed: set[str] = field(default_factory=set)
     """Next hops that may not know this version yet: parcels to them carry the description along."""
     superseded_at: Nanos = NEVER
+    refreshed: int = 0
+    """The number of the last refresh that was passed on."""
     size_bytes: int = 0
     only_next_hop: str = ""
     """The neighbour that is all there is to it, where it only passes, or begins here."""
@@ -159,6 +169,21 @@ class RouteTable:
             entry.upstream.add(sender)
             outbox.append((sender, _acknowledgement(message)))
         return outbox, not entry.awaited
+
+    def lacks(self, origin: int, incarnation: int, route: int, version: int) -> bool:
+        """Whether a version of a route is not known here, nor a later one."""
+        state = self._routes.get((origin, route))
+        if state is None or state.incarnation != incarnation:
+            return state is None or state.incarnation < incarnation
+        return version > state.newest
+
+    def refresh(self, origin: int, incarnation: int, route: int, version: int, now: Nanos) -> RouteEntry | None:
+        """Keep a route that its source goes on to use; returns its entry."""
+        state = self._routes.get((origin, route))
+        if state is None or state.incarnation != incarnation:
+            return None
+        state.refreshed_at = now
+        return state.versions.get(version)
 
     def acknowledged(self, sender: str, message: Established) -> tuple[Outbox, bool]:
         """A next hop acknowledged; what to send, and whether a route of our own is now established."""

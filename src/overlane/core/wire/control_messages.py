@@ -2,6 +2,9 @@
 
 The decoder checks types and limits before anything else of a message is looked at. Names of brokers and topic filters
 are well formed behind it: they become keys of records and parts of topics.
+
+What is flooded comes from several neighbours and goes to several: equal bytes are decoded and checked once, a message
+is encoded once. Messages are therefore shared, and nobody changes one. What is remembered for that is bounded.
 """
 
 import re
@@ -30,6 +33,17 @@ BEHIND_MAX = 64
 BEHIND_PERCENT_MAX = 1000
 PROOF_BYTES_MAX = 16384
 
+REMEMBERED = 1024
+REMEMBERED_BYTES_MAX = 1024
+"""How many messages are remembered with their bytes, and how large they may be."""
+
+REFRESHED_MAX = 1024
+"""Routes that one message refreshes or requests."""
+
+LIFETIME_S = 200
+LIFETIME_S_MAX = 36_000
+"""How long an advert counts after it was heard, if it does not say, and at most."""
+
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_BYTES_MAX - 1}}}")
 """As in the network file."""
 NAMES_CHECKED = 4096
@@ -49,6 +63,9 @@ U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 """What parcels carry."""
 Label = Annotated[str, Meta(max_length=10)]
 """Of QoS classes: a deadline in microseconds, with 32 bits."""
+Version = Annotated[int, Meta(ge=0, le=0xFFFF)]
+"""Of a route."""
+RouteVersions = Annotated[dict[U32, Version], Meta(max_length=REFRESHED_MAX)]
 Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
@@ -79,6 +96,8 @@ class Advert(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     left: bool = False
     instance: Count = 0
     """Which of several brokers with the same name this is, if there should be several; 0 if it does not tell."""
+    lifetime_s: Annotated[int, Meta(ge=1, le=LIFETIME_S_MAX)] = LIFETIME_S
+    """How long it counts after it was heard: it is repeated well before."""
 
 
 class InterestUpdate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
@@ -129,7 +148,7 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     origin: Name
     incarnation: U32
     route: U32
-    version: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    version: Version
     brokers: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
     kept: Places
     added: Places
@@ -141,7 +160,8 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     latency_us: Count
     hops: Count
     refresh: Count = 0
-    """Grows each time the source tells the same version again; each is passed on once."""
+    """Grows each time the source describes the same version again, since it was not acknowledged; each is passed on
+    once."""
 
 
 class Established(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):
@@ -150,13 +170,31 @@ class Established(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     origin: Name
     incarnation: U32
     route: Count
-    version: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    version: Version
 
 
 class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):
     origin: Name
     incarnation: U32
     route: Count
+
+
+class RouteRefresh(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=13):
+    """Routes of a source that go on as they are, with their versions."""
+
+    origin: Name
+    incarnation: U32
+    refresh: Count
+    """Grows with each refresh; each is passed on once."""
+    routes: RouteVersions
+
+
+class RouteRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=14):
+    """Of a refresh, what its receiver does not know: it is to be described."""
+
+    origin: Name
+    incarnation: U32
+    routes: RouteVersions
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=8):
@@ -226,6 +264,8 @@ ControlMessage = (
     | Establish
     | Established
     | Teardown
+    | RouteRefresh
+    | RouteRequest
     | Receipt
     | Farewell
     | IncarnationProof
@@ -266,7 +306,7 @@ def _names_in(message: ControlMessage) -> Iterable[str]:
             return to, sender, came_from, *path
         case InterestUpdate() | InterestRequest() | IncarnationProof():
             return (message.broker,)
-        case Established() | Teardown():
+        case Established() | Teardown() | RouteRefresh() | RouteRequest():
             return (message.origin,)
         case Farewell() | Namesake():
             return ()
@@ -326,18 +366,35 @@ class Unsendable(OverlaneError, ValueError):
     error_code = "OVL-902"
 
 
+_sendable: dict[int, tuple[ControlMessage, bytes]] = {}
+"""Messages that were encoded and checked lately, oldest first, by their identity in memory: they are kept, so that no
+other can have it."""
+
+
 def encode_checked(message: ControlMessage) -> bytes:
     """As `encode`, of a message that is to be sent: it is read as its receiver will read it, or Unsendable."""
+    known = _sendable.get(id(message))
+    if known is not None:
+        return known[1]
     try:
         data = _encoder.encode(message)
         decode(memoryview(data))
     except (ProtocolViolation, OverflowError, UnicodeEncodeError) as wrong:
         raise Unsendable(f"a message of our own is beyond its limits: {wrong}") from None
+    if len(data) <= REMEMBERED_BYTES_MAX:
+        if len(_sendable) >= REMEMBERED:
+            del _sendable[next(iter(_sendable))]
+        _sendable[id(message)] = message, data
     return data
 
 
 def decode(data: memoryview) -> ControlMessage:
     try:
-        return check(_decoder.decode(data))
+        return _decode_small(bytes(data)) if len(data) <= REMEMBERED_BYTES_MAX else check(_decoder.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise ProtocolViolation(f"a control message that is not one: {wrong}") from None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _decode_small(data: bytes) -> ControlMessage:
+    return check(_decoder.decode(data))
