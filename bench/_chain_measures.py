@@ -27,8 +27,7 @@ from _broker_measures import (
 )
 from _chain_peers import Joined
 from _crew import Gate, LoadFailed, Role, of, perform
-from _load import Latencies, Sent, SocketLoad
-from _mixed_load import SIZES, TOPICS, Read, ReadMixed, WriteMixed, Written
+from _load import Latencies, Sent
 from _peers import busy_ns, is_alive
 from _turns import Extent, Figures, Measure
 from _wire import Far, Mqtt
@@ -38,7 +37,6 @@ WATCHED_S = 3.0
 """How long it is seen which broker is in use."""
 RECOVERS_WITHIN_S = 12.0
 MIDDLE = ("b", "c")
-WRITERS = 100
 
 
 def small(row: Joined, extent: Extent) -> Figures:
@@ -55,40 +53,6 @@ def _stream(row: Joined, payload_bytes: int, extent: Extent) -> Figures:
     flood = row.load.flood(row.first.port, TOPIC, payload_bytes)
     found = perform([count, flood], WARM_S, extent.measured_s)
     return delivered(found, row.cpu_s - cpu_before_s)
-
-
-def mixed(row: Joined, extent: Extent) -> Figures:
-    return _mixed(row, 1, extent)
-
-
-def crowd(row: Joined, extent: Extent) -> Figures:
-    return _mixed(row, WRITERS, extent)
-
-
-def _mixed(row: Joined, writers: int, extent: Extent) -> Figures:
-    load = row.load
-    if not isinstance(load, SocketLoad):
-        raise LoadFailed("the mixed load is made for sockets")
-    cpu_before_s = row.cpu_s
-    roles: list[Role] = [ReadMixed(load.wire, row.last.port, writers), WriteMixed(load.wire, row.first.port, writers)]
-    found = perform(roles, WARM_S, extent.measured_s)
-    (read,), (written,) = of(Read, found), of(Written, found)
-    return mixed_figures(read, written, row.cpu_s - cpu_before_s)
-
-
-def mixed_figures(read: Read, written: Written, cpu_s: float) -> Figures:
-    """`lost_worst`: of the writer that has lost the greatest share. `least_share`: what the writer that got least
-    through has delivered, of what one has on average."""
-    sent, came = np.array(written.counts), np.array(read.counts)
-    return {
-        "per_second": read.per_second,
-        "lost": 1 - came.sum() / max(1, sent.sum()),
-        "lost_messages": float((sent - came).sum()),
-        "lost_worst": float((1 - came / np.maximum(1, sent)).max()),
-        "least_share": float(came.min() / max(1e-9, came.mean())),
-        "disorder": read.disorder,
-        "cpu_ns": cpu_s * 1e9 / max(1, int(came.sum())),
-    }
 
 
 def latency(row: Joined, extent: Extent) -> Figures:
@@ -167,11 +131,6 @@ MEASURES: dict[str, Measure[Joined]] = {
         latency,
         at_once=True,
     ),
-    "mixed": Measure(
-        f"Messages a second through three brokers, {TOPICS:,} topics, {SIZES[0]}-{SIZES[1]} bytes, QoS 0, one writer",
-        mixed,
-    ),
-    "crowd": Measure(f"The same from {WRITERS} writers", crowd),
     "durable": Measure(
         f"QoS 1 through three brokers, {PUBLISHERS} publishers of {IN_FLIGHT} in flight, persistent session", durable
     ),

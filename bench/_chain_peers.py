@@ -66,12 +66,11 @@ class Joining(Peer, Protocol):
 class OverlaneBrokers(Overlane):
     def member(self, site: Site, broker: str) -> list[str]:
         file = site.of(broker) / "network.toml"
-        file.write_text(self._network(site))
+        file.write_text(self.network(site))
         command = [sys.executable, "-m", "overlane", "broker", str(file), "--name", broker]
         return [*command, "--data", str(site.of(broker) / "data"), *([] if self.sync else ["--no-sync"])]
 
-    @staticmethod
-    def _network(site: Site) -> str:
+    def network(self, site: Site) -> str:
         lines = []
         for name, others in site.layout.dials.items():
             ports = {"mqtt": site.client_ports, "overlay": site.link_ports, "admin": site.admin_ports}
@@ -137,6 +136,10 @@ class Joined:
     @property
     def cpu_s(self) -> float:
         return sum(broker.cpu_s for broker in self.brokers.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(broker.memory_bytes for broker in self.brokers.values())
 
 
 @contextmanager

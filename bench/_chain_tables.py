@@ -6,7 +6,6 @@ from _broker_tables import (
     LATENCY,
     MOSQUITTO,
     NATS,
-    OURS,
     STREAM,
     Columns,
     against,
@@ -22,22 +21,9 @@ LEAST_OF = {MOSQUITTO: 2.5, NATS: 0.5}
 """At 64 bytes and QoS 0."""
 MOSQUITTO_KEEPING = "Mosquitto, no sync"
 
-MIXED: Columns = {
-    "a second": number("per_second"),
-    "least - most": spread("per_second"),
-    "x Mosquitto": against(MOSQUITTO, "per_second"),
-    "x NATS": against(NATS, "per_second"),
-    "lost, at most": worst("lost", "{:.2%}"),
-    "of one writer": worst("lost_worst", "{:.2%}"),
-    "out of order": worst("disorder", "{:.0f}"),
-    "CPU ns each": number("cpu_ns"),
-}
-
 COLUMNS: dict[str, Columns] = {
     "small": STREAM,
     "large": STREAM,
-    "mixed": MIXED,
-    "crowd": {**MIXED, "least / average writer": number("least_share", "{:.2f}")},
     "latency": {**LATENCY, "lost": worst("lost", "{:.2%}")},
     "durable": {
         "delivered/s": number("delivered_per_second"),
@@ -60,10 +46,4 @@ COLUMNS: dict[str, Columns] = {
 
 def aims(results: Mapping[str, Found]) -> dict[str, bool]:
     """What is aimed at, as far as it was measured, and whether it was reached."""
-    verdicts = as_fast_as(LEAST_OF, results.get("small", {})) | as_soon_as_the_best(results.get("latency", {}))
-    for name, writers in (("mixed", "one writer"), ("crowd", "many writers")):
-        ours = results.get(name, {}).get(OURS)
-        if ours:
-            lost = int(sum(one["lost_messages"] for one in ours))
-            verdicts[f"mixed load at QoS 0, {writers}: {lost:,} messages lost, none allowed"] = lost == 0
-    return verdicts
+    return as_fast_as(LEAST_OF, results.get("small", {})) | as_soon_as_the_best(results.get("latency", {}))

@@ -15,9 +15,10 @@ import mqtt5
 
 from overlane.adminapi.topic_filters import TopicFilters
 from overlane.core.broker import OverlayBroker
-from overlane.core.events import Deliver, ReportedEffect
+from overlane.core.events import ReportedEffect
 from overlane.core.units import SECOND, Nanos
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
+from overlane.mqtt.arrival_counts import Tally
 from overlane.mqtt.server import Server
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.reading import parse_network
@@ -148,8 +149,8 @@ class Counting:
         self.rates = TopicRates(state)
         self._arrivals = Arrivals(self.rates, sample)
 
-    def delivered(self, effect: Deliver) -> None:
-        self._arrivals.delivered(effect)
+    def delivered(self, tally: Tally) -> None:
+        self._arrivals.delivered(tally)
 
     def happened(self, effect: ReportedEffect) -> None:
         pass

@@ -1,28 +1,37 @@
 """A mixed load over raw sockets: many topics and sizes in random order, from one writer or many.
 
-Every payload begins with a mark and a number: who wrote it, on which topic, and the how-manieth of that writer it is. A
-reader finds the marks in what it has read without looking at packets, so one process counts as fast as brokers write.
-All writers are in one process; each has a connection of its own and writes whenever that takes something, so what
-holds a writer back is its broker.
+Every payload begins with a mark and a number: who wrote it, on which topic, and the how-manieth of that writer it is
+(of a paced load, when it was sent). A reader finds the marks in what it has read without looking at packets, so one
+process counts as fast as brokers write. All writers are in one process; each has a connection of its own and writes
+whenever that takes something, so what holds a writer back is its broker.
+
+Some of the messages may be of QoS 1 (`assured`): a writer then has no more of them unacknowledged than a few blocks
+have, and the reader acknowledges what it gets. Packet identifiers are the two bytes ahead of the payload (MQTT 3.1.1).
 """
 
 import re
 import selectors
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from _crew import Gate
-from _wire import Wire
+from _load import Latencies
+from _wire import Form, Mqtt, Mqtt5, Wire
 
 TOPICS = 1_000
 SIZES = 16, 256
 """Of a payload in bytes, both included."""
 BLOCK_MESSAGES = 400
 """A writer repeats a block of so many messages, of about 64 KiB, with numbers of their own."""
+BLOCKS_IN_FLIGHT = 4
+"""As many messages of QoS 1 as so many blocks have may be unacknowledged when another block is begun."""
+PACED_FORMS = 4_000
+"""Different messages of a paced load."""
 SEND_BUFFER_BYTES = 256 * 1024
 """Of a writer: the kernel would take megabytes of each, and the end of a round would come late."""
 READ_BYTES = 256 * 1024
@@ -32,7 +41,15 @@ DRAINED_WITHIN_S = 40.0
 MARK = bytes.fromhex("f5a90d3be6721c84")
 NUMBER_BYTES = 8
 WRITER_SHIFT, TOPIC_SHIFT, COUNT_MASK = 48, 32, (1 << 32) - 1
+ASSURED_SHIFT = 62
+ASSURED = 1 << ASSURED_SHIFT
+"""In a number: the message is of QoS 1."""
+IDENTIFIERS = 0xFFFF
+PUBACK = b"\x40\x02"
+PUBACK_BYTES = 4
 _marked = re.compile(re.escape(MARK) + b"(.{%d})" % NUMBER_BYTES, re.DOTALL)
+_identified = re.compile(b"(..)" + re.escape(MARK) + b".{%d}" % (NUMBER_BYTES - 1) + b"[\x40-\x7f]", re.DOTALL)
+"""Of QoS 1: the last byte of the number, which is in little-endian order, has the bit."""
 
 
 def topic_of(number: int) -> str:
@@ -55,33 +72,72 @@ class Read:
     """Messages that have arrived, by writer."""
     per_second: float
     disorder: int
-    """Messages that came after a later one of the same writer and topic, or twice."""
+    """Messages that came after a later one of the same writer, topic and QoS, or twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Messages in memory, and where their numbers and packet identifiers are."""
+
+    bytes: NDArray[np.uint8]
+    ends: list[int]
+    numbers_at: NDArray[np.int64]
+    identifiers_at: NDArray[np.int64]
+
+
+def _block(forms: list[Form], is_assured: NDArray[np.bool_]) -> Block:
+    whole = bytearray()
+    starts: list[int] = []
+    ends: list[int] = []
+    for form in forms:
+        start = len(whole) + form.payload_at
+        whole += form.message
+        whole[start : start + len(MARK)] = MARK
+        starts.append(start)
+        ends.append(len(whole))
+    payloads = np.array(starts)[:, None]
+    return Block(
+        np.frombuffer(whole, np.uint8),
+        ends,
+        payloads + len(MARK) + np.arange(NUMBER_BYTES),
+        payloads[is_assured] - 2 + np.arange(2),
+    )
 
 
 class Writer:
-    """One connection, and the block that it writes again and again."""
+    """One connection, and the block that it writes again and again.
 
-    def __init__(self, wire: Wire, port: int, number: int, seed: int) -> None:
+    Of topic aliases, the first block makes as many known as the broker allows, and the others use them.
+    """
+
+    def __init__(self, wire: Wire, port: int, number: int, seed: int, assured: float = 0.0) -> None:
+        self.connection = wire.connect(port, f"writer-{number}")
         luck = np.random.default_rng([seed, number])
         topics = luck.integers(0, TOPICS, BLOCK_MESSAGES)
         sizes = luck.integers(SIZES[0], SIZES[1] + 1, BLOCK_MESSAGES)
-        block = bytearray()
-        at: list[int] = []
-        self._ends: list[int] = []
-        for topic, size in zip(topics, sizes, strict=True):
-            form = wire.published(topic_of(int(topic)), int(size))
-            start = len(block) + form.payload_at
-            block += form.message
-            block[start : start + len(MARK)] = MARK
-            at.append(start + len(MARK))
-            self._ends.append(len(block))
-        self._block = np.frombuffer(block, np.uint8)
-        self._places = np.array(at)[:, None] + np.arange(NUMBER_BYTES)
-        self._who = (number << WRITER_SHIFT) | (topics.astype(np.int64) << TOPIC_SHIFT)
+        is_assured = luck.random(BLOCK_MESSAGES) < assured
+        surely = Mqtt().published_surely
+        aliases = wire.aliases(self.connection) if isinstance(wire, Mqtt5) else None
+        first, later = (
+            [
+                (surely if sure else aliases.published if aliases is not None else wire.published)(
+                    topic_of(int(topic)), int(size)
+                )
+                for topic, size, sure in zip(topics, sizes, is_assured, strict=True)
+            ]
+            for _ in range(2)
+        )
+        self._first, self._later = _block(first, is_assured), _block(later, is_assured)
+        self._at_hand = self._first
+        self._correlates = isinstance(wire, Mqtt5) and wire.correlates
+        self._assured = int(is_assured.sum())
+        self._who = (number << WRITER_SHIFT) | (topics.astype(np.int64) << TOPIC_SHIFT) | (is_assured * ASSURED)
         self._blocks = 0
-        self._sent_bytes = len(block)
+        self._sent_bytes = len(self._first.bytes)
+        self._unacknowledged = 0.0
+        self.waits = False
+        """Whether it needs acknowledgements before it writes on."""
         self._view = memoryview(b"")
-        self.connection = wire.connect(port, f"writer-{number}")
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self.connection.setblocking(False)
 
@@ -91,27 +147,45 @@ class Writer:
         if not self._blocks:
             return 0
         before = (self._blocks - 1) * BLOCK_MESSAGES
-        return before + int(np.searchsorted(self._ends, self._sent_bytes)) + bool(self._sent_bytes)
+        return before + int(np.searchsorted(self._at_hand.ends, self._sent_bytes)) + bool(self._sent_bytes)
 
     @property
     def blocks_done(self) -> int:
-        return self._blocks - (self._sent_bytes < len(self._block))
+        return self._blocks - (self._sent_bytes < len(self._at_hand.bytes))
 
     def write(self) -> None:
         """As much as the connection takes, at most one block."""
-        if self._sent_bytes == len(self._block):
+        if self._sent_bytes == len(self._at_hand.bytes):
+            if self._assured and not self._may_go_on():
+                return
+            block = self._at_hand = self._later if self._blocks else self._first
             numbers = self._who | (np.arange(BLOCK_MESSAGES) + self._blocks * BLOCK_MESSAGES)
-            self._block[self._places] = numbers.view(np.uint8).reshape(BLOCK_MESSAGES, NUMBER_BYTES)
-            self._view = memoryview(self._block.tobytes())
+            digits = numbers.view(np.uint8).reshape(BLOCK_MESSAGES, NUMBER_BYTES)
+            block.bytes[block.numbers_at] = digits
+            if self._correlates:
+                block.bytes[block.numbers_at - len(MARK) - NUMBER_BYTES] = digits
+            if self._assured:
+                following = np.arange(self._assured) + self._blocks * self._assured
+                identifiers = (following % IDENTIFIERS + 1).astype(">u2")
+                block.bytes[block.identifiers_at] = identifiers.view(np.uint8).reshape(self._assured, 2)
+                self._unacknowledged += self._assured
+            self._view = memoryview(block.bytes.tobytes())
             self._blocks += 1
             self._sent_bytes = 0
         self._sent_bytes += self.connection.send(self._view[self._sent_bytes :])
+
+    def _may_go_on(self) -> bool:
+        """Read acknowledgements. A part of one counts with the next read: what is left over is less than one."""
+        with suppress(BlockingIOError):
+            self._unacknowledged -= len(self.connection.recv(READ_BYTES)) / PUBACK_BYTES
+        self.waits = self._unacknowledged > BLOCKS_IN_FLIGHT * self._assured
+        return not self.waits
 
     def finish(self) -> None:
         """Send the rest of a message that was sent in part, and let the broker read to the end."""
         self.connection.settimeout(DRAINED_WITHIN_S)
         if self._blocks and self._sent_bytes:
-            whole = self._ends[int(np.searchsorted(self._ends, self._sent_bytes))]
+            whole = self._at_hand.ends[int(np.searchsorted(self._at_hand.ends, self._sent_bytes))]
             self.connection.sendall(self._view[self._sent_bytes : whole])
         self.connection.shutdown(socket.SHUT_WR)
 
@@ -123,17 +197,23 @@ class WriteMixed:
     wire: Wire
     port: int
     writers: int
+    assured: float = 0.0
+    """The share of QoS 1."""
     seed: int = 1
 
     def __call__(self, gate: Gate) -> Written:
-        writers = [Writer(self.wire, self.port, number, self.seed) for number in range(self.writers)]
+        writers = [Writer(self.wire, self.port, number, self.seed, self.assured) for number in range(self.writers)]
         window = gate.wait()
         with selectors.DefaultSelector() as writable:
             for writer in writers:
                 writable.register(writer.connection, selectors.EVENT_WRITE, writer)
             while time.monotonic() < window.end:
                 for key, _ in writable.select(0.05):
-                    key.data.write()
+                    writer = key.data
+                    writer.write()
+                    wanted = selectors.EVENT_READ if writer.waits else selectors.EVENT_WRITE
+                    if wanted != key.events:
+                        writable.modify(writer.connection, wanted, writer)
         for writer in writers:
             writer.finish()
         for writer in writers:
@@ -153,7 +233,7 @@ class Marks:
 
     def __post_init__(self) -> None:
         self.counts = np.zeros(self.writers, np.int64)
-        self._last = np.full(self.writers * TOPICS, -1, np.int64)
+        self._last = np.full(2 * self.writers * TOPICS, -1, np.int64)
 
     def take(self, data: bytes) -> int:
         """Count what is in some more bytes; how many messages began in them."""
@@ -165,9 +245,9 @@ class Marks:
         end = data.rfind(MARK + found[-1]) + len(MARK) + NUMBER_BYTES
         self._rest = data[max(end, len(data) - len(MARK) - NUMBER_BYTES + 1) :]
         numbers = np.frombuffer(b"".join(found), np.int64)
-        writers = numbers >> WRITER_SHIFT
+        writers = (numbers & ~ASSURED) >> WRITER_SHIFT
         self.counts += np.bincount(writers, minlength=self.writers)
-        lanes = writers * TOPICS + ((numbers >> TOPIC_SHIFT) & 0xFFFF)
+        lanes = 2 * (writers * TOPICS + ((numbers >> TOPIC_SHIFT) & 0xFFFF)) + (numbers >> ASSURED_SHIFT)
         order = np.argsort(lanes, kind="stable")
         lanes, counts = lanes[order], (numbers & COUNT_MASK)[order]
         is_first = np.concatenate(([True], lanes[1:] != lanes[:-1]))
@@ -178,6 +258,97 @@ class Marks:
         return len(found)
 
 
+@dataclass(slots=True)
+class Answers:
+    """The acknowledgements of messages of QoS 1, found as marks are."""
+
+    _rest: bytes = b""
+
+    def to(self, data: bytes) -> bytes:
+        data = self._rest + data
+        answers: list[bytes] = []
+        end = 0
+        for found in _identified.finditer(data):
+            answers.append(PUBACK + found[1])
+            end = found.end()
+        self._rest = data[max(end, len(data) - len(MARK) - NUMBER_BYTES - 1) :]
+        return b"".join(answers)
+
+
+@dataclass(frozen=True, slots=True)
+class PaceMixed:
+    """Publishes at an even rate, one message at a time, from all connections in turn."""
+
+    wire: Wire
+    port: int
+    writers: int
+    per_second: int
+    seed: int = 1
+
+    def __call__(self, gate: Gate) -> Written:
+        luck = np.random.default_rng(self.seed)
+        drawn = zip(luck.integers(0, TOPICS, PACED_FORMS), luck.integers(*SIZES, PACED_FORMS), strict=True)
+        forms = [self.wire.published(topic_of(int(topic)), int(size)) for topic, size in drawn]
+        messages = [(bytearray(form.message), form.payload_at) for form in forms]
+        for message, at in messages:
+            message[at : at + len(MARK)] = MARK
+        connections = [self.wire.connect(self.port, f"pacer-{number}") for number in range(self.writers)]
+        window = gate.wait()
+        sent, interval_s = 0, 1 / self.per_second
+        while (due := window.start + sent * interval_s) < window.end:
+            ahead_s = due - time.monotonic()
+            if ahead_s > 0:
+                time.sleep(ahead_s)
+            message, at = messages[sent % PACED_FORMS]
+            at += len(MARK)
+            message[at : at + NUMBER_BYTES] = time.monotonic_ns().to_bytes(NUMBER_BYTES, "little")
+            connections[sent % self.writers].sendall(message)
+            sent += 1
+        for connection in connections:
+            connection.shutdown(socket.SHUT_WR)
+        for connection in connections:
+            _read_to_the_end(connection)
+        return Written([sent])
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMixed:
+    """Tells how long each message of a paced load was under way."""
+
+    wire: Wire
+    port: int
+
+    def __call__(self, gate: Gate) -> Latencies:
+        connection = self.wire.subscribe(self.wire.connect(self.port, "subscriber"), [EVERYTHING])
+        ask, answer = self.wire.between
+        window = gate.wait()
+        connection.settimeout(QUIET_S)
+        sent: list[bytes] = []
+        arrived: list[int] = []
+        rest = b""
+        while True:
+            try:
+                data = connection.recv(READ_BYTES)
+            except TimeoutError:
+                if time.monotonic() > window.end:
+                    break
+                continue
+            now_ns = time.monotonic_ns()
+            if not data:
+                break
+            if ask and ask in data:
+                connection.sendall(answer)
+            data = rest + data
+            end = 0
+            for found in _marked.finditer(data):
+                sent.append(found[1])
+                arrived.append(now_ns)
+                end = found.end()
+            rest = data[max(end, len(data) - len(MARK) - NUMBER_BYTES + 1) :]
+        connection.close()
+        return Latencies(b"".join(sent), np.array(arrived, np.int64).tobytes(), int(window.measured_from * 1e9))
+
+
 @dataclass(frozen=True, slots=True)
 class ReadMixed:
     """Subscribes to everything of the run, and counts what arrives until it is quiet."""
@@ -185,11 +356,13 @@ class ReadMixed:
     wire: Wire
     port: int
     writers: int
+    qos: int = 0
 
     def __call__(self, gate: Gate) -> Read:
         connection = self.wire.connect(self.port, "subscriber")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        connection = self.wire.subscribe(connection, [EVERYTHING])
+        connection = self.wire.subscribe(connection, [EVERYTHING], qos=self.qos)
+        answers = Answers()
         ask, answer = self.wire.between
         marks = Marks(self.writers)
         window = gate.wait()
@@ -207,6 +380,8 @@ class ReadMixed:
                 break
             if ask and ask in data:
                 connection.sendall(answer)
+            if self.qos:
+                connection.sendall(answers.to(data))
             came = marks.take(data)
             now = time.monotonic()
             if window.measured_from <= now <= window.end:

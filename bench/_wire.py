@@ -92,9 +92,95 @@ class Mqtt:
         return Form(whole, len(whole) - payload_bytes)
 
 
+TOPIC_ALIAS_MAXIMUM = 0x22
+TOPIC_ALIAS = 0x23
+CORRELATION = bytes.fromhex("09 0008") + bytes(8)
+_PROPERTY_BYTES = {0x11: 4, 0x13: 2, 0x21: 2, 0x22: 2, 0x24: 1, 0x25: 1, 0x27: 4, 0x28: 1, 0x29: 1, 0x2A: 1}
+"""Of those properties of CONNACK that have a fixed size; those that have not are not sent by the brokers here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mqtt5(Mqtt):
+    """MQTT 5, with these properties in each message, and with topic aliases where they are asked for.
+
+    Messages that correlate have Correlation Data of eight bytes, right before the payload, for the load to fill in.
+    """
+
+    properties: bytes = b""
+    has_aliases: bool = False
+    correlates: bool = False
+
+    def connect(self, port: int, client: str, *, clean: bool = True) -> socket.socket:
+        connection = _connection(port)
+        flags = 0x02 if clean else 0x00
+        connection.sendall(packet(0x10, _text("MQTT") + bytes([5, flags, 0, 0, 0]) + _text(client)))
+        head = connection.recv(2, socket.MSG_PEEK | socket.MSG_WAITALL)
+        answer = connection.recv(2 + head[1], socket.MSG_PEEK | socket.MSG_WAITALL)
+        if answer[0] != 0x20 or answer[3] != 0:
+            raise ConnectionError(f"CONNECT was answered with {answer.hex(' ')}")
+        if not self.has_aliases:
+            read_exactly(connection, len(answer))
+        return connection
+
+    def aliases(self, connection: socket.socket) -> "Aliases":
+        """Of a connection that was just opened: as many as the broker allows."""
+        if not self.has_aliases:
+            return Aliases(self, 0)
+        head = connection.recv(2, socket.MSG_PEEK)
+        answer = read_exactly(connection, 2 + head[1])
+        at, allowed = 5, 0  # behind type, length, flags, reason and the length of the properties
+        while at < len(answer):
+            size = _PROPERTY_BYTES.get(answer[at])
+            if size is None:  # a text
+                size = 2 + int.from_bytes(answer[at + 1 : at + 3])
+            elif answer[at] == TOPIC_ALIAS_MAXIMUM:
+                allowed = int.from_bytes(answer[at + 1 : at + 3])
+            at += 1 + size
+        return Aliases(self, allowed)
+
+    def subscribe(self, connection: socket.socket, filters: Sequence[str], *, qos: int = 0) -> socket.socket:
+        if self.has_aliases:
+            self.aliases(connection)  # reads what was left of the answer to CONNECT
+        connection.sendall(packet(0x82, b"\0\1\0" + b"".join(_text(one) + bytes([qos]) for one in filters)))
+        answer = read_exactly(connection, 5 + len(filters))
+        if answer[0] != 0x90 or any(code > 2 for code in answer[-len(filters) :]):
+            raise ConnectionError(f"SUBSCRIBE was answered with {answer[:16].hex(' ')}")
+        return connection
+
+    def published(self, topic: str, payload_bytes: int) -> Form:
+        return self.with_properties(topic, self.properties, payload_bytes)
+
+    def with_properties(self, topic: str, properties: bytes, payload_bytes: int) -> Form:
+        if self.correlates:
+            properties += CORRELATION
+        whole = packet(0x30, _text(topic) + bytes([len(properties)]) + properties + bytes(payload_bytes))
+        return Form(whole, len(whole) - payload_bytes)
+
+
+class Aliases:
+    """The topic aliases of one connection: the first message of a topic makes one known, later ones have it alone."""
+
+    def __init__(self, mqtt: Mqtt5, allowed: int) -> None:
+        self._mqtt = mqtt
+        self._allowed = allowed
+        self._known: dict[str, int] = {}
+
+    def published(self, topic: str, payload_bytes: int) -> Form:
+        alias = self._known.get(topic)
+        is_known = alias is not None
+        if alias is None:
+            if len(self._known) == self._allowed:
+                return self._mqtt.published(topic, payload_bytes)
+            alias = self._known[topic] = len(self._known) + 1
+        properties = self._mqtt.properties + bytes([TOPIC_ALIAS]) + alias.to_bytes(2)
+        return self._mqtt.with_properties("" if is_known else topic, properties, payload_bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class Nats:
-    """The text protocol of NATS, without the verbose answers."""
+    """The text protocol of NATS, without the verbose answers; with these headers in each message."""
+
+    headers: bytes = b""
 
     @property
     def between(self) -> tuple[bytes, bytes]:
@@ -105,7 +191,9 @@ class Nats:
         connection = _connection(port)
         while read_exactly(connection, 1) != b"\n":
             pass  # INFO {...}
-        connection.sendall(b'CONNECT {"verbose":false,"pedantic":false,"name":"%s"}\r\n' % client.encode())
+        connection.sendall(
+            b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"%s"}\r\n' % client.encode()
+        )
         self._settled(connection)
         return connection
 
@@ -120,6 +208,9 @@ class Nats:
 
     def published(self, topic: str, payload_bytes: int) -> Form:
         head = b"PUB %s %d\r\n" % (_subject(topic), payload_bytes)
+        if self.headers:
+            sizes = len(self.headers), len(self.headers) + payload_bytes
+            head = b"HPUB %s %d %d\r\n" % (_subject(topic), *sizes) + self.headers
         return Form(head + bytes(payload_bytes) + b"\r\n", len(head))
 
     def delivered(self, topic: str, payload_bytes: int) -> Form:

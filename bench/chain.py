@@ -4,9 +4,6 @@
 
     small, large       messages a second, 64 bytes and 1 KiB, QoS 0: one publisher at the first broker that floods, one
                        subscriber at the last that counts. Aim at 64 bytes: at least 2.5 x Mosquitto and 0.5 x NATS
-    mixed, crowd       messages a second, 1,000 topics and 16 to 256 bytes in random order, QoS 0: one writer, and 100,
-                       that write as fast as the first broker takes it; one subscriber at the last. What each writer has
-                       sent and what has arrived of it is counted. Aim: nothing is lost, writers are held up instead
     latency            from the publisher to the subscriber at 5,000 messages a second; p99 at most 1.5 x that of the
                        best. With real-time priority where that is allowed
     durable            messages a second at QoS 1 into a persistent session at the last broker, and acknowledged to the
@@ -37,14 +34,13 @@ KEEPERS: tuple[Joining, ...] = (
     OverlaneBrokers("Overlane --no-sync", sync=False),
     MosquittoBridges("Mosquitto, no sync", persistent=True),
 )
-MIXERS: tuple[Joining, ...] = (OverlaneBrokers(), MosquittoBridges(), NatsLeafNodes())
 
 
 def main() -> None:
     chosen = options((__doc__ or "").partition("\n")[0], MEASURES, PEERS)
 
     def measured(turns: Turns, name: str) -> Found:
-        peers = {"durable": KEEPERS, "mixed": MIXERS, "crowd": MIXERS}.get(name, PEERS)
+        peers = KEEPERS if name == "durable" else PEERS
         peers = tuple(peer for peer in peers if not chosen.systems or key(peer) in chosen.systems)
         return turns.measure(MEASURES[name], peers, square if name == "failover" else row)
 

@@ -186,6 +186,13 @@ RUNS = st.sampled_from(
         b"\x30\x84\x00\x00\x01tx",
         b"\x31\x04\x00\x01tx",
         b"\xe0\x00",
+        mqtt5.PublishPacket("t/u", b"x", content_type="y", correlation_data=b"\0").write(),
+        mqtt5.PublishPacket("t", b"x", message_expiry_interval=3).write(),
+        b"\x30\x07\x00\x01t\x02\x0b\x01x",
+        b"\x30\x09\x00\x01t\x04\x03\x00\x01\xffx",
+        b"\x30\x07\x00\x01#\x00xyz",
+        b"\x30\x06\x00\x02$Sxy",
+        b"\x30\x03\x00\x09t",
     ]
 )
 BODIES = (
@@ -196,7 +203,13 @@ BODIES = (
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(NAMES, st.integers(0, 255), BODIES), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(NAMES | st.just(""), st.integers(0, 255) | st.sampled_from([0x10, 0x30]), BODIES),
+        min_size=1,
+        max_size=6,
+    )
+)
 def test_whatever_a_neighbour_sends_clients_get_only_mqtt(sent: list[tuple[str, int, bytes]]) -> None:
     bench = Bench()
     clients = audience(bench)
@@ -209,6 +222,27 @@ def test_whatever_a_neighbour_sends_clients_get_only_mqtt(sent: list[tuple[str, 
     late = bench.client("late")
     late.subscribe("#", qos=2)
     assert late.is_open
+
+
+def test_a_bundle_reaches_whoever_subscribes_to_its_topics_and_is_refused_whole_if_any_of_it_is_wrong() -> None:
+    bench = Bench()
+    old, new = bench.client("old", 4), bench.client("new")
+    old.subscribe("a")
+    new.subscribe("#", identifier=3)
+    plain = [("a", b"1"), ("b", b"2"), ("b", b"3"), ("a", b"")]
+    described = mqtt5.PublishPacket("a", b"5", content_type="x")
+    run = b"".join(mqtt5.PublishPacket(*one).write() for one in plain) + described.write()
+    bench.deliver(brought("", *runs.pack_run(run, 5, is_v5=True)))
+    assert old.got() == [Got("a", b"1"), Got("a", b""), Got("a", b"5")]
+    assert new.got() == [Got(topic, payload, ids=(3,)) for topic, payload in (*plain, ("a", b"5"))]
+    wrong = [
+        runs.pack_run(run, 4, is_v5=True),
+        runs.pack_run(run[:-1], 5, is_v5=True),
+    ]
+    for flags, body in (*wrong, runs.pack_lone(b"x", is_v5=True), (0, b"x")):
+        bench.deliver(brought("", flags, body))
+        assert (old.got(), new.got()) == ([], [])
+    assert bench.server.counters.refused[Refusal.MALFORMED] == 4
 
 
 class Full(Alone):

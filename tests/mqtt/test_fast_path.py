@@ -16,7 +16,7 @@ from overlane.core.events import Deliver, PublishResult
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.codec import codec5, codec311
-from overlane.mqtt.fast_path import end_of_alike
+from overlane.mqtt.runs import end_of_alike
 from overlane.pubsub.access import Rule
 from overlane.pubsub.cluster.uplink import Alone
 
@@ -36,7 +36,33 @@ RECEIVERS: dict[str, dict[str, Any]] = {
     "kept": {"version": 5, "expiry": 60},
 }
 EVERYBODY = [*SENDERS, *RECEIVERS]
-PROPERTIES: list[dict[str, Any]] = [{"content_type": "x"}, {"topic_alias": 1}, {"user_properties": [("a", "b")]}]
+PROPERTIES: list[dict[str, Any]] = [
+    {"content_type": "x"},
+    {"topic_alias": 1},
+    {"topic_alias": 2, "content_type": "x"},
+    {"user_properties": [("a", "b")]},
+    {"user_properties": [("a", "b")] * 3, "content_type": "y"},
+    {"user_properties": [("overlane-reliability", "reliable")]},
+    {"user_properties": [("overlane-deadline", "soon")]},
+    {"correlation_data": b"\x00\xff" * 4, "response_topic": "a/b"},
+    {"correlation_data": bytes(140)},
+    {"payload_format_indicator": 1},
+    {"message_expiry_interval": 9},
+]
+"""More or less plain."""
+WRONG_PROPERTIES = [
+    b"\x03\x00\x01x\x03\x00\x01x",
+    b"\x03\x00\x01\xff",
+    b"\x03\x00\x01\x00",
+    b"\x03\x00\x09x",
+    b"\x08\x00\x01#",
+    b"\x08\x00\x00",
+    b"\x26\x00\x01a",
+    b"\x26\x00\x01a\x00\x02\xc3(",
+    b"\x0b\x01",
+    b"\x23\x00\x00",
+    b"\x23\xff\xff",
+]
 
 
 # What may happen
@@ -98,7 +124,14 @@ def packets(draw: st.DrawFn, version: int) -> list[bytes]:
     if kind == 7:
         return [codec.write(mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS(1), packet_id=7))]
     if kind == 8 and version == 5:
-        return [codec.write(mqtt5.PublishPacket(topic, payload, **draw(st.sampled_from(PROPERTIES))))]
+        properties, times = draw(st.sampled_from(PROPERTIES)), draw(st.sampled_from([1, 1, 2, 7]))
+        sent = [codec.write(mqtt5.PublishPacket(topic, payload, **properties))]
+        if "topic_alias" in properties and draw(st.booleans()):
+            sent.append(codec.write(mqtt5.PublishPacket("", payload, **properties)))
+        return sent * times
+    if kind == 9 and version == 5 and draw(st.booleans()):
+        properties = draw(st.sampled_from(WRONG_PROPERTIES))
+        return [packet(0x30, text(topic), bytes([len(properties)]), properties, payload)]
     wrong = [b"\xc0\x00", packet(0x30, text("a/#"), b"\0"), b"\x30\x03\x00\x05a", b"\x30\x81\x80\x80\x80\x01"]
     return [draw(st.sampled_from([b"\xc0\x00", b"\xc0\x00", *wrong]))]
 
@@ -259,10 +292,29 @@ def test_packets_are_alike_as_far_as_each_begins_like_the_first_and_is_whole(dat
 def test_what_the_lane_remembers_is_bounded_for_all_clients_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("overlane.mqtt.fast_path.ENTRIES_MAX", 500)
     bench = Bench()
-    crowd = [bench.client(f"c{number}") for number in range(12)]
+    crowd = [bench.client(f"c{number}", 4 + number % 2) for number in range(12)]
     for client in crowd:
-        client.send(*(mqtt5.PublishPacket(f"t/{number}", b"") for number in range(100)))
-    assert 0 < sum(len(client.connection.entries) for client in crowd) <= 500
+        for number in range(100):
+            client.send(mqtt5.PublishPacket(f"t/{client.id}/{number}", b""))
+    known = {id(client.connection.entries): len(client.connection.entries) for client in crowd}
+    assert 0 < sum(known.values()) <= 500
+
+
+def test_clients_with_the_same_rights_share_what_is_known_of_topics_and_others_do_not() -> None:
+    bench = Bench(rules=[Rule(user="anonymous", publish=("all", "of/%c"), subscribe=("#",))])
+    alice, bob, carol = bench.client("alice"), bench.client("bob"), bench.client("carol")
+    carol.subscribe("#")
+    alice.send(plain("of/alice", b"1"), plain("of/bob", b"2"))
+    bob.send(plain("of/alice", b"3"), plain("of/bob", b"4"))
+    assert carol.got() == [Got("of/alice", b"1"), Got("of/bob", b"4")]
+    bench = Bench()
+    alice, bob, carol = bench.client("alice"), bench.client("bob"), bench.client("carol")
+    carol.subscribe("#")
+    alice.send(plain("t", b"1"))
+    assert alice.connection.entries
+    bob.send(plain("t", b"2"))
+    assert bob.connection.entries is alice.connection.entries
+    assert carol.got() == [Got("t", b"1"), Got("t", b"2")]
 
 
 # Two brokers
@@ -316,6 +368,23 @@ def far_subscribers(has_lane: bool, steps: list[Send]) -> tuple[list[list[Got]],
 def test_other_brokers_get_the_same_with_and_without_the_lane(steps: list[Send]) -> None:
     with_lane, without = far_subscribers(True, steps), far_subscribers(False, steps)
     assert with_lane[0] == without[0]
+
+
+def test_messages_with_plain_properties_and_with_aliases_take_the_lane() -> None:
+    bench = Bench()
+    alice, old, bob = bench.client("alice"), bench.client("old", 4), bench.client("bob")
+    alice.subscribe("#", identifier=7)
+    old.subscribe("#")
+    described = mqtt5.PublishPacket("t", b"x", content_type="y", correlation_data=b"\0\1", user_properties=[("a", "b")])
+    known, aliased = (mqtt5.PublishPacket(topic, b"z", topic_alias=1) for topic in ("u", ""))
+    bob.send(plain("u", b"1"), plain("t", b"2"), known.write())
+    alice.got(), old.got()
+    packets = b"".join(one.write() for one in (described, aliased, described, aliased, aliased))
+    bob.send(packets, settle=False)
+    assert len(old.connection.out) == 2  # what has no alias, and what follows the first that has one
+    bench.settle()
+    assert old.got() == [Got("t", b"x"), Got("u", b"z"), Got("t", b"x"), Got("u", b"z"), Got("u", b"z")]
+    assert [one.payload for one in alice.got()] == [b"x", b"z", b"x", b"z", b"z"]
 
 
 def test_a_run_is_carried_as_one() -> None:

@@ -9,8 +9,10 @@ from station import START, Station
 from overlane.core.events import Deliver
 from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.units import MS, NEVER, SECOND
+from overlane.mqtt.arrival_counts import tally
 from overlane.mqtt.codec import writing
 from overlane.mqtt.runs import pack_lone, pack_run
+from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.cluster.envelope import PROPERTIES, pack
 from overlane.pubsub.message import Message
 from overlane.telemetry.arrivals import Arrivals
@@ -43,7 +45,7 @@ class Bay:
         self, *messages: tuple[str, int, bytes], age_ns: int = 5 * MS, deadline_ns: int = NEVER, nobody: str = ""
     ) -> None:
         wanted = {topic: EVERYBODY for topic, _, _ in messages if topic != nobody}
-        self.arrivals.delivered(Deliver(list(messages), wanted, "denver", age_ns, deadline_ns))
+        self.arrivals.delivered(tally(Deliver(list(messages), wanted, "denver", age_ns, deadline_ns)))
 
     def tallies(self) -> dict[str, tuple[int, int]]:
         return {row.topic: (row.messages_overlay, row.bytes_overlay) for row in self.station.sampled(TopicRate)}
@@ -69,6 +71,19 @@ def test_a_deadline_that_was_stretched_on_the_way_is_judged_by_what_the_topic_as
     bay = Bay()
     bay.arrive(("alarms", 0, b"x"), age_ns=70 * MS, deadline_ns=200 * MS)
     assert [(row.deadline_ns, row.in_time) for row in bay.rows] == [(60 * MS, False)]
+
+
+def test_a_bundle_makes_one_row_of_any_of_its_messages_and_counts_each_for_its_topic() -> None:
+    looked_at = Counter[tuple[str, int]]()
+    for seed in range(40):
+        bay = Bay(seed=seed)
+        effect = Deliver([("", 0, b"")], {"": EVERYBODY}, "denver", 5 * MS, NEVER)
+        bay.arrivals.delivered(tally(effect, [Mixed(["a", "b", "a"], [1, 20, 300])]))
+        (row,) = bay.rows
+        assert row.weight == 3
+        looked_at[row.topic, row.size_bytes] += 1
+        assert bay.tallies() == {"a": (2, 301), "b": (1, 20)}
+    assert set(looked_at) == {("a", 1), ("b", 20), ("a", 300)}
 
 
 def test_a_run_counts_as_many_messages_as_it_holds_and_makes_one_row() -> None:

@@ -22,7 +22,7 @@ from overlane.core.units import Nanos
 from overlane.node.driver import Driver
 from overlane.node.store.durable import Done, Store
 from overlane.node.store.record_file import RecordFile
-from overlane.pubsub.cluster.arrivals import Arrivals
+from overlane.pubsub.cluster.arrivals import Arrivals, Mixed
 
 ONE_OF = 30
 HELD_FOR = 20
@@ -33,10 +33,11 @@ def _arriving(change: Callable[[Any, Deliver, bool], Reception | None]) -> None:
     original = Arrivals.deliver
     count = 0
 
-    def deliver(self: Arrivals, effect: Deliver, now: Nanos) -> Reception:
+    def deliver(self: Arrivals, effect: Deliver, now: Nanos, opened: list[Mixed] | None = None) -> Reception:
         nonlocal count
         count += effect.reliable
-        return change(lambda one: original(self, one, now), effect, effect.reliable and count % ONE_OF == 0) or TAKEN
+        is_chosen = effect.reliable and count % ONE_OF == 0
+        return change(lambda one: original(self, one, now, opened), effect, is_chosen) or TAKEN
 
     Arrivals.deliver = deliver  # type: ignore[method-assign]
 

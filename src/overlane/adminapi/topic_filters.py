@@ -1,5 +1,8 @@
 """The topic filters of the network file, by which brokers and monitor count published and delivered messages."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from overlane.core.topics import FilterTrie, specificity
 from overlane.core.units import Nanos
 from overlane.network.schema import Network
@@ -18,6 +21,10 @@ class TopicFilters:
         for name in self.deadlines:
             self._filters.add(name, name)
         self._cache: dict[str, str] = {}
+
+    def count(self, topics: Sequence[str]) -> Counter[str]:
+        """How many of the topics are counted under each filter."""
+        return Counter(map(self.of, topics)) if self.deadlines else Counter({NO_FILTER: len(topics)})
 
     def of(self, topic: str) -> str:
         found = self._cache.get(topic)

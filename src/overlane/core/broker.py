@@ -69,6 +69,7 @@ from overlane.core.routing.routes import RoutePlanner
 from overlane.core.routing.signalling import RouteTable, links_of
 from overlane.core.units import NEVER, SECOND, US, Nanos
 from overlane.core.wire import frame_codec
+from overlane.core.wire.bundle import Split
 from overlane.core.wire.control_messages import Receipt
 from overlane.errors import Failure, InDoubt
 
@@ -173,7 +174,7 @@ class OverlayBroker:
         self._drafts = Drafts(self._source, self._sink, self._neighbours, config.queue_bytes_max, now)
         # Bound once, since they are called for every message.
         self.publish = self._drafts.publish
-        self.send = self._drafts.send
+        self.send, self.send_bundle = self._drafts.send, self._drafts.send_bundle
         self.path_fullness = self._drafts.path_fullness
         self.flow_key = self._drafts.flow_key
         self.fullness_of = self._drafts.fullness_of
@@ -299,6 +300,18 @@ class OverlayBroker:
     def count_messages(self, count: MessageCount) -> None:
         """Set how to count the messages of an entry of a parcel, by its flags and body."""
         self._losses.count = count
+
+    def split_bundles(self, split: Split) -> None:
+        """Set how to tell the messages of a bundle apart."""
+        self._sink.split = split
+
+    def destinations(self, topic: str) -> tuple[str, ...]:
+        """The other brokers that messages published here on the topic go to."""
+        return self._source.destinations(topic)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether there are local subscribers to a topic that others know of."""
+        return bool(self._sink.subscribers(topic))
 
     def can_reach(self, broker: str) -> bool:
         return self._table.map.quickest_path(self.name, broker) is not None

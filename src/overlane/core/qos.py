@@ -93,6 +93,9 @@ class QosTable:
             self._trie.add(pattern, pattern)
         self._known: TopicCache[str, QosClass] = TopicCache()
         self.keeps_history = any(qos.history for qos in (self._default, *self._classes.values()))
+        plain = [qos for pattern, qos in self._classes.items() if not pattern.startswith("$")]
+        self.keeps_plain_history = any(qos.history for qos in (self._default, *plain))
+        """Whether history is kept of topics that do not begin with `$`."""
 
     @property
     def histories(self) -> dict[str, int]:

@@ -1,22 +1,38 @@
 """What the overlay has brought for clients here, as they would count it.
 
-What it carries is not always one message of a topic: a run is many at once, a message for a shared subscription goes by
-a name of its own, and retained messages that brokers exchange are for nobody in particular.
+What it carries is not always one message of a topic: a run is many at once, a bundle is many of several topics, a
+message for a shared subscription goes by a name of its own, and retained messages that brokers exchange are for nobody
+in particular. Bundles were taken apart when they were handed out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from overlane.core.events import Deliver
+from overlane.core.wire.parcel import BUNDLE
 from overlane.mqtt.runs import RUN, size_of_run
+from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.cluster.envelope import PROPERTIES, bytes_behind_properties
 from overlane.pubsub.cluster.names import topic_of
 
 
-def counted(effect: Deliver) -> Iterator[tuple[str, int, int]]:
-    """(topic, messages, the bytes of their payloads); those of one topic that follow each other together, as every
-    message is seen."""
+class Tally(NamedTuple):
+    effect: Deliver
+    together: Sequence[tuple[str, int, int]]
+    """(topic, messages, the bytes of their payloads); those of one topic that follow each other are together."""
+    mixed: Sequence[Mixed]
+
+
+def tally(effect: Deliver, mixed: Sequence[Mixed] = ()) -> Tally:
+    """`mixed`: what was in its bundles."""
+    return Tally(effect, list(_together(effect)), mixed)
+
+
+def _together(effect: Deliver) -> Iterator[tuple[str, int, int]]:
     last, count, size_bytes = "", 0, 0
     for topic, flags, body in effect.messages:
+        if topic == BUNDLE:
+            continue
         if topic is not last or flags & RUN:
             if count and (told := _told(last, effect)):
                 yield told, count, size_bytes

@@ -14,12 +14,13 @@ from overlane.mqtt.codec import codec5, codec311, writing
 from overlane.mqtt.codec.framing import CONNECT, version_of_connect
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.connection import ERRORS, V5, Connection, Phase
-from overlane.mqtt.fast_path import PLAIN, FastPath
+from overlane.mqtt.fast_path import FastPath
 from overlane.mqtt.handshake import Authenticate, Handshake
 from overlane.mqtt.incoming import PUBLISH, read_publish
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
+from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
 from overlane.pubsub.delivery.delivery import Delivery, UnexpectedConfirmation
 from overlane.pubsub.limits import Limits
@@ -71,8 +72,9 @@ class Packets:
         if data[0] >> 4 == PUBLISH >> 4:
             published = read_publish(data, connection.version, self._bounds)
             self._publishing.publish(connection, session, published, now)
-            if data[0] == PLAIN and published.topic and published.alias is None:
-                self._fast_path.enter(connection, session, published.topic, now)
+            if data[0] == PLAIN:
+                topic = published.topic or (connection.aliases_in or {}).get(published.alias or 0, "")
+                self._fast_path.enter(connection, session, topic, now)
             return
         if data[0] == writing.PUBACK and len(data) == SHORT_ACK_BYTES and (packet_id := data[2] << 8 | data[3]):
             self._acknowledged(connection, session, packet_id, now)

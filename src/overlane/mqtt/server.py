@@ -35,6 +35,8 @@ from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
 from overlane.mqtt.publishing import PublishPackets
+from overlane.mqtt.run_arrivals import RunArrivals
+from overlane.mqtt.run_delivery import RunDelivery
 from overlane.mqtt.subscribing import SubscribePackets
 from overlane.pubsub import backpressure
 from overlane.pubsub.cluster.uplink import Uplink
@@ -73,7 +75,8 @@ class Server:
         self._touched: list[Connection] = []
         self._handshake = Handshake(state, pubsub.sessions, pubsub.wills)
         self._keep_alive = KeepAlive(state, pubsub.sessions)
-        self._fast_path = FastPath(state, pubsub.delivery)
+        run_delivery = RunDelivery(state, pubsub.delivery)
+        self._fast_path = FastPath(state, run_delivery)
         self._packets = Packets(
             state,
             self._handshake,
@@ -85,7 +88,7 @@ class Server:
             self._fast_path,
         )
         # What is the same for every protocol; bound once, since some of it is called every turn.
-        self.deliver = pubsub.arrivals(self._fast_path).deliver
+        self.deliver = pubsub.arrivals(RunArrivals(state, run_delivery)).deliver
         self.take_effects, self._durable = pubsub.take_effects, pubsub.durable
         self.tick, self.next_deadline = pubsub.tick, pubsub.next_deadline
         self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing

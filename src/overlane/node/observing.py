@@ -11,7 +11,6 @@ from typing import assert_never
 from overlane.core.events import (
     BrokersRefused,
     DeadlineUnmeetable,
-    Deliver,
     LaterIncarnationKnown,
     LinkChanged,
     NameConflict,
@@ -21,9 +20,11 @@ from overlane.core.events import (
     RouteChanged,
 )
 from overlane.errors import Failure
+from overlane.mqtt.arrival_counts import tally
 from overlane.node.failures import Failures
 from overlane.node.telemetry import Observer
 from overlane.turn.timers import Timers
+from overlane.turn.turn import Delivered
 
 SHOWN_WITHIN_S = 0.02
 SHOWN_TOGETHER = 64
@@ -39,23 +40,24 @@ class Observing:
         self._timers = timers
         self._failures = failures
         self._outlived = outlived
-        self._delivered: list[Deliver] = []
+        self._delivered: list[Delivered] = []
         """What the observers have not been shown yet."""
 
-    def delivered(self, effects: Iterable[Deliver]) -> None:
-        for effect in effects:
+    def delivered(self, delivered: Iterable[Delivered]) -> None:
+        for one in delivered:
             if not self._delivered:
                 self._timers.call_later(SHOWN_WITHIN_S, self.show)
-            self._delivered.append(effect)
+            self._delivered.append(one)
             if len(self._delivered) == SHOWN_TOGETHER:
                 self._timers.call_soon(self.show)
 
     def show(self) -> None:
         delivered, self._delivered = self._delivered, []
+        tallies = [tally(effect, mixed) for effect, mixed in delivered]
         for observer in self.observers:
-            for effect in delivered:
+            for one in tallies:
                 try:
-                    observer.delivered(effect)
+                    observer.delivered(one)
                 except Exception as error:
                     self._observer_failed(observer, error)
 

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Protocol
 
 from overlane.core.broker import OverlayBroker
-from overlane.core.events import Deliver, ReportedEffect
+from overlane.core.events import ReportedEffect
 from overlane.errors import ConfigError, Fault, Unavailable
 from overlane.extras import is_installed, missing_extra
+from overlane.mqtt.arrival_counts import Tally
 from overlane.mqtt.server import Server
 from overlane.network.schema import Network
 from overlane.node.links.overlay import Overlay
@@ -24,7 +25,7 @@ log = logging.getLogger("overlane.telemetry")
 class Observer(Protocol):
     """Who is shown what the driver does. It must take no time."""
 
-    def delivered(self, effect: Deliver) -> None: ...
+    def delivered(self, tally: Tally) -> None: ...
     def happened(self, effect: ReportedEffect) -> None: ...
 
 

@@ -6,7 +6,7 @@ it stands for. Messages that arrive together produce at most one row, which stan
 not sampled costs one subtraction.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from overlane.core.events import Deliver
@@ -56,6 +56,12 @@ class DeliverySample:
             if self._rows >= BURST * self.rows_per_second:
                 self._one_in *= 2
                 self._rows = 0
+
+    def offer_mixed(self, effect: Deliver, topics: Sequence[str], sizes: Sequence[int]) -> None:
+        """Messages of several topics that came together: any of them may be the one that is looked at."""
+        if topics:
+            one = self._luck.randrange(len(topics)) if self._gap < len(topics) else 0
+            self.offer(effect, topics[one], len(topics), sizes[one] * len(topics))
 
     def next_second(self) -> None:
         """Adapt to what came in the last one: thinner at once, denser by and by."""

@@ -15,7 +15,6 @@ from overlane.core.broker import OverlayBroker
 from overlane.core.events import (
     BrokersRefused,
     DeadlineUnmeetable,
-    Deliver,
     LinkChanged,
     NameConflict,
     PathSuspected,
@@ -25,6 +24,7 @@ from overlane.core.events import (
 )
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Unavailable
+from overlane.mqtt.arrival_counts import Tally
 from overlane.mqtt.server import Server
 from overlane.network.schema import Telemetry
 from overlane.telemetry.arrivals import Arrivals
@@ -162,10 +162,10 @@ class Recording:
 
     # What the driver shows
 
-    def delivered(self, effect: Deliver) -> None:
+    def delivered(self, tally: Tally) -> None:
         """Messages were handed to clients. Those of this broker itself, of its history, were not under way."""
-        if effect.origin != self._core.name:
-            self._arrivals.delivered(effect)
+        if tally.effect.origin != self._core.name:
+            self._arrivals.delivered(tally)
 
     def happened(self, effect: ReportedEffect) -> None:
         at_ns = self._wall()

@@ -5,7 +5,7 @@ other brokers are counted on delivery. Outgoing traffic is computed from both an
 counted per message and receiver.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from overlane.core.units import Nanos
 from overlane.pubsub.counters import TopicStats
@@ -37,6 +37,17 @@ class TopicRates:
             found = self._arrived[topic] = [0, 0]
         found[0] += messages
         found[1] += size_bytes
+
+    def tally_mixed(self, topics: Sequence[str], sizes: Sequence[int]) -> None:
+        """As `tally`, for messages of several topics: the topic of each, and its size."""
+        find = self._arrived.get
+        for topic, size_bytes in zip(topics, sizes, strict=True):
+            found = find(topic)
+            if found is None:
+                self.tally(topic, 1, size_bytes)
+            else:
+                found[0] += 1
+                found[1] += size_bytes
 
     def topics(self) -> list[str]:
         """Those to look at."""

@@ -33,4 +33,5 @@ def assemble(
     uplink = CoreUplink(core, is_alone)
     server = Server(config.name, settings, uplink, fresh_id, records, now)
     core.count_messages(runs.count)
+    core.split_bundles(runs.split)
     return Turn(server, core, uplink)

@@ -51,6 +51,7 @@ from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig, ne
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate
 from overlane.mqtt.server import Server
+from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.notices import Notice
 from overlane.turn.backpressure import TURN_MAX, Backpressure
 from overlane.turn.reconfigure import Reconfigure, reconfigured
@@ -60,6 +61,8 @@ Records = dict[tuple[str, bytes], bytes | None]
 """By table and key; None erases."""
 Packets = tuple[Connection, list[bytes], bool]
 """For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
+Delivered = tuple[Deliver, Sequence[Mixed]]
+"""What the overlay has brought, and what was in its bundles."""
 Told = Close | LaterIncarnationKnown | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 
@@ -87,7 +90,7 @@ class Outcome:
     failures: Sequence[Failure] = ()
     """Inputs that failed by a fault of ours and were isolated."""
     told: Sequence[Told] = ()
-    delivered: Sequence[Deliver] = ()
+    delivered: Sequence[Delivered] = ()
     """Has been handed to the MQTT server: for observers."""
     released: Sequence[Connection] = ()
     """Whose packets have waited for the batch that was committed."""
@@ -179,13 +182,15 @@ class Turn:
     def _hand_over(self, effect: Deliver, now: Nanos) -> Outcome:
         """All there is to carry out is one message, for clients here."""
         server = self.server
-        server.deliver(effect, now)
+        mixed: list[Mixed] = []
+        delivered = effect, mixed
+        server.deliver(effect, now, mixed)
         if server.has_more:
             outcome = self.end(now)
-            outcome.delivered = [effect, *outcome.delivered]
+            outcome.delivered = [delivered, *outcome.delivered]
         else:
             outcome = Outcome()
-            outcome.delivered = (effect,)
+            outcome.delivered = (delivered,)
             self._finish(outcome, {}, False, now)
         return outcome
 
@@ -286,18 +291,19 @@ class Turn:
         anything by that."""
         is_answered = False
         told: list[Told] = []
-        delivered: list[Deliver] = []
+        delivered: list[Delivered] = []
         effects = self._effects
         while effects:
             effect = effects.popleft()
             match effect:
                 case Deliver():
-                    reception = self.server.deliver(effect, now)
+                    mixed: list[Mixed] = []
+                    reception = self.server.deliver(effect, now, mixed)
                     if effect.reliable:
                         effects += self.core.delivered(reception, now)
                         is_answered = True
                     if reception.is_taken:
-                        delivered.append(effect)
+                        delivered.append((effect, mixed))
                 case Save() | Erase():
                     _record(effect, records)
                 case RouteEstablished():

@@ -3,6 +3,8 @@
 Effects that the core returns are kept here until the end of the turn, which takes them.
 """
 
+from collections.abc import Hashable, Sequence
+
 from overlane.core.broker import OverlayBroker
 from overlane.core.events import Effect, Event, PublishResult, Subscribe, Unsubscribe
 from overlane.core.qos import QosClass
@@ -54,6 +56,25 @@ class CoreUplink:
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
         self.is_touched = True
         return self._core.send(topic, body, now, flags, qos)
+
+    def destinations(self, topic: str) -> Hashable:
+        return self._core.destinations(topic)
+
+    def is_subscribed(self, topic: str) -> bool:
+        return self._core.is_subscribed(topic)
+
+    def publish_bundle(
+        self,
+        topics: Sequence[str],
+        encoded: bytes,
+        count: int,
+        flags: int,
+        alone: tuple[int, bytes] | None,
+        qos: QosClass,
+        now: Nanos,
+    ) -> PublishResult:
+        self.is_touched = True
+        return self._core.send_bundle(topics, encoded, count, flags, alone, qos, now)
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
         self._tell(Subscribe(subscriber, topic_filter, durable), now)

@@ -453,3 +453,15 @@ def test_an_origin_that_makes_up_flows_gets_no_more_than_a_limit_until_they_are_
     assert [one.part.sequence for _, one in sink.inflows.accept(ORIGIN + 1, parcel(1, flow=FLOWS_MAX), NOW)] == [1]
     sink.inflows.forget_idle(NOW + IDLE_RELIABLE_MAX + 1)
     assert sink.takes(parcel(1, flow=FLOWS_MAX), now=NOW + IDLE_RELIABLE_MAX + 1) == [1]
+
+
+def test_best_effort_parcels_that_wait_for_another_flow_keep_their_order_when_the_wait_is_over() -> None:
+    # Each is held for twice the age of the slowest, which fades from parcel to parcel: the later is due earlier.
+    sink = Sink()
+    earlier = Predecessor(1, 2, 1, (ME,))
+    assert sink.takes(parcel(1, reliable=False, age=100 * MS)) == [1]
+    held = [parcel(number, reliable=False, predecessors=[earlier]) for number in (2, 3, 4)]
+    assert sink.takes(*held) == []
+    assert held[2].release_at < held[1].release_at < held[0].release_at
+    assert sink.lets_go(held[2].release_at) == [2, 3, 4]
+    assert sink.lets_go(held[0].release_at) == []

@@ -5,22 +5,24 @@ import pytest
 from overlane.adminapi.topic_filters import TopicFilters
 from overlane.core.events import Deliver
 from overlane.core.units import MS, NEVER
+from overlane.mqtt.arrival_counts import Tally, tally
 from overlane.mqtt.runs import pack_run
 from overlane.network import Network, Topic
 from overlane.node.admin.delivery_stats import STEPS, DeliveryStats, bucket, bucket_us
+from overlane.pubsub.cluster.arrivals import Mixed
 
 NETWORK = Network(
     topics=(Topic(filter="alarms/#", deadline_ns=60 * MS), Topic(filter="alarms/test", deadline_ns=10 * MS))
 )
 
 
-def delivered(*topics: str, age_ms: int, origin: str = "there") -> Deliver:
+def delivered(*topics: str, age_ms: int, origin: str = "there") -> Tally:
     messages = [(topic, 0, b"x") for topic in topics]
-    return Deliver(messages, dict.fromkeys(topics, ("client",)), origin, age_ms * MS, 60 * MS)
+    return tally(Deliver(messages, dict.fromkeys(topics, ("client",)), origin, age_ms * MS, 60 * MS))
 
 
-def counted(tally: DeliveryStats) -> dict[tuple[str, str], tuple[int, int]]:
-    return {(row, origin): (count.messages, count.in_time) for row, origin, count in tally.counts()}
+def counted(stats: DeliveryStats) -> dict[tuple[str, str], tuple[int, int]]:
+    return {(row, origin): (count.messages, count.in_time) for row, origin, count in stats.counts()}
 
 
 @pytest.mark.parametrize("age_us", [0, 1, 15, 16, 17, 31, 32, 33, 1_000, 14_321, 999_999, 2**40])
@@ -34,10 +36,10 @@ def test_buckets_follow_each_other_without_a_gap() -> None:
 
 
 def test_messages_count_for_the_most_specific_filter_and_their_origin() -> None:
-    tally = DeliveryStats("here", TopicFilters(NETWORK))
-    tally.delivered(delivered("alarms/1", "alarms/1", "alarms/test", "other", age_ms=20))
-    tally.delivered(delivered("alarms/1", age_ms=70, origin="elsewhere"))
-    assert counted(tally) == {
+    stats = DeliveryStats("here", TopicFilters(NETWORK))
+    stats.delivered(delivered("alarms/1", "alarms/1", "alarms/test", "other", age_ms=20))
+    stats.delivered(delivered("alarms/1", age_ms=70, origin="elsewhere"))
+    assert counted(stats) == {
         ("", "there"): (1, 1),
         ("alarms/#", "elsewhere"): (1, 0),
         ("alarms/#", "there"): (2, 2),
@@ -47,13 +49,28 @@ def test_messages_count_for_the_most_specific_filter_and_their_origin() -> None:
 
 def test_a_run_counts_as_the_messages_in_it() -> None:
     flags, body = pack_run(b"\x30\x05\x00\x01alx" * 7, 7, is_v5=False)
-    tally = DeliveryStats("here", TopicFilters(NETWORK))
-    tally.delivered(Deliver([("alarms/1", flags, body)], {"alarms/1": ("client",)}, "there", 5 * MS, NEVER))
-    assert counted(tally) == {("alarms/#", "there"): (7, 7)}
+    stats = DeliveryStats("here", TopicFilters(NETWORK))
+    stats.delivered(tally(Deliver([("alarms/1", flags, body)], {"alarms/1": ("client",)}, "there", 5 * MS, NEVER)))
+    assert counted(stats) == {("alarms/#", "there"): (7, 7)}
+
+
+def test_a_bundle_counts_each_message_for_its_own_topic() -> None:
+    topics = ["alarms/1"] * 3 + ["alarms/test"] + ["other"] * 2
+    stats = DeliveryStats("here", TopicFilters(NETWORK))
+    effect = Deliver([("", 0, b"")], {"": ("",)}, "there", 20 * MS, NEVER)
+    stats.delivered(tally(effect, [Mixed(topics, [1] * 6)]))
+    assert counted(stats) == {
+        ("", "there"): (2, 2),
+        ("alarms/#", "there"): (3, 3),
+        ("alarms/test", "there"): (1, 0),
+    }
+    stats = DeliveryStats("here", TopicFilters(Network()))
+    stats.delivered(tally(effect, [Mixed(topics, [1] * 6)]))
+    assert counted(stats) == {("", "there"): (6, 6)}
 
 
 def test_what_nobody_here_gets_and_what_was_published_here_is_not_counted() -> None:
-    tally = DeliveryStats("here", TopicFilters(NETWORK))
-    tally.delivered(Deliver([("alarms/1", 0, b"x")], {}, "there", 5 * MS, NEVER))
-    tally.delivered(delivered("alarms/1", age_ms=1, origin="here"))
-    assert counted(tally) == {}
+    stats = DeliveryStats("here", TopicFilters(NETWORK))
+    stats.delivered(tally(Deliver([("alarms/1", 0, b"x")], {}, "there", 5 * MS, NEVER)))
+    stats.delivered(delivered("alarms/1", age_ms=1, origin="here"))
+    assert counted(stats) == {}

@@ -148,6 +148,15 @@ class Inflow:
                 self.done.discard(self.next)
                 self.next += 1
 
+    def release_up_to(self, horizon: int) -> None:
+        """Stop waiting for what is missing up to there: what is held of it waits for nothing else any more, since what
+        comes after it does not."""
+        for sequence, arrival in self.held.items():
+            if sequence <= horizon:
+                arrival.part = arrival.part._replace(predecessors=())
+                arrival.release_at = NEVER
+        self.raise_floor(horizon + 1)
+
     def give_up_gaps(self) -> None:
         """Stop waiting for what is missing."""
         for arrival in self.held.values():

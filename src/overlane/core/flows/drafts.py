@@ -6,7 +6,7 @@ A draft that finds no room on its first link stays for another turn. How full th
 brokers are behind, is the backpressure that publishers are slowed down and stopped by.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain, islice
 
 from overlane.core.events import Deliver, PublishResult
@@ -18,6 +18,7 @@ from overlane.core.links.neighbour import Neighbour
 from overlane.core.qos import QosClass
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import NEVER, Nanos
+from overlane.core.wire.bundle import Bundle
 from overlane.core.wire.parcel import MESSAGE_BYTES_MAX, Message
 
 TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
@@ -66,11 +67,7 @@ class Drafts:
                     return PublishResult.BUSY
                 if self._drafted.get(topic) is not flow:
                     self._change_flow(topic, flow, now)
-            draft = flow.draft
-            if not draft:
-                self.open.append(flow)
-            draft.append((topic, flags, body))
-            flow.draft_bytes += len(body)
+            self._add(flow, (topic, flags, body))
         if subscribers:
             self.published.append((topic, flags, body))
         return _ACCEPTED
@@ -80,12 +77,9 @@ class Drafts:
         chars = len(topic)
         if len(body) > MESSAGE_BYTES_MAX - 4 * chars or (chars > _SHORT_CHARS and not fits(topic, TOPIC_BYTES_MAX)):
             return PublishResult.TOO_LARGE
-        key = topic, qos
-        flow = self._carried.get(key)
+        flow = self._carried.get((topic, qos))
         if flow is None:
-            if key not in self._carried:
-                self._carried.make_room(topic)
-                flow = self._carried[key] = self._source.flow_of(topic, now, qos)
+            flow = self._flow_of(topic, qos, now)
             if flow is None:
                 self._source.keep_unsent(topic, body, flags, now)
                 return _ACCEPTED
@@ -98,11 +92,54 @@ class Drafts:
                 return PublishResult.BUSY
             if self._drafted.get(topic) is not flow:
                 self._change_flow(topic, flow, now)
-        if not flow.draft:
-            self.open.append(flow)
-        flow.draft.append((topic, flags, body))
-        flow.draft_bytes += len(body)
+        self._add(flow, (topic, flags, body))
         return _ACCEPTED
+
+    def send_bundle(
+        self,
+        topics: Sequence[str],
+        encoded: bytes,
+        count: int,
+        flags: int,
+        alone: tuple[int, bytes] | None,
+        qos: QosClass,
+        now: Nanos,
+    ) -> PublishResult:
+        """As `send`, for messages that may join a bundle (`bundle.py`). All topics have the same destinations, and
+        `qos` keeps nothing. `alone`: flags and body of a single message, in case that no other joins it."""
+        if len(encoded) > MESSAGE_BYTES_MAX:
+            return PublishResult.TOO_LARGE
+        flow = self._carried.get((topics[0], qos))
+        if flow is None:
+            for topic in topics:
+                flow = self._flow_of(topic, qos, now)
+            if flow is None:
+                return _ACCEPTED
+        bundle = flow.bundle
+        if bundle is None or not bundle.takes(flags, len(encoded)):
+            if not flow.draft and bundle is None:
+                self.open.append(flow)
+            flow.close_bundle()
+            bundle = flow.bundle = Bundle(flags)
+        bundle.add(topics, encoded, count, alone)
+        flow.draft_bytes += len(encoded)
+        return _ACCEPTED
+
+    def _add(self, flow: Outflow, message: Message) -> None:
+        if flow.bundle is not None:
+            flow.close_bundle()
+        elif not flow.draft:
+            self.open.append(flow)
+        flow.draft.append(message)
+        flow.draft_bytes += len(message[2])
+
+    def _flow_of(self, topic: str, qos: QosClass, now: Nanos) -> Outflow | None:
+        key = topic, qos
+        if key in self._carried:
+            return self._carried[key]
+        self._carried.make_room(topic)
+        flow = self._carried[key] = self._source.flow_of(topic, now, qos)
+        return flow
 
     def _change_flow(self, topic: str, flow: Outflow, now: Nanos) -> None:
         """A topic's reliable messages go here from now on. Those of this turn that went elsewhere are sealed before."""

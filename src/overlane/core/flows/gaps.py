@@ -34,7 +34,11 @@ class Gaps:
     def __init__(self) -> None:
         self._seen: dict[InflowName, _Seen] = {}
 
+    def knows(self, name: InflowName) -> bool:
+        return name in self._seen
+
     def came(self, name: InflowName, sequence: int, topic: str) -> None:
+        """`topic`: of one of its messages; empty if one of the flow is known."""
         seen = self._seen.get(name)
         if seen is None:
             if len(self._seen) >= FLOWS_MAX:
@@ -44,7 +48,7 @@ class Gaps:
         if sequence < seen.first:
             return  # it was in flight when the first one arrived; had it been lost, nobody would know
         seen.came += 1
-        seen.topic = topic
+        seen.topic = topic or seen.topic
         if sequence > seen.newest:
             seen.newest = sequence
 

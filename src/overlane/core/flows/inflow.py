@@ -201,7 +201,7 @@ class Inflows:
                 arrival.part = arrival.part._replace(predecessors=())
                 flow.horizon = max(flow.horizon, arrival.part.after)
             if not flow.reliable:
-                flow.raise_floor(flow.horizon + 1)
+                flow.release_up_to(flow.horizon)
             yield from self._release_ready(name, flow, now)
             yield from self._release_followers(name, now)
         self.set_wake()

@@ -25,13 +25,16 @@ from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
+from overlane.core.wire.bundle import Split, no_bundles
 from overlane.core.wire.control_messages import Receipt
 from overlane.core.wire.frame_codec import Header, ParcelFlag
-from overlane.core.wire.parcel import BadContent, Message, SingleMessage, unpack
+from overlane.core.wire.parcel import BUNDLE, BadContent, Message, SingleMessage, unpack
 from overlane.errors import InDoubt
 
 SUBSCRIPTIONS = "subscription"
 RECEIPT_HOPS_MAX = 32
+OF_A_BUNDLE = (BUNDLE,)
+"""The subscribers of a bundle: whoever has subscribed to a topic in it."""
 
 _HISTORY = int(ParcelFlag.HISTORY)
 _RELIABLE = int(ParcelFlag.RELIABLE)
@@ -58,6 +61,7 @@ class Sink:
     """Messages that may not enter."""
     gaps: Gaps = field(default_factory=Gaps)
     losses: MessageLosses = field(default_factory=MessageLosses)
+    split: Split = no_bundles
     _steps: deque[Steps] = field(default_factory=deque)
     """Of the inflows, in the order in which they were caused."""
     _asked: tuple[int, Arrival] | None = None
@@ -135,13 +139,13 @@ class Sink:
         name = header.origin, part.incarnation, part.flow
         is_copy = header.flags & _COPY == _COPY and self.inflows.has(name, part.sequence)
         if not arrival.reliable and messages and not is_copy:
-            self.gaps.came(name, part.sequence, messages[0][0])
+            self.gaps.came(name, part.sequence, self._topic_of(name, messages[0]))
         self._take(self.inflows.accept(header.origin, arrival, now), now)
 
     def cut_through_flow(self, name: InflowName, single: SingleMessage) -> Inflow | None:
         """The flow of a single best-effort message, if it is the next one and only has to be delivered."""
         _, sequence, after, message = single
-        if self.federation.enter is not None or self.qos.of(message[0]).history:
+        if self.federation.enter is not None or not message[0] or self.qos.of(message[0]).history:
             return None
         return self.inflows.with_next(name, sequence, after)
 
@@ -231,6 +235,8 @@ class Sink:
 
     def _hand_on(self, origin: int, arrival: Arrival, now: Nanos) -> None:
         messages, origin_name = arrival.messages, self.names.get(origin, "?")
+        if self.federation.enter is not None or self.qos.keeps_plain_history:
+            messages = arrival.messages = self._opened(messages)
         if self.federation.enter is not None:
             messages = self._let_in(origin_name, arrival)
         if arrival.history:
@@ -250,10 +256,40 @@ class Sink:
     def _receivers(self, messages: list[Message]) -> dict[str, tuple[str, ...]]:
         if len(messages) == 1:
             topic = messages[0][0]
-            names = self.subscribers(topic)
+            names = self._names_of(topic)
             return {topic: names} if names else {}
         topics = dict.fromkeys([topic for topic, _, _ in messages])
-        return {topic: names for topic in topics if (names := self.subscribers(topic))}
+        return {topic: names for topic in topics if (names := self._names_of(topic))}
+
+    def _names_of(self, topic: str) -> tuple[str, ...]:
+        return self.subscribers(topic) if topic != BUNDLE else OF_A_BUNDLE
+
+    def _topic_of(self, name: InflowName, message: Message) -> str:
+        """A topic of a flow; none where it is in a bundle, and one of the flow is known already."""
+        topic, flags, body = message
+        if topic != BUNDLE or self.gaps.knows(name):
+            return topic
+        try:
+            return next(self.split(flags, body))[0]
+        except (ValueError, IndexError, StopIteration):
+            return topic  # it will be refused when it is delivered
+
+    def _opened(self, messages: list[Message]) -> list[Message]:
+        """Where topics are told apart here, so are those in a bundle."""
+        opened: list[Message] = []
+        for message in messages:
+            topic, flags, body = message
+            if topic != BUNDLE:
+                opened.append(message)
+                continue
+            try:
+                split = list(self.split(flags, body))
+            except (ValueError, IndexError):
+                self.refused += self.losses.count(flags, body)
+                continue
+            is_whole = self.federation.enter is None and not any(self.qos.of(one[0]).history for one in split)
+            opened += [message] if is_whole else split
+        return opened
 
     def _let_in(self, origin_name: str, arrival: Arrival) -> list[Message]:
         """Remove the messages that may not enter this domain."""

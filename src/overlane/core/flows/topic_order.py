@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from overlane.core.flows.outflow import FlowName, Outflow, Retained
 from overlane.core.units import SECOND, Nanos
+from overlane.core.wire.bundle import topics_in
 from overlane.core.wire.frame_codec import broker_id
 from overlane.core.wire.parcel import ALONE, BROKERS_MAX, LOSSY, PREDECESSORS_MAX, Predecessor, unpack_messages
 
@@ -62,20 +63,24 @@ class TopicOrder:
         own: set[int] = set()
         elsewhere: set[tuple[FlowName, int]] = set()
         here, place = flow.name, (flow.sequence + 1, now)
-        for topic in dict.fromkeys(topics):
+        latest = 0
+        for topic in topics_in(topics):
             places = self._places.get(topic)
             if places is None:
                 self._enter(topic, flows, now)[here] = place
+                continue
+            if len(places) == 1 and (before := places.get(here)) is not None:  # as nearly always
+                if before[0] != latest:
+                    latest = before[0]
+                    own.add(latest)
+                places[here] = place
                 continue
             for name, (sequence, at) in places.items():
                 if name == here:
                     own.add(sequence)
                 elif now - at < RECENT or (flow.reliable and name in flows and flows[name].reliable):
                     elsewhere.add((name, sequence))
-            if len(places) > 1 or here not in places:
-                self._places[topic] = {**_not_covered(flow, places, flows), here: place}
-            else:
-                places[here] = place
+            self._places[topic] = {**_not_covered(flow, places, flows), here: place}
         after = max(own, default=0)
         follows = tuple(sorted(own)) if flow.reliable and len(own) <= ALONE_MAX else ()
         return Precedence(after, _predecessors(flow, flows, elsewhere) if elsewhere else (), follows)
@@ -90,7 +95,7 @@ class TopicOrder:
 
     def withdraw(self, flow: Outflow, topics: Iterable[str], after: int, now: Nanos) -> None:
         """The parcel that was sealed last has gone nowhere: these topics' last messages are those before it."""
-        for topic in topics:
+        for topic in topics_in(topics):
             if flow.name in (places := self.of(topic)):
                 places[flow.name] = after, now
 

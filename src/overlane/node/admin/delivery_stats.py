@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from overlane.adminapi.topic_filters import TopicFilters
 from overlane.core.events import Deliver, ReportedEffect
 from overlane.core.units import NEVER, US
-from overlane.mqtt.arrival_counts import counted
+from overlane.mqtt.arrival_counts import Tally
 
 STEPS_BITS = 4
 STEPS = 1 << STEPS_BITS
@@ -45,20 +45,26 @@ class DeliveryStats:
         self._name = name
         self._counts: dict[tuple[str, str], Count] = {}
 
-    def delivered(self, effect: Deliver) -> None:
+    def delivered(self, tally: Tally) -> None:
+        effect, row_of = tally.effect, self.filters.of
         if effect.origin == self._name:
             return  # of our own past: it was not under way
-        for topic, messages, _ in counted(effect):
-            row = self.filters.of(topic)
-            count = self._counts.get((row, effect.origin))
-            if count is None:
-                count = self._counts[row, effect.origin] = Count()
-            count.messages += messages
-            # The deadline a parcel travels with may be later than what was asked for, where no route could meet that.
-            if effect.age_ns <= min(effect.deadline_ns, self.filters.deadlines.get(row, NEVER)):
-                count.in_time += messages
-            index = bucket(effect.age_ns // US)
-            count.ages[index] = count.ages.get(index, 0) + messages
+        for topic, messages, _ in tally.together:
+            self._add(effect, row_of(topic), messages)
+        for mixed in tally.mixed:
+            for row, messages in self.filters.count(mixed.topics).items():
+                self._add(effect, row, messages)
+
+    def _add(self, effect: Deliver, row: str, messages: int) -> None:
+        count = self._counts.get((row, effect.origin))
+        if count is None:
+            count = self._counts[row, effect.origin] = Count()
+        count.messages += messages
+        # The deadline a parcel travels with may be later than what was asked for, where no route could meet that.
+        if effect.age_ns <= min(effect.deadline_ns, self.filters.deadlines.get(row, NEVER)):
+            count.in_time += messages
+        index = bucket(effect.age_ns // US)
+        count.ages[index] = count.ages.get(index, 0) + messages
 
     def happened(self, effect: ReportedEffect) -> None:
         """The logbook has it."""

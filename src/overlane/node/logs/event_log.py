@@ -15,7 +15,6 @@ from overlane.core.broker import OverlayBroker
 from overlane.core.events import (
     BrokersRefused,
     DeadlineUnmeetable,
-    Deliver,
     LinkChanged,
     NameConflict,
     PathSuspected,
@@ -26,6 +25,7 @@ from overlane.core.events import (
 from overlane.core.qos import QosClass
 from overlane.core.routing.paths import paths_in
 from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.mqtt.arrival_counts import Tally
 from overlane.node.clock import Clock
 
 ENTRIES_MAX = 1_000
@@ -53,8 +53,8 @@ class EventLog:
         self.newest = 0
         """The number of the last entry; 0 if there was none."""
 
-    def delivered(self, effect: Deliver) -> None:
-        """The tally has it."""
+    def delivered(self, tally: Tally) -> None:
+        """Delivery statistics have it."""
 
     def happened(self, effect: ReportedEffect) -> None:
         self.newest += 1

@@ -5,7 +5,7 @@ subscription, or a message for everybody who has subscribed. What cannot be read
 nothing else that came with it.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from overlane.core.events import TAKEN, Deliver, Reception
 from overlane.core.events import Delivery as Delivered
@@ -21,15 +21,23 @@ from overlane.pubsub.state import State
 from overlane.pubsub.suspects import suspect_of
 
 
+class Mixed(NamedTuple):
+    """Of each message of a bundle, its topic and the bytes of its payload."""
+
+    topics: list[str]
+    sizes: list[int]
+
+
 class Runs(Protocol):
     """A protocol that puts plain messages into the overlay as its own packets."""
 
-    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> None:
-        """Hand out the messages of a run; ValueError or IndexError if it cannot be read, and then to nobody."""
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> Mixed | None:
+        """Hand out the messages of a run, or of a bundle, whose topic is empty; what a bundle has held is returned.
+        ValueError or IndexError if it cannot be read, and then nobody gets any."""
 
 
 class NoRuns:
-    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> None:  # noqa: ARG002
+    def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> Mixed | None:  # noqa: ARG002
         raise ValueError("a run of a protocol that is not spoken here")
 
 
@@ -42,8 +50,9 @@ class Arrivals:
         self._at_hand: Message | None = None
         """The message that is being handed on; None as long as it is being read."""
 
-    def deliver(self, effect: Deliver, now: Nanos) -> Reception:
-        """What the overlay brought for local subscribers; nothing is done with reliable messages that find no room."""
+    def deliver(self, effect: Deliver, now: Nanos, opened: list[Mixed] | None = None) -> Reception:
+        """What the overlay brought for local subscribers; nothing is done with reliable messages that find no room.
+        What was in bundles is added to `opened`."""
         state, reception, overrun = self._state, TAKEN, 1
         if effect.reliable:
             reception = self._admission.admit(effect.messages, now)
@@ -60,7 +69,9 @@ class Arrivals:
                 continue
             try:
                 if flags & envelope.RUN_MASK and not topic.startswith(names.RESERVED):
-                    self._runs.arrive(topic, flags, body, now)
+                    mixed = self._runs.arrive(topic, flags, body, now)
+                    if mixed is not None and opened is not None:
+                        opened.append(mixed)
                 else:
                     self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, overrun, now)
             except InDoubt:

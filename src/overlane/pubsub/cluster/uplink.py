@@ -1,12 +1,13 @@
 """The overlay, as pubsub sees it: it carries messages of topics and is told filters, and knows nothing of sessions."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from overlane.core.events import PublishResult
 from overlane.core.gossip.interest import ReservedListener
 from overlane.core.qos import QosClass
 from overlane.core.units import Nanos
+from overlane.core.wire.bundle import Bundle
 
 
 class Uplink(Protocol):
@@ -45,7 +46,26 @@ class Uplink(Protocol):
 
     def can_reach(self, broker: str) -> bool: ...
 
+    def destinations(self, topic: str) -> Hashable:
+        """What all topics have in common whose messages go to the same other brokers."""
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the overlay was told that somebody here needs the topic."""
+
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult: ...
+
+    def publish_bundle(
+        self,
+        topics: Sequence[str],
+        encoded: bytes,
+        count: int,
+        flags: int,
+        alone: tuple[int, bytes] | None,
+        qos: QosClass,
+        now: Nanos,
+    ) -> PublishResult:
+        """Messages that others may join (`core.wire.bundle`), of topics with the same destinations, in a class that
+        keeps nothing. `alone`: flags and body of a single one, in case that no other joins it."""
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None: ...
 
@@ -87,6 +107,27 @@ class Alone:
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
         return PublishResult.ACCEPTED
+
+    def destinations(self, topic: str) -> Hashable:  # noqa: ARG002
+        return ()
+
+    def is_subscribed(self, topic: str) -> bool:  # noqa: ARG002
+        return True
+
+    def publish_bundle(
+        self,
+        topics: Sequence[str],
+        encoded: bytes,
+        count: int,
+        flags: int,
+        alone: tuple[int, bytes] | None,
+        qos: QosClass,
+        now: Nanos,
+    ) -> PublishResult:
+        bundle = Bundle(flags)
+        bundle.add(topics, encoded, count, alone)
+        topic, flags, body = bundle.message()
+        return self.publish(topic, body, flags, qos, now)
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
         pass
