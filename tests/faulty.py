@@ -18,6 +18,7 @@ from overlane.cli.main import app
 from overlane.core.broker import OverlayBroker
 from overlane.core.flows.sink import Sink
 from overlane.core.frame_dispatch import FrameDispatcher
+from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.wire.control_messages import InterestUpdate
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Handshake
@@ -25,7 +26,7 @@ from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
 from overlane.node.driver import Driver
 from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.overlay import Overlay
+from overlane.node.links.dialling import Dialling
 from overlane.node.node import Node
 from overlane.node.security.logins import Logins
 from overlane.node.store.record_file import RecordFile
@@ -96,13 +97,13 @@ def is_for_second(_self: object, session: Any, message: Any, *_: Any, **__: Any)
 
 
 def dial_in_vain(file: Path) -> None:
-    async def faulty(_self: Overlay, _name: str) -> None:
+    async def faulty(_self: Dialling, _name: str) -> None:
         while not file.exists():
             await asyncio.sleep(0.01)
         file.unlink()
         raise Bug("dialling")
 
-    setattr(Overlay, "_keep_dialling", faulty)  # noqa: B010
+    setattr(Dialling, "_keep_dialling", faulty)  # noqa: B010
 
 
 def call_in_vain(file: Path) -> None:
@@ -189,15 +190,13 @@ FAULTS: dict[str, Callable[[Path], None]] = {
             isinstance(message, InterestUpdate) and any(POISON in one for one in message.added)
         ),
     ),
-    "parcel": lambda file: after(
-        Sink, "_hand_on", once(file, lambda _, __, ___, arrival, *____: POISON in str(arrival))
-    ),
+    "parcel": lambda file: after(Sink, "_hand_on", once(file, lambda _, __, arrival, *___: POISON in str(arrival))),
     "end of turn": lambda file: before(OverlayBroker, "flush", once(file)),
     "commit": lambda file: before(Turn, "committed", once(file)),
     "task": dial_in_vain,
     "callback": call_in_vain,
     "standstill": stand_still,
-    "pull": lambda file: before(OverlayBroker, "pull", once(file)),
+    "pull": lambda file: before(LinkSupervisor, "pull", once(file)),
     "datagram": lambda file: before(DatagramLink, "_take", once(file)),
     "datagram timer": lambda file: before(DatagramLink, "_tend", once(file)),
     "websocket": lambda _: before(ServerProtocol, "receive_data", has_poison),
