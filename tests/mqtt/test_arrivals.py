@@ -224,7 +224,7 @@ def test_whatever_a_neighbour_sends_clients_get_only_mqtt(sent: list[tuple[str, 
     assert late.is_open
 
 
-def test_a_bundle_reaches_whoever_subscribes_to_its_topics_and_is_refused_whole_if_any_of_it_is_wrong() -> None:
+def test_a_mixed_run_reaches_whoever_subscribes_to_its_topics_and_is_refused_whole_if_any_of_it_is_wrong() -> None:
     bench = Bench()
     old, new = bench.client("old", 4), bench.client("new")
     old.subscribe("a")

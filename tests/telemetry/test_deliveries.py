@@ -73,7 +73,7 @@ def test_a_deadline_that_was_stretched_on_the_way_is_judged_by_what_the_topic_as
     assert [(row.deadline_ns, row.in_time) for row in bay.rows] == [(60 * MS, False)]
 
 
-def test_a_bundle_makes_one_row_of_any_of_its_messages_and_counts_each_for_its_topic() -> None:
+def test_a_mixed_run_makes_one_row_of_any_of_its_messages_and_counts_each_for_its_topic() -> None:
     looked_at = Counter[tuple[str, int]]()
     for seed in range(40):
         bay = Bay(seed=seed)

@@ -69,8 +69,8 @@ from overlane.core.routing.routes import RoutePlanner
 from overlane.core.routing.signalling import RouteTable, links_of
 from overlane.core.units import NEVER, SECOND, US, Nanos
 from overlane.core.wire import frame_codec
-from overlane.core.wire.bundle import Split
 from overlane.core.wire.control_messages import Receipt
+from overlane.core.wire.mixed_run import Split
 from overlane.errors import Failure, InDoubt
 
 INTERNAL_ERROR = "internal error"
@@ -174,7 +174,7 @@ class OverlayBroker:
         self._drafts = Drafts(self._source, self._sink, self._neighbours, config.queue_bytes_max, now)
         # Bound once, since they are called for every message.
         self.publish = self._drafts.publish
-        self.send, self.send_bundle = self._drafts.send, self._drafts.send_bundle
+        self.send, self.send_mixed_run = self._drafts.send, self._drafts.send_mixed_run
         self.path_fullness = self._drafts.path_fullness
         self.flow_key = self._drafts.flow_key
         self.fullness_of = self._drafts.fullness_of
@@ -301,8 +301,8 @@ class OverlayBroker:
         """Set how to count the messages of an entry of a parcel, by its flags and body."""
         self._losses.count = count
 
-    def split_bundles(self, split: Split) -> None:
-        """Set how to tell the messages of a bundle apart."""
+    def split_mixed_runs(self, split: Split) -> None:
+        """Set how to tell the messages of a mixed run apart."""
         self._sink.split = split
 
     def destinations(self, topic: str) -> tuple[str, ...]:

@@ -150,9 +150,9 @@ class Delivery(NamedTuple):
 class Deliver(NamedTuple):
     """Messages (topic, flags, body) that arrived together, with their estimated age.
 
-    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. A bundle, whose topic
-    is empty, is for those who have subscribed to the topics in it, whoever they are. The core has to know how reliable
-    messages were received (`OverlayBroker.delivered`); while readers have no room, they come again.
+    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. A mixed run, whose
+    topic is empty, is for those who have subscribed to the topics in it, whoever they are. The core has to know how
+    reliable messages were received (`OverlayBroker.delivered`); while readers have no room, they come again.
     """
 
     messages: list[tuple[str, int, bytes]]

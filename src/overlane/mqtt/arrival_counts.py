@@ -1,15 +1,15 @@
 """What the overlay has brought for clients here, as they would count it.
 
-What it carries is not always one message of a topic: a run is many at once, a bundle is many of several topics, a
+What it carries is not always one message of a topic: a run is many at once, a mixed run is many of several topics, a
 message for a shared subscription goes by a name of its own, and retained messages that brokers exchange are for nobody
-in particular. Bundles were taken apart when they were handed out.
+in particular. Mixed runs were taken apart when they were handed out.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from overlane.core.events import Deliver
-from overlane.core.wire.parcel import BUNDLE
+from overlane.core.wire.parcel import MIXED_RUN
 from overlane.mqtt.runs import RUN, size_of_run
 from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.cluster.envelope import PROPERTIES, bytes_behind_properties
@@ -24,14 +24,14 @@ class Tally(NamedTuple):
 
 
 def tally(effect: Deliver, mixed: Sequence[Mixed] = ()) -> Tally:
-    """`mixed`: what was in its bundles."""
+    """`mixed`: what was in its mixed runs."""
     return Tally(effect, list(_together(effect)), mixed)
 
 
 def _together(effect: Deliver) -> Iterator[tuple[str, int, int]]:
     last, count, size_bytes = "", 0, 0
     for topic, flags, body in effect.messages:
-        if topic == BUNDLE:
+        if topic == MIXED_RUN:
             continue
         if topic is not last or flags & RUN:
             if count and (told := _told(last, effect)):

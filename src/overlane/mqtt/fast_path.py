@@ -286,7 +286,7 @@ class FastPath:
             uplink = self._state.uplink
             if lane.is_mixed:
                 flags = RUN | RUN_OF_V5 if is_v5 else RUN
-                result = uplink.publish_bundle(topics, run, count, flags, alone, qos, now)
+                result = uplink.publish_mixed_run(topics, run, count, flags, alone, qos, now)
             else:
                 flags, body = alone or pack_run(run, count, is_v5)
                 result = uplink.publish(lane.topic, body, flags, qos, now)

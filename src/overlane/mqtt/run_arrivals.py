@@ -1,15 +1,15 @@
-"""Run arrivals: runs and bundles of plain packets that other brokers bring.
+"""Run arrivals: runs and mixed runs of plain packets that other brokers bring.
 
 No client gets bytes of which not every packet is what it should be: a run is checked packet by packet before anything
-of it is handed out. In a bundle each packet may be of another topic; what is to be known of a topic is looked up by the
-bytes that a packet has of it, and consecutive packets with the same receivers are handed out together.
+of it is handed out. In a mixed run each packet may be of another topic; what is to be known of a topic is looked up by
+the bytes that a packet has of it, and consecutive packets with the same receivers are handed out together.
 """
 
 from functools import lru_cache
 
 from overlane.core.topics import check_topic
 from overlane.core.units import Nanos
-from overlane.core.wire.parcel import BUNDLE
+from overlane.core.wire.parcel import MIXED_RUN
 from overlane.mqtt.codec.framing import packet_end
 from overlane.mqtt.plain_properties import end_of_properties
 from overlane.mqtt.run_delivery import RunDelivery
@@ -37,11 +37,11 @@ class RunArrivals:
         """The state of subscriptions that it holds for."""
 
     def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> Mixed | None:
-        """Hand out what came from another broker, and tell what a bundle has held. ValueError if it is not what it
+        """Hand out what came from another broker, and tell what a mixed run has held. ValueError if it is not what it
         says, or has not so many messages."""
         is_v5 = flags & RUN_OF_V5 != 0
-        if topic == BUNDLE:
-            return self._open_bundle(flags, body, is_v5, now)
+        if topic == MIXED_RUN:
+            return self._open_mixed_run(flags, body, is_v5, now)
         prefix, audience = _checked_prefix(topic, is_v5), self._state.subscriptions.audience(topic)
         if flags & RUN:
             run, count, _ = unpack_run(flags, body)
@@ -78,9 +78,9 @@ class RunArrivals:
             count += len(mixed.topics)
         return count
 
-    def _open_bundle(self, flags: int, body: bytes, is_v5: bool, now: Nanos) -> Mixed:
+    def _open_mixed_run(self, flags: int, body: bytes, is_v5: bool, now: Nanos) -> Mixed:
         if not flags & RUN:
-            raise ValueError("a bundle that is no run")
+            raise ValueError("a mixed run that is no run")
         run, count, _ = unpack_run(flags, body)
         mixed = Mixed([], [])
         parts = self._parts(run, is_v5, mixed)

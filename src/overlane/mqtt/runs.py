@@ -4,7 +4,7 @@ flags   bit 4 a run | bit 5 of MQTT 5
         bit 6 a run of one short packet, of which only the payload is carried: the rest follows from the topic
 run     number of messages u32 | their PUBLISH packets as clients sent them, all plain
 
-The packets of a run are of the topic that it is carried with, or, in a bundle, which is carried with none, of any.
+The packets of a run are of the topic that it is carried with, or, in a mixed run, which is carried with none, of any.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def size_of_run(flags: int, body: bytes) -> tuple[int, int]:
 
 
 def split(flags: int, body: bytes) -> Iterator[Message]:
-    """A bundle as runs of one topic each, in order; ValueError or IndexError if it is none."""
+    """A mixed run as runs of one topic each, in order; ValueError or IndexError if it is none."""
     run, _, is_v5 = unpack_run(flags, body)
     if not flags & RUN:
         raise ValueError("not a run")

@@ -33,5 +33,5 @@ def assemble(
     uplink = CoreUplink(core, is_alone)
     server = Server(config.name, settings, uplink, fresh_id, records, now)
     core.count_messages(runs.count)
-    core.split_bundles(runs.split)
+    core.split_mixed_runs(runs.split)
     return Turn(server, core, uplink)

@@ -62,7 +62,7 @@ Records = dict[tuple[str, bytes], bytes | None]
 Packets = tuple[Connection, list[bytes], bool]
 """For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
 Delivered = tuple[Deliver, Sequence[Mixed]]
-"""What the overlay has brought, and what was in its bundles."""
+"""What the overlay has brought, and what was in its mixed runs."""
 Told = Close | LaterIncarnationKnown | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 

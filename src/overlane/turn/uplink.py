@@ -63,7 +63,7 @@ class CoreUplink:
     def is_subscribed(self, topic: str) -> bool:
         return self._core.is_subscribed(topic)
 
-    def publish_bundle(
+    def publish_mixed_run(
         self,
         topics: Sequence[str],
         encoded: bytes,
@@ -74,7 +74,7 @@ class CoreUplink:
         now: Nanos,
     ) -> PublishResult:
         self.is_touched = True
-        return self._core.send_bundle(topics, encoded, count, flags, alone, qos, now)
+        return self._core.send_mixed_run(topics, encoded, count, flags, alone, qos, now)
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
         self._tell(Subscribe(subscriber, topic_filter, durable), now)

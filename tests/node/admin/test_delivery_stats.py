@@ -54,7 +54,7 @@ def test_a_run_counts_as_the_messages_in_it() -> None:
     assert counted(stats) == {("alarms/#", "there"): (7, 7)}
 
 
-def test_a_bundle_counts_each_message_for_its_own_topic() -> None:
+def test_a_mixed_run_counts_each_message_for_its_own_topic() -> None:
     topics = ["alarms/1"] * 3 + ["alarms/test"] + ["other"] * 2
     stats = DeliveryStats("here", TopicFilters(NETWORK))
     effect = Deliver([("", 0, b"")], {"": ("",)}, "there", 20 * MS, NEVER)

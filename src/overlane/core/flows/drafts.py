@@ -18,7 +18,7 @@ from overlane.core.links.neighbour import Neighbour
 from overlane.core.qos import QosClass
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import NEVER, Nanos
-from overlane.core.wire.bundle import Bundle
+from overlane.core.wire.mixed_run import MixedRun
 from overlane.core.wire.parcel import MESSAGE_BYTES_MAX, Message
 
 TopicEntry = tuple[Outflow | None, tuple[str, ...], int]
@@ -95,7 +95,7 @@ class Drafts:
         self._add(flow, (topic, flags, body))
         return _ACCEPTED
 
-    def send_bundle(
+    def send_mixed_run(
         self,
         topics: Sequence[str],
         encoded: bytes,
@@ -105,8 +105,8 @@ class Drafts:
         qos: QosClass,
         now: Nanos,
     ) -> PublishResult:
-        """As `send`, for messages that may join a bundle (`bundle.py`). All topics have the same destinations, and
-        `qos` keeps nothing. `alone`: flags and body of a single message, in case that no other joins it."""
+        """As `send`, for messages that may join a mixed run (`mixed_run.py`). All topics have the same destinations,
+        and `qos` keeps nothing. `alone`: flags and body of a single message, in case that no other joins it."""
         if len(encoded) > MESSAGE_BYTES_MAX:
             return PublishResult.TOO_LARGE
         flow = self._carried.get((topics[0], qos))
@@ -115,19 +115,19 @@ class Drafts:
                 flow = self._flow_of(topic, qos, now)
             if flow is None:
                 return _ACCEPTED
-        bundle = flow.bundle
-        if bundle is None or not bundle.takes(flags, len(encoded)):
-            if not flow.draft and bundle is None:
+        mixed_run = flow.mixed_run
+        if mixed_run is None or not mixed_run.takes(flags, len(encoded)):
+            if not flow.draft and mixed_run is None:
                 self.open.append(flow)
-            flow.close_bundle()
-            bundle = flow.bundle = Bundle(flags)
-        bundle.add(topics, encoded, count, alone)
+            flow.close_mixed_run()
+            mixed_run = flow.mixed_run = MixedRun(flags)
+        mixed_run.add(topics, encoded, count, alone)
         flow.draft_bytes += len(encoded)
         return _ACCEPTED
 
     def _add(self, flow: Outflow, message: Message) -> None:
-        if flow.bundle is not None:
-            flow.close_bundle()
+        if flow.mixed_run is not None:
+            flow.close_mixed_run()
         elif not flow.draft:
             self.open.append(flow)
         flow.draft.append(message)

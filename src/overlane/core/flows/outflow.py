@@ -26,7 +26,7 @@ from overlane.core.qos import Order, QosClass, Routing
 from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
 from overlane.core.routing.routes import Route
 from overlane.core.units import NEVER, Nanos
-from overlane.core.wire.bundle import Bundle
+from overlane.core.wire.mixed_run import MixedRun
 from overlane.core.wire.parcel import ALONE, Columns, FlowPart, Message, Predecessor, pack_messages
 
 FlowName = tuple[int, int]
@@ -104,7 +104,7 @@ class Outflow:
         self.draft: list[Message] = []
         """Messages published in this turn, and those that could not leave at the end of the one before."""
         self.draft_bytes = 0
-        self.bundle: Bundle | None = None
+        self.mixed_run: MixedRun | None = None
         """What plain messages of this turn join; it comes behind the draft."""
         self.sequence = 0
         self.retained: dict[int, Retained] = {}
@@ -122,11 +122,11 @@ class Outflow:
         self.main: Outflow = self
         """The flow that this one was separated from, or itself."""
 
-    def close_bundle(self) -> None:
+    def close_mixed_run(self) -> None:
         """Nothing more joins it: it is the last message of the draft."""
-        if self.bundle is not None:
-            self.draft.append(self.bundle.message())
-            self.bundle = None
+        if self.mixed_run is not None:
+            self.draft.append(self.mixed_run.message())
+            self.mixed_run = None
 
     def backpressure(self, topic: str, now: Nanos) -> float:
         """How far the destinations, or readers of the topic there, are behind; 0: not at all."""

@@ -25,16 +25,16 @@ from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.bundle import Split, no_bundles
 from overlane.core.wire.control_messages import Receipt
 from overlane.core.wire.frame_codec import Header, ParcelFlag
-from overlane.core.wire.parcel import BUNDLE, BadContent, Message, SingleMessage, unpack
+from overlane.core.wire.mixed_run import Split, no_mixed_runs
+from overlane.core.wire.parcel import MIXED_RUN, BadContent, Message, SingleMessage, unpack
 from overlane.errors import InDoubt
 
 SUBSCRIPTIONS = "subscription"
 RECEIPT_HOPS_MAX = 32
-OF_A_BUNDLE = (BUNDLE,)
-"""The subscribers of a bundle: whoever has subscribed to a topic in it."""
+OF_A_MIXED_RUN = (MIXED_RUN,)
+"""The subscribers of a mixed run: whoever has subscribed to a topic in it."""
 
 _HISTORY = int(ParcelFlag.HISTORY)
 _RELIABLE = int(ParcelFlag.RELIABLE)
@@ -61,7 +61,7 @@ class Sink:
     """Messages that may not enter."""
     gaps: Gaps = field(default_factory=Gaps)
     losses: MessageLosses = field(default_factory=MessageLosses)
-    split: Split = no_bundles
+    split: Split = no_mixed_runs
     _steps: deque[Steps] = field(default_factory=deque)
     """Of the inflows, in the order in which they were caused."""
     _asked: tuple[int, Arrival] | None = None
@@ -262,12 +262,12 @@ class Sink:
         return {topic: names for topic in topics if (names := self._names_of(topic))}
 
     def _names_of(self, topic: str) -> tuple[str, ...]:
-        return self.subscribers(topic) if topic != BUNDLE else OF_A_BUNDLE
+        return self.subscribers(topic) if topic != MIXED_RUN else OF_A_MIXED_RUN
 
     def _topic_of(self, name: InflowName, message: Message) -> str:
-        """A topic of a flow; none where it is in a bundle, and one of the flow is known already."""
+        """A topic of a flow; none where it is in a mixed run, and one of the flow is known already."""
         topic, flags, body = message
-        if topic != BUNDLE or self.gaps.knows(name):
+        if topic != MIXED_RUN or self.gaps.knows(name):
             return topic
         try:
             return next(self.split(flags, body))[0]
@@ -275,11 +275,11 @@ class Sink:
             return topic  # it will be refused when it is delivered
 
     def _opened(self, messages: list[Message]) -> list[Message]:
-        """Where topics are told apart here, so are those in a bundle."""
+        """Where topics are told apart here, so are those in a mixed run."""
         opened: list[Message] = []
         for message in messages:
             topic, flags, body = message
-            if topic != BUNDLE:
+            if topic != MIXED_RUN:
                 opened.append(message)
                 continue
             try:

@@ -117,7 +117,7 @@ class Source:
         waiting = []
         is_more_to_do = False
         for flow in open_flows:
-            flow.close_bundle()
+            flow.close_mixed_run()
             messages, body_bytes = flow.draft, flow.draft_bytes
             route = flow.route if flow.is_plain else None
             if route is not None and len(messages) == 1 and self._send_single(flow, route, messages[0], now):

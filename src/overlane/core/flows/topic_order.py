@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from overlane.core.flows.outflow import FlowName, Outflow, Retained
 from overlane.core.units import SECOND, Nanos
-from overlane.core.wire.bundle import topics_in
 from overlane.core.wire.frame_codec import broker_id
+from overlane.core.wire.mixed_run import topics_in
 from overlane.core.wire.parcel import ALONE, BROKERS_MAX, LOSSY, PREDECESSORS_MAX, Predecessor, unpack_messages
 
 RECENT: Nanos = 2 * SECOND

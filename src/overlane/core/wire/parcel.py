@@ -26,7 +26,7 @@ listed, each the last before it of one of its topics; a hole that is of other to
 says whether it alone is meant (ALONE) or everything up to it, and whether it may be lost for good (LOSSY), so that it
 is waited for only a moment. A reliable parcel that OVERTAKES waits for any of these no longer than its deadline allows.
 
-The topic of a *bundle* is empty: its body has messages of several topics (`bundle.py`).
+The topic of a *mixed run* is empty: its body has messages of several topics (`mixed_run.py`).
 
 Columns instead of records: the lengths of all messages are unpacked by one call, and the bodies are plain slices.
 """
@@ -53,7 +53,7 @@ PREDECESSORS_MAX = 255
 BROKERS_MAX = 4096
 """Of all predecessors together."""
 
-BUNDLE = ""
+MIXED_RUN = ""
 """The topic of messages of several topics in one body."""
 
 OLDER, MANY, FLOOR, AFTER, PREDECESSORS, SINGLE, FOLLOWS, OVERTAKES = 1, 2, 4, 8, 16, 32, 64, 128

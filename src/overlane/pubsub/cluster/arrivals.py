@@ -22,7 +22,7 @@ from overlane.pubsub.suspects import suspect_of
 
 
 class Mixed(NamedTuple):
-    """Of each message of a bundle, its topic and the bytes of its payload."""
+    """Of each message of a mixed run, its topic and the bytes of its payload."""
 
     topics: list[str]
     sizes: list[int]
@@ -32,7 +32,7 @@ class Runs(Protocol):
     """A protocol that puts plain messages into the overlay as its own packets."""
 
     def arrive(self, topic: str, flags: int, body: bytes, now: Nanos) -> Mixed | None:
-        """Hand out the messages of a run, or of a bundle, whose topic is empty; what a bundle has held is returned.
+        """Hand out the messages of a run, or of a mixed run, whose topic is empty; what a mixed run held is returned.
         ValueError or IndexError if it cannot be read, and then nobody gets any."""
 
 
@@ -52,7 +52,7 @@ class Arrivals:
 
     def deliver(self, effect: Deliver, now: Nanos, opened: list[Mixed] | None = None) -> Reception:
         """What the overlay brought for local subscribers; nothing is done with reliable messages that find no room.
-        What was in bundles is added to `opened`."""
+        What was in mixed runs is added to `opened`."""
         state, reception, overrun = self._state, TAKEN, 1
         if effect.reliable:
             reception = self._admission.admit(effect.messages, now)

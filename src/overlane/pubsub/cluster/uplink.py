@@ -7,7 +7,7 @@ from overlane.core.events import PublishResult
 from overlane.core.gossip.interest import ReservedListener
 from overlane.core.qos import QosClass
 from overlane.core.units import Nanos
-from overlane.core.wire.bundle import Bundle
+from overlane.core.wire.mixed_run import MixedRun
 
 
 class Uplink(Protocol):
@@ -54,7 +54,7 @@ class Uplink(Protocol):
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult: ...
 
-    def publish_bundle(
+    def publish_mixed_run(
         self,
         topics: Sequence[str],
         encoded: bytes,
@@ -64,7 +64,7 @@ class Uplink(Protocol):
         qos: QosClass,
         now: Nanos,
     ) -> PublishResult:
-        """Messages that others may join (`core.wire.bundle`), of topics with the same destinations, in a class that
+        """Messages that others may join (`core.wire.mixed_run`), of topics with the same destinations, in a class that
         keeps nothing. `alone`: flags and body of a single one, in case that no other joins it."""
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None: ...
@@ -114,7 +114,7 @@ class Alone:
     def is_subscribed(self, topic: str) -> bool:  # noqa: ARG002
         return True
 
-    def publish_bundle(
+    def publish_mixed_run(
         self,
         topics: Sequence[str],
         encoded: bytes,
@@ -124,9 +124,9 @@ class Alone:
         qos: QosClass,
         now: Nanos,
     ) -> PublishResult:
-        bundle = Bundle(flags)
-        bundle.add(topics, encoded, count, alone)
-        topic, flags, body = bundle.message()
+        mixed_run = MixedRun(flags)
+        mixed_run.add(topics, encoded, count, alone)
+        topic, flags, body = mixed_run.message()
         return self.publish(topic, body, flags, qos, now)
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:

@@ -1,28 +1,28 @@
-"""Bundle: messages of several topics that one parcel carries as one body.
+"""Mixed run: messages of several topics that one parcel carries as one body.
 
 A protocol encodes messages so that they can be told apart; of those in one flow the core joins as many as come in a
 turn, from whomever, into one body: their number, and what the protocol has made of them, end to end. On the wire the
 topic of such a body is empty, and brokers in between know nothing of it. Its source knows the topics for the sake of
 order; its destinations learn them from the body, by the protocol's own rules (`Split`).
 
-Only flows that keep nothing have bundles: best effort, without history.
+Only flows that keep nothing have mixed runs: best effort, without history.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from overlane.core.wire.parcel import BUNDLE, PARCEL_BYTES_MAX, Message
+from overlane.core.wire.parcel import MIXED_RUN, PARCEL_BYTES_MAX, Message
 
 Split = Callable[[int, bytes], Iterator[Message]]
-"""The messages in a bundle, or runs of them of one topic each, in order, by flags and body; ValueError or IndexError
+"""The messages in a mixed run, or runs of them of one topic each, in order, by flags and body; ValueError or IndexError
 where it is none."""
 
 
-def no_bundles(flags: int, body: bytes) -> Iterator[Message]:  # noqa: ARG001
-    raise ValueError("a bundle of a protocol that is not spoken here")
+def no_mixed_runs(flags: int, body: bytes) -> Iterator[Message]:  # noqa: ARG001
+    raise ValueError("a mixed run of a protocol that is not spoken here")
 
 
-class BundleTopics(str):
-    """The topic of a bundle at its source: empty, with the topics of its messages beside it."""
+class MixedRunTopics(str):
+    """The topic of a mixed run at its source: empty, with the topics of its messages beside it."""
 
     __slots__ = ("topics",)
 
@@ -30,17 +30,17 @@ class BundleTopics(str):
 
 
 def topics_in(column: Iterable[str]) -> dict[str, None]:
-    """Each topic of some messages once, those in bundles included."""
+    """Each topic of some messages once, those in mixed runs included."""
     found: dict[str, None] = {}
     for topic in column:
-        if type(topic) is BundleTopics:
+        if type(topic) is MixedRunTopics:
             found.update(dict.fromkeys(topic.topics))
         else:
             found[topic] = None
     return found
 
 
-class Bundle:
+class MixedRun:
     """One that grows."""
 
     __slots__ = ("_alone", "_pieces", "_topics", "count", "flags", "size")
@@ -72,6 +72,6 @@ class Bundle:
         body = b"".join((self.count.to_bytes(4), *self._pieces))
         if self._topics.count(topic) == len(self._topics):
             return topic, self.flags, body
-        topics = BundleTopics(BUNDLE)
+        topics = MixedRunTopics(MIXED_RUN)
         topics.topics = self._topics
         return topics, self.flags, body
