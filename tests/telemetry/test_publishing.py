@@ -120,6 +120,21 @@ def test_a_child_that_is_killed_is_replaced_and_its_work_done_again(tmp_path: Pa
     assert files(desk.spool) == []
 
 
+def test_a_child_of_a_broker_with_real_time_priority_has_none(tmp_path: Path, child: Publisher) -> None:
+    desk = Desk(tmp_path, publish=child)
+    desk.record(event(0, "one"))
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("real-time priority takes root")
+    try:
+        desk.close()
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    assert child.process_id is not None
+    assert os.sched_getscheduler(child.process_id) == os.SCHED_OTHER
+
+
 def test_a_child_that_cannot_start_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(tmp_path, publish=Publisher())
     desk.record(event(0, "one"))

@@ -8,6 +8,7 @@ Broker and child may be killed at any moment. A journal is removed only after it
 becomes the file of that name: what was not answered is simply asked for again.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -84,6 +85,7 @@ class Publisher:
             stderr=DEVNULL,
             close_fds=False,
         )
+        _leave_real_time(self._child.pid)
         if (answer := self._ask(self._child, job)) is not None:
             return answer
         raise ChildProcessError(f"the process that writes telemetry ended with status {self._end_child()}")
@@ -122,6 +124,13 @@ class Publisher:
         with suppress(BrokenPipeError):
             write.close()
         return child.wait()
+
+
+def _leave_real_time(process_id: int) -> None:
+    """A broker may run with real-time priority (`chrt`), which a child inherits: this one is never urgent."""
+    if hasattr(os, "sched_setscheduler"):
+        with suppress(OSError):
+            os.sched_setscheduler(process_id, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _pipes(child: Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
