@@ -80,7 +80,7 @@ def ran(project: Path) -> list[str]:
 def test_the_demo_gets_the_pipeline_and_java_and_no_more(project: Path) -> None:
     done = set_up(project, "demo")
     assert done.returncode == 0, done.stderr
-    assert ran(project) == [".[pipeline]", "openjdk-17-jre-headless"]
+    assert ran(project) == [".[pipeline,telemetry]", "openjdk-17-jre-headless"]
     assert done.stdout == ""
     assert "a warning" not in done.stderr
     assert "a warning" in (project / ".venv" / "setup.log").read_text()
@@ -91,7 +91,7 @@ def test_tests_get_all_that_they_need(project: Path, words: tuple[str, ...]) -> 
     done = set_up(project, *words)
     assert done.returncode == 0, done.stderr
     assert ran(project) == [
-        ".[bench,coordination,dev,pipeline]",
+        ".[bench,coordination,dev,pipeline,planning,telemetry]",
         "openjdk-17-jre-headless",
         "mosquitto-clients",
         "iproute2",
@@ -114,14 +114,14 @@ def test_nothing_is_done_twice_and_what_serves_tests_serves_the_demo(project: Pa
     set_up(project, "demo")
     assert ran(project) == []
     set_up(project, "test")
-    assert ran(project)[0] == ".[bench,coordination,dev,pipeline]"
+    assert ran(project)[0] == ".[bench,coordination,dev,pipeline,planning,telemetry]"
     for purpose in ("demo", "test"):
         set_up(project, purpose)
         assert ran(project) == []
     with (project / "pyproject.toml").open("a") as file:
         file.write("# changed\n")
     set_up(project, "demo")
-    assert ran(project) == [".[pipeline]"]
+    assert ran(project) == [".[pipeline,telemetry]"]
 
 
 def test_a_failure_is_told_and_the_next_run_tries_again(project: Path) -> None:
@@ -129,10 +129,10 @@ def test_a_failure_is_told_and_the_next_run_tries_again(project: Path) -> None:
     done = set_up(project, "demo")
     assert done.returncode == 1
     assert "no network" in done.stderr
-    assert ran(project) == [".[pipeline]"]
+    assert ran(project) == [".[pipeline,telemetry]"]
     (project / "no-network").unlink()
     assert set_up(project, "demo").returncode == 0
-    assert ran(project) == [".[pipeline]", "openjdk-17-jre-headless"]
+    assert ran(project) == [".[pipeline,telemetry]", "openjdk-17-jre-headless"]
 
 
 def test_another_purpose_is_refused(project: Path) -> None:

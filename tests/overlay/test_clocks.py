@@ -11,13 +11,14 @@ import pytest
 from overlane.client import connect
 from overlays import RealOverlay
 
+pytestmark = pytest.mark.slow
+
 DAY_S = 86_400
 YEARS_100_S = 100 * 365 * DAY_S
 LINKS = dict.fromkeys(("a-b", "b-c"), 'latency = "1ms"')
 SHIFT = """
 import os, time
 
-pytestmark = pytest.mark.slow
 _time, _time_ns, _file = time.time, time.time_ns, os.environ["OVERLANE_TEST_CLOCK"]
 
 def _ahead():
