@@ -1,0 +1,23 @@
+"""Recovery: copies of a broker's durable records on other hosts, and which host continues the broker. Pure.
+
+    replica_set, register    which storages have everything: a znode that only compare-and-set changes
+    frames, fragments        replication between hosts, as values and as bytes
+    events                   events, effects and settings of the machines
+    replica                  one host's part of one broker: `mirror`, `claim` or `primary`, and the way between them
+    batch_log, mirrors, durability, lease    what a primary knows and decides
+    watching                 signs of life, silence, and what neighbours say of it
+    scoring                  which candidate is best
+
+The protocol and its invariants are in decision 28. Brokers do not use this package yet.
+"""
+
+__all__ = [
+    "durability",
+    "events",
+    "fragments",
+    "frames",
+    "replica",
+    "replica_set",
+    "scoring",
+    "watching",
+]

@@ -1,0 +1,68 @@
+"""The claim: from the decision to serve to serving. A mirror that promotes itself, and a primary that has restarted.
+
+    asking     compare-and-set to the next epoch, with this storage as primary; no frame is accepted any more (rule 5)
+    writing    it has succeeded: the new epoch is written, behind all that was accepted before
+    serving    that is on disk
+
+The set of the next epoch is made from the version that is known; whoever else changes the znode first makes it fail.
+While the outcome is unknown the claim goes on: to accept frames again could acknowledge what is not served.
+
+Only a confirmed compare-and-set wins. A znode that is read and contains the target may be of a former life of this
+process, which has used the epoch: then the next one is claimed.
+"""
+
+from enum import Enum
+
+from overlane.core.units import Nanos
+from overlane.recovery.events import Effect, Position, Stored
+from overlane.recovery.own_storage import OwnStorage
+from overlane.recovery.register import Register
+from overlane.recovery.replica_set import Copy
+
+
+class ClaimState(Enum):
+    ASKING = "asking"
+    WRITING = "writing"
+    FAILED = "failed"
+    WON = "won"
+
+
+class Claim:
+    def __init__(self, host: str, own: OwnStorage, register: Register) -> None:
+        known = register.known
+        if known is None or not register.is_settled:
+            raise ValueError("a claim needs a replica set that is known")
+        self.state = ClaimState.ASKING
+        self.target = known.value.claimed(Copy(own.id, host))
+        self.base = Position()
+        """What is continued, when it is won."""
+        self._own = own
+        self._register = register
+        self._write = 0
+
+    @property
+    def epoch(self) -> int:
+        return self.target.epoch
+
+    def start(self, now: Nanos) -> list[Effect]:
+        return self._register.propose(self.target, now)
+
+    def set_changed(self) -> list[Effect]:
+        """The register has learnt something."""
+        known = self._register.known
+        if self.state is not ClaimState.ASKING or known is None or not self._register.is_settled:
+            return []
+        if known.value != self.target or known != self._register.confirmed:
+            self.state = ClaimState.FAILED
+            return []
+        self.state = ClaimState.WRITING
+        written = self._own.written
+        self.base = written.position
+        stored = Stored(written.storage, self.epoch, Position(self.epoch, written.position.sequence))
+        effect = self._own.write(stored)
+        self._write = effect.number
+        return [effect]
+
+    def committed(self) -> None:
+        if self.state is ClaimState.WRITING and self._own.is_durable(self._write):
+            self.state = ClaimState.WON

@@ -1,0 +1,74 @@
+"""What a primary knows of its mirrors: by host whom it talks to, by storage what is on disk there.
+
+Progress is kept by storage id, as acknowledgements tell it. A host whose disk was emptied has another storage, of which
+nothing is known; what the former had is not credited to it.
+
+    unknown  --Begin-->  acknowledged, or needs a snapshot  --snapshot-->  streaming: gets every batch at once
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from overlane.core.units import Nanos
+
+
+@dataclass(slots=True)
+class MirrorHost:
+    host: str
+    storage: int | None = None
+    """As it said last."""
+    is_streaming: bool = False
+    is_joining: bool = False
+    """Acknowledgements wait for it, though it is not in the replica set yet."""
+    snapshot_floor: int | None = None
+    """A snapshot is on its way, or was sent and not acknowledged: batches behind this one are needed after it."""
+    snapshot_until: Nanos = 0
+    """When an acknowledgement of the snapshot that was sent is overdue; 0 while it is being sent."""
+
+    def restart(self) -> None:
+        """Forget what was sent: it is begun anew."""
+        self.is_streaming = self.is_joining = False
+        self.snapshot_floor = None
+        self.snapshot_until = 0
+
+
+class Mirrors:
+    def __init__(self) -> None:
+        self.hosts: dict[str, MirrorHost] = {}
+        self.progress: dict[int, int] = {}
+        """By storage: the last batch of this epoch that is on disk there."""
+
+    def keep(self, hosts: Collection[str]) -> None:
+        """Talk to these hosts and no others."""
+        for host in [one for one in self.hosts if one not in hosts]:
+            del self.hosts[host]
+        for host in sorted(hosts):
+            self.hosts.setdefault(host, MirrorHost(host))
+
+    def identify(self, mirror: MirrorHost, storage: int) -> None:
+        """It says that this is its storage. Another than before is another mirror."""
+        if mirror.storage not in (None, storage):
+            mirror.restart()
+        mirror.storage = storage
+
+    def acknowledge(self, storage: int, sequence: int) -> None:
+        self.progress[storage] = max(sequence, self.progress.get(storage, 0))
+
+    def progress_of(self, mirror: MirrorHost) -> int | None:
+        return None if mirror.storage is None else self.progress.get(mirror.storage)
+
+    @property
+    def joining(self) -> frozenset[int]:
+        return frozenset(
+            mirror.storage for mirror in self.hosts.values() if mirror.is_joining and mirror.storage is not None
+        )
+
+    def log_floor(self, last: int) -> int:
+        """No mirror needs batches up to this one; `last` is the last batch."""
+        floor = last
+        for mirror in self.hosts.values():
+            progress = self.progress_of(mirror)
+            for needed in (progress, mirror.snapshot_floor):
+                if needed is not None:
+                    floor = min(floor, needed)
+        return floor
