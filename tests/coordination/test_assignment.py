@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlane.coordination.assignment.bundles import ALL, BUNDLES, NONE, bundle_of, bundles_of
 from overlane.coordination.assignment.elasticity import Elasticity
 from overlane.coordination.assignment.placement import (
     LOAD_BOUND,
@@ -24,6 +23,7 @@ from overlane.coordination.assignment.placement import (
     strategy_named,
 )
 from overlane.coordination.assignment.rebalancing import REST, ROUNDS_LARGE, ROUNDS_SMALL, Move, Rebalancer
+from overlane.core.bundles import ALL, BUNDLES, NONE, bundle_of, bundles_of
 from overlane.core.topics import matches
 from overlane.core.units import SECOND, Nanos
 from overlane.errors import ConfigError

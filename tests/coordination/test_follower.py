@@ -28,7 +28,7 @@ class Copy:
 
     def __init__(self, tree: Tree, luck: random.Random) -> None:
         self.requests = Numbered()
-        self.follower = Follower(self.requests, ("/config",), ("/brokers",))
+        self.follower = Follower(self.requests, ("/config",), ("/brokers",), ("/domains",))
         self.wire = FaultyConnection(tree, luck, self._take, self.requests.take)
 
     def _take(self, event: Event) -> None:
@@ -41,8 +41,12 @@ class Copy:
 
 
 def change(tree: Tree, writer: Client, luck: random.Random) -> list[tuple[int, Watch]]:
-    name = luck.choice("abcdef")
+    name, domain = luck.choice("abcdef"), f"/domains/{luck.choice('xyz')}"
     operations: list[Operation] = [
+        Create(domain),
+        Delete(domain),
+        *(make(f"{domain}/{name}", bytes([luck.randrange(256)])) for make in (Create, Create, Replace)),
+        Delete(f"{domain}/{name}"),
         Create(f"/brokers/{name}", bytes([luck.randrange(256)])),
         Replace(f"/brokers/{name}", bytes([luck.randrange(256)])),
         Delete(f"/brokers/{name}"),
@@ -56,7 +60,7 @@ def test_the_copy_is_right_in_the_end_whatever_happened_on_the_way(seed: int) ->
     luck = random.Random(seed)
     tree = Tree()
     writer = tree.open_session()
-    tree.handle(writer, Transaction((Create("/brokers"), Create("/config", b"0"))))
+    tree.handle(writer, Transaction((Create("/brokers"), Create("/domains"), Create("/config", b"0"))))
     copy = Copy(tree, luck)
     wire = copy.wire
     wire.connect()
@@ -76,9 +80,12 @@ def test_the_copy_is_right_in_the_end_whatever_happened_on_the_way(seed: int) ->
         wire.connect()
     while wire.step():
         pass
-    assert copy.follower.is_current
-    expected = {path: entry.node for path, entry in tree._entries.items() if path.startswith(("/brokers/", "/config"))}
-    assert copy.follower.found == expected
+    assert copy.follower.is_complete
+    followed = [path for path in tree._entries if path.startswith(("/brokers/", "/config")) or path.count("/") == 3]
+    assert copy.follower.found == {path: tree._entries[path].node for path in followed}
+    for parent in ("/brokers", "/domains/x", "/domains/y", "/domains/z"):
+        names = [path for path in followed if path.rpartition("/")[0] == parent]
+        assert copy.follower.children(parent) == {path.rpartition("/")[2]: tree._entries[path].node for path in names}
 
 
 def test_nothing_is_forgotten_while_there_is_no_connection() -> None:
@@ -95,7 +102,7 @@ def test_nothing_is_forgotten_while_there_is_no_connection() -> None:
     while wire.step():
         pass
     assert set(copy.follower.found) == {"/brokers/a", "/config"}
-    assert not copy.follower.is_current
+    assert not copy.follower.is_complete
 
 
 def test_a_child_that_comes_costs_one_read_however_many_there_are() -> None:

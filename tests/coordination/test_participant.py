@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 from faulty_connection import FaultyConnection
 
+from overlane.coordination.assignment.placement import least_loaded
 from overlane.coordination.contract import Create, Delete, Event, Replace, Transaction
+from overlane.coordination.leader import Leader, Policy
 from overlane.coordination.participant import Ignored, LeaderChanged, NameTaken, Notice, Participant
 from overlane.coordination.records import (
     Assigned,
@@ -14,9 +16,11 @@ from overlane.coordination.records import (
     ConfigRecord,
     LeaderRecord,
     ReportRecord,
+    Role,
     ShardRecord,
     encode,
 )
+from overlane.coordination.reporting import REPORT_BURST
 from overlane.coordination.znodes import Tree, Watch
 from overlane.core.units import MS, SECOND, Nanos
 
@@ -24,7 +28,7 @@ SEEDS = range(100)
 
 
 def record(instance: int) -> BrokerRecord:
-    return BrokerRecord("west", "routing", instance, (f"127.0.0.1:{7000 + instance}",))
+    return BrokerRecord("west", "edge", instance, (f"127.0.0.1:{7000 + instance}",))
 
 
 @dataclass
@@ -46,8 +50,8 @@ class Site:
             self.add(name, instance)
         self.writer = self.tree.open_session()
 
-    def add(self, name: str, instance: int, *, called: str = "") -> Member:
-        participant = Participant(name, record(instance), may_lead=True)
+    def add(self, name: str, instance: int, own: BrokerRecord | None = None, *, called: str = "") -> Member:
+        participant = Participant(name, own or record(instance), Leader(Policy(least_loaded)))
 
         def deliver(event: Event) -> None:
             member.notices += participant.handle(event, self.now)
@@ -160,7 +164,7 @@ def test_a_broker_that_was_restarted_takes_its_node_over_from_its_former_session
     again = site.add("a", 1, called="a, restarted")
     del site.members["a"]
     site.settle()
-    assert site.tree._entries["/brokers/a"].node.owner == again.wire.session
+    assert site.tree._entries["/brokers/edges/west/a"].node.owner == again.wire.session
     assert not any(isinstance(one, NameTaken) for one in again.notices)
 
 
@@ -177,6 +181,74 @@ def test_another_broker_with_the_same_name_is_refused_until_the_first_is_gone() 
     assert site.members["b"].participant.members["a"] == record(9)
 
 
+def in_domain(domain: str, instance: int, role: Role = "edge") -> BrokerRecord:
+    return BrokerRecord(domain, role, instance, (f"127.0.0.1:{7000 + instance}",))
+
+
+def test_an_edge_knows_the_routing_brokers_and_its_domain_and_reads_nothing_else() -> None:
+    site = Site(10, "")
+    others = {f"far-{number}": in_domain(f"domain-{number % 5}", number) for number in range(20, 40)}
+    near = {"a": in_domain("west", 1), "b": in_domain("west", 2), "r": in_domain("core", 3, "routing")}
+    for name, own in {**others, **near}.items():
+        site.add(name, own.instance, own)
+    site.add("plain", 9, in_domain("west", 9, "plain"))
+    site.settle()
+    edge = site.members["a"].participant
+    assert edge.members == near
+    assert [path for path in edge.follower.found if "domain-" in path] == []
+    assert site.members["r"].participant.members.keys() == {*others, *near, "plain"}
+    assert site.members["plain"].participant.members.keys() == {*others, *near, "plain"}
+    # One more elsewhere is not even noticed.
+    watched = edge.requests._last
+    site.add("far-40", 40, in_domain("domain-9", 40))
+    site.settle()
+    assert "far-40" in site.members["r"].participant.members
+    assert edge.requests._last == watched
+
+
+def test_a_broker_that_was_restarted_in_another_domain_leaves_its_former_one() -> None:
+    site = Site(11)
+    site.settle()
+    site.members["a"].wire.cut()  # its session lives on for a while
+    moved = in_domain("east", 1)
+    site.add("a", 1, moved, called="a, moved")
+    del site.members["a"]
+    site.add("r", 8, in_domain("core", 8, "routing"))
+    site.settle()
+    assert "/brokers/edges/west/a" not in site.tree._entries
+    assert site.members["r"].participant.members["a"] == moved
+    assert "a" not in site.members["b"].participant.members
+
+
+@pytest.mark.parametrize("own", [in_domain("east", 9), in_domain("core", 9, "routing"), in_domain("west", 9, "plain")])
+def test_a_name_is_taken_in_whatever_domain_and_role_until_its_broker_is_gone(own: BrokerRecord) -> None:
+    site = Site(12)
+    site.settle()
+    other = site.add("a", 9, own, called="the other")
+    observer = site.add("r", 8, in_domain("core", 8, "routing"))
+    site.settle()
+    assert other.notices.count(NameTaken("a")) == 1
+    assert observer.participant.members["a"] == record(1)
+    site.members["a"].wire.expire()
+    site.settle()
+    # Whoever is faster has the name now; the other is told.
+    first = site.members["a"]
+    assert observer.participant.members["a"] in (record(1), own)
+    registered = [path for path in site.tree._entries if path.endswith("/a") and path.startswith("/brokers/")]
+    assert len(registered) == 1
+    if observer.participant.members["a"] == own:
+        assert first.notices.count(NameTaken("a")) == 1
+
+
+def test_a_folder_that_somebody_deleted_is_made_again() -> None:
+    site = Site(13, "ab")
+    site.settle()
+    site.write(*(Delete(f"/brokers/edges/west/{name}") for name in "ab"), Delete("/brokers/edges/west"))
+    site.settle()
+    for name in "ab":
+        assert site.members[name].participant.members.keys() == {"a", "b"}
+
+
 @pytest.mark.parametrize("garbage", [b"", b"{", b'{"domain": "x"}', b"\xff\xfe", b"[" * 70_000])
 def test_a_malformed_znode_changes_nothing_and_is_reported(garbage: bytes) -> None:
     site = Site(5)
@@ -185,19 +257,21 @@ def test_a_malformed_znode_changes_nothing_and_is_reported(garbage: bytes) -> No
     site.write(Create("/assignments/5", encode(shard)), Create("/config", encode(ConfigRecord(3, "text"))))
     site.settle()
     before = [(one.participant.assigned, one.participant.config) for one in site.members.values()]
-    site.write(Replace("/assignments/5", garbage), Replace("/config", garbage), Create("/brokers/evil", garbage))
+    site.write(
+        Replace("/assignments/5", garbage), Replace("/config", garbage), Create("/brokers/edges/west/evil", garbage)
+    )
     site.settle()
     assert [(one.participant.assigned, one.participant.config) for one in site.members.values()] == before
     for member in site.members.values():
         assert "evil" not in member.participant.members
         reported = {one.path for one in member.notices if isinstance(one, Ignored)}
-        assert {"/assignments/5", "/config", "/brokers/evil"} <= reported
+        assert {"/assignments/5", "/config", "/brokers/edges/west/evil"} <= reported
 
 
 def test_a_node_that_somebody_deleted_is_made_again() -> None:
     site = Site(6)
     site.settle()
-    site.write(Delete("/brokers/a"), Delete("/leader"))
+    site.write(Delete("/brokers/edges/west/a"), Delete("/leader"))
     site.settle()
     assert site.members["b"].participant.members["a"] == record(1)
     assert sum(member.participant.is_leader for member in site.members.values()) == 1
@@ -217,26 +291,58 @@ def test_a_leader_that_nobody_elected_is_not_followed_for_longer_than_it_lasts()
 def test_a_changed_address_is_told_to_all() -> None:
     site = Site(8)
     site.settle()
-    moved = BrokerRecord("west", "routing", 1, ("10.1.1.1:7000",))
+    moved = BrokerRecord("west", "edge", 1, ("10.1.1.1:7000",))
     site.members["a"].participant.register(moved)
     site.settle()
     assert site.members["d"].participant.members["a"] == moved
 
 
-def test_reports_are_written_at_once_and_then_not_more_often_than_every_50_ms() -> None:
+def test_reports_are_written_at_once_and_not_more_than_20_a_second_in_the_long_run() -> None:
     site = Site(9, "a")
     site.settle()
     member = site.members["a"]
     versions = []
-    for number in range(100):
-        member.participant.report(ReportRecord(load=number / 100))
+    for number in range(200):
+        member.participant.report(ReportRecord(load=number / 200))
         site.wait(5 * MS)
         while member.wire.step():
             pass
         node = site.tree._entries.get("/reports/a")
         versions.append(-1 if node is None else node.node.version)
+    assert versions[:4] == [0, 1, 2, 3]
+    assert versions[-1] <= 20 + REPORT_BURST
+    assert versions[-1] - versions[99] in (9, 10, 11)
     site.settle()
-    last = site.tree._entries["/reports/a"].node
-    assert last.data == encode(ReportRecord(load=0.99))
-    assert versions[0] == 0
-    assert 8 <= last.version <= 12
+    assert site.tree._entries["/reports/a"].node.data == encode(ReportRecord(load=0.995))
+
+
+def test_changes_while_a_report_is_written_are_one_report() -> None:
+    site = Site(14, "a")
+    site.settle()
+    member = site.members["a"]
+    member.participant.report(ReportRecord(load=0.0))
+    site.wait(0)
+    while member.wire.step():
+        pass
+    before = site.tree._entries["/reports/a"].node.version
+    for number in range(1_000):
+        member.participant.report(ReportRecord(load=number / 1_000))
+        site.wait(0)
+    while member.wire.step():
+        pass
+    node = site.tree._entries["/reports/a"].node
+    assert (node.version - before, node.data) == (2, encode(ReportRecord(load=0.999)))
+
+
+def test_an_edge_of_another_domain_is_known_when_it_is_asked_for_by_name() -> None:
+    site = Site(1, "ab")
+    east = BrokerRecord("east", "edge", 9, ("127.0.0.1:7009",))
+    site.settle()
+    one = site.members["a"].participant
+    one.know(["z", "nobody"])
+    site.settle()
+    assert set(one.members) == {"a", "b"}
+    site.add("z", 9, east)
+    site.settle()
+    assert one.members["z"] == east
+    assert "z" not in site.members["b"].participant.members

@@ -5,22 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlane.coordination.assignment.bundles import BUNDLES
 from overlane.coordination.records import (
     Assigned,
     BrokerRecord,
     ConfigRecord,
     LeaderRecord,
     MalformedRecord,
+    NameRecord,
     ReportRecord,
     ShardRecord,
+    WantedRecord,
     decode,
     encode,
     pack,
     unpack,
 )
+from overlane.core.bundles import BUNDLES
 
-KINDS = (BrokerRecord, ReportRecord, LeaderRecord, ShardRecord, ConfigRecord)
+KINDS = (BrokerRecord, NameRecord, ReportRecord, LeaderRecord, ShardRecord, WantedRecord, ConfigRecord)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +65,12 @@ def test_a_record_that_no_broker_would_write_is_refused_with_its_path(record: Br
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.one_of(st.binary(max_size=200), st.text(max_size=80).map(str.encode), st.just(b"[" * 5_000)))
 def test_garbage_is_refused_and_raises_nothing_else(kind: type[BrokerRecord], data: bytes) -> None:
-    with pytest.raises(MalformedRecord):
+    try:
         decode("/x", data, kind)
+    except MalformedRecord:
+        return
+    # No garbage: fields of a later version are ignored, and those of some kinds all have defaults.
+    assert isinstance(msgspec.json.decode(data), dict)
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1e999"])

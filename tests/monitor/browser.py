@@ -5,12 +5,16 @@ Screenshots are kept in build/monitor, for people to look at.
 """
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from brokers import free_port
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "monitor"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -67,6 +71,20 @@ def page_of(
         assert [one for one in asked if not one.startswith(url.partition("#")[0])] == []
     finally:
         context.close()
+
+
+@contextmanager
+def serving(file: Path, *options: str) -> Iterator[str]:
+    at = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "overlane", "monitor", str(file), "--at", at, *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().split() == ["monitor", f"http://{at}/"]
+        yield f"http://{at}/"
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 def keep_screenshot(page: Any, name: str) -> None:

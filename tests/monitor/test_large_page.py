@@ -19,7 +19,7 @@ from browser import SCREENSHOTS, chromium, keep_screenshot, page_of
 from brokers import free_port
 from overlane.monitor.history import TARGET, Head
 from overlane.monitor.overlay_state import (
-    Broker,
+    BrokerStatus,
     Figures,
     Link,
     LinkDirection,
@@ -97,7 +97,7 @@ def write_large(file: Path, luck: random.Random) -> None:
         figures = Figures(published=100, delivered=100, in_time=100 - step % 2, p50_ms=20.0, p99_ms=30.0)
         return OverlayState(
             at_s=step * STEP_S,
-            brokers={name: Broker(state="serving", in_hz=float(luck.randrange(100))) for name in names},
+            brokers={name: BrokerStatus(state="serving", in_hz=float(luck.randrange(100))) for name in names},
             links={link_name(one, other): link(one, other) for _, one, other in pairs},
             routes={
                 "broker-000/1": Route(

@@ -7,7 +7,7 @@ import pytest
 
 from overlane.monitor.history import TARGET, Head, History
 from overlane.monitor.overlay_state import (
-    Broker,
+    BrokerStatus,
     Link,
     LinkDirection,
     OverlayDelta,
@@ -32,7 +32,7 @@ def random_picture(luck: random.Random, at_s: float) -> OverlayState:
         for other in names
         if one < other and luck.random() < 0.5
     }
-    brokers = {name: Broker(state=luck.choice(["serving", "lost"]), clients=luck.randrange(2)) for name in names}
+    brokers = {name: BrokerStatus(state=luck.choice(["serving", "lost"]), clients=luck.randrange(2)) for name in names}
     return OverlayState(at_s=at_s, brokers=brokers, links=links)
 
 
@@ -51,9 +51,11 @@ def test_a_picture_and_the_changes_since_are_the_picture_now() -> None:
 
 
 def test_what_stays_the_same_is_not_told() -> None:
-    before = OverlayState(at_s=0.0, brokers={"a": Broker(state="serving"), "b": Broker(state="serving")})
-    after = OverlayState(at_s=1.0, brokers={"a": Broker(state="serving"), "b": Broker(state="lost", why="x")})
-    assert state_delta(before, after) == OverlayDelta(at_s=1.0, brokers={"b": Broker(state="lost", why="x")})
+    before = OverlayState(at_s=0.0, brokers={"a": BrokerStatus(state="serving"), "b": BrokerStatus(state="serving")})
+    after = OverlayState(
+        at_s=1.0, brokers={"a": BrokerStatus(state="serving"), "b": BrokerStatus(state="lost", why="x")}
+    )
+    assert state_delta(before, after) == OverlayDelta(at_s=1.0, brokers={"b": BrokerStatus(state="lost", why="x")})
     assert msgspec.json.encode(state_delta(before, before)) == b'{"at_s":0.0}'
 
 
@@ -72,7 +74,8 @@ def happening(number: int, at_s: float) -> TimelineEvent:
 
 def test_the_past_is_bounded_and_still_leads_to_the_same_picture() -> None:
     pictures = [
-        OverlayState(at_s=float(step), brokers={"a": Broker(state="serving", clients=step)}) for step in range(1, 100)
+        OverlayState(at_s=float(step), brokers={"a": BrokerStatus(state="serving", clients=step)})
+        for step in range(1, 100)
     ]
     past = History(Head(title="x", is_live=True, target=TARGET, picture=OverlayState(at_s=0.0)), items_max=10)
     before = OverlayState(at_s=0.0)

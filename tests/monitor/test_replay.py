@@ -1,17 +1,13 @@
 """The page replays a simulation: in Chromium, as a person would use it."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import chromium, keep_screenshot, page_of, seek, text_of
+from browser import chromium, keep_screenshot, page_of, seek, serving, text_of
 from typer.testing import CliRunner
 
-from brokers import free_port
 from overlane.cli.main import app
 
 pytestmark = pytest.mark.slow
@@ -24,20 +20,6 @@ ALARMS = "[data-topic='alarms/#']"
 def browser() -> Iterator[Any]:
     with chromium() as found:
         yield found
-
-
-@contextmanager
-def serving(file: Path, *options: str) -> Iterator[str]:
-    at = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "overlane", "monitor", str(file), "--at", at, *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline().split() == ["monitor", f"http://{at}/"]
-        yield f"http://{at}/"
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,28 @@
     contract     what a coordination service is asked, and what it answers: requests, answers and events as values
     znodes       a tree of znodes with versions, ephemerals, watches and transactions, pure: the service of tests and
                  of the simulator
+    follower     a copy of znodes, kept up to date
+    participant  a broker's part: registration, members, election; `leader` decides, `leading` writes what was decided
+    view         what a broker makes of it; `topology`: its links
     zookeeper    the driver: requests become calls of kazoo, and its callbacks events
+    asking       for commands: one connection, answers that are awaited; `reading` and `config_store` use it
     ensemble/    ZooKeeper servers that Overlane runs itself on one machine
 
 The overlay's core knows nothing of it. A broker without `[coordination]` does not import it.
 """
+
+__all__ = [
+    "access",
+    "asking",
+    "assignment",
+    "config_store",
+    "contract",
+    "ensemble",
+    "launching",
+    "leader",
+    "participant",
+    "reading",
+    "records",
+    "view",
+    "zookeeper",
+]

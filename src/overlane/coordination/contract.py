@@ -7,7 +7,9 @@ It is ZooKeeper's, reduced to what brokers need, with its weaknesses said aloud:
 - A read leaves a watch. The watch tells once that something has changed, not what; it is lost when the connection is,
   so everything is to be read again after every `Connected`.
 - A session outlives its connection for its time-out. When it has expired, its ephemeral nodes are gone, and whoever had
-  it learns so only when it is connected again. `Connected.is_new` tells that an earlier session has expired.
+  it learns so only when it is connected again. `Connected.is_new` tells that an earlier session has expired. It may
+  have been connected with the old session once more before that.
+- `Connected` and `Suspended` alternate. A login may be refused, and accepted later.
 
 Requests are numbered by whoever asks. Each is answered once, in any order relative to events.
 """
@@ -163,6 +165,11 @@ class Suspended:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginRefused:
+    """The user is unknown, or the password is wrong. It is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     request: int
     answer: Answer
@@ -180,7 +187,7 @@ class ChildrenChanged:
     path: str
 
 
-Event: TypeAlias = Connected | Suspended | Answered | Changed | ChildrenChanged
+Event: TypeAlias = Connected | Suspended | LoginRefused | Answered | Changed | ChildrenChanged
 
 
 class Service(Protocol):

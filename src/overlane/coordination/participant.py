@@ -3,14 +3,13 @@
 Events of the service go in; requests and notices come out. Whatever happens to the service, what was known stays known:
 a broker that has lost ZooKeeper goes on with the members and assignments of before.
 
-  - One ephemeral node tells that the broker is there. If it is gone, or is that of an earlier session of the same
-    store, it is made anew; if it is that of another store, two brokers have one name, and the one that was first stays.
-  - Whoever may lead creates `/leader` where there is none; the service lets one of them succeed. The number of the
-    node's creation is the leader's epoch.
-  - A report is written at once, and then at most every 50 ms, with what is latest.
+  - One ephemeral node tells that the broker is there (`registration`). It knows those that concern it: an edge the
+    routing brokers, the edges of its domain, and others that it asks for by name (`know`); others all.
+  - Whoever may lead stands for election (`election`). The number of the creation of `/leader` is the leader's epoch.
+  - A report, and who cannot be reached, is written at once (`reporting`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from overlane.coordination.contract import (
@@ -18,7 +17,6 @@ from overlane.coordination.contract import (
     Answered,
     Connected,
     Create,
-    Delete,
     Done,
     Event,
     Operation,
@@ -26,37 +24,58 @@ from overlane.coordination.contract import (
     Reason,
     Rejected,
     Replace,
+    Request,
     Suspended,
     Transaction,
     Znode,
 )
+from overlane.coordination.election import Election, Standing
 from overlane.coordination.follower import Follower, Numbered
+from overlane.coordination.leader import Leader
+from overlane.coordination.leading import Known, Leading
 from overlane.coordination.records import (
     ASSIGNMENTS,
-    BROKERS,
     CONFIG,
+    EDGES,
+    EPOCH,
     LEADER,
+    NAMES,
+    OTHERS,
     REPORTS,
+    ROUTING,
+    SUSPECTS,
+    WANTED,
     Assigned,
     BrokerRecord,
     ConfigRecord,
+    EpochRecord,
     LeaderRecord,
     MalformedRecord,
+    NameRecord,
     ReportRecord,
     ShardRecord,
+    SuspectsRecord,
+    WantedRecord,
     decode,
+    decode_registration,
+    decode_shard,
     encode,
+    folder_of,
 )
-from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.coordination.registration import Registration, Taken
+from overlane.coordination.reporting import Reporting
+from overlane.core.units import NEVER, SECOND, Nanos
 
-PARENTS = (BROKERS, REPORTS, ASSIGNMENTS)
-REPORT_EVERY: Nanos = 50 * MS
+PARENTS = (REPORTS, SUSPECTS, ASSIGNMENTS, EPOCH)
+"""Made where they do not exist, as are the folders of registrations."""
 TRY_AGAIN: Nanos = 1 * SECOND
+SOUGHT_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
 class MembersChanged:
     members: Mapping[str, BrokerRecord]
+    """All that are known, as they are now: it changes with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,13 @@ class ConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class WantedChanged:
+    """Told only to those that may lead."""
+
+    wanted: WantedRecord
+
+
+@dataclass(frozen=True, slots=True)
 class NameTaken:
     """Another broker with another store is registered under this name."""
 
@@ -90,30 +116,61 @@ class Ignored:
     reason: str
 
 
-Notice = MembersChanged | LeaderChanged | AssignmentChanged | ConfigChanged | NameTaken | Ignored
+@dataclass(frozen=True, slots=True)
+class NotAllowed:
+    """The service does not let this broker read or write here: its user is not that of the overlay."""
+
+    path: str
+
+
+Notice = (
+    NotAllowed
+    | MembersChanged
+    | LeaderChanged
+    | AssignmentChanged
+    | ConfigChanged
+    | WantedChanged
+    | NameTaken
+    | Ignored
+)
 
 
 class Participant:
-    def __init__(self, name: str, record: BrokerRecord, *, may_lead: bool) -> None:
+    def __init__(
+        self, name: str, record: BrokerRecord, leader: Leader | None = None, unix_s: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`leader`: its decisions, if it may lead. `unix_s` tells the time for people."""
         self.name = name
-        self._record = record
-        self._may_lead = may_lead
+        self._registration = Registration(name, record)
+        self._election = None if leader is None else Election(name)
         self.requests = Numbered()
-        self.follower = Follower(self.requests, (LEADER, CONFIG, ASSIGNMENTS), (BROKERS, ASSIGNMENTS))
+        own = (self._registration.name_path, self._registration.path)
+        nodes, parents = ((EPOCH, WANTED), (SUSPECTS,)) if leader is not None else ((), ())
+        known, folders = ((ROUTING, folder_of(record)), ()) if record.role == "edge" else ((ROUTING, OTHERS), (EDGES,))
+        self.follower = Follower(
+            self.requests, (LEADER, CONFIG, *own, *nodes), (*known, ASSIGNMENTS, *parents), folders
+        )
+        self.leading = None if leader is None else Leading(self.requests, self.follower, leader, unix_s)
         self.session = 0
         self._is_connected = False
-        self._own = f"{BROKERS}/{name}"
         self._writes: dict[int, str] = {}
         """Requests under way that write, by the path that they are about."""
         self._quiet_until: dict[str, Nanos] = {}
         """Paths at which a write failed lately."""
-        self._report: bytes | None = None
-        self._is_reported = True
-        self._reported_at: Nanos = -NEVER
+        self._reporting = Reporting()
         self._is_taken = False
         self.members: dict[str, BrokerRecord] = {}
+        self._registered: dict[str, dict[str, tuple[int, BrokerRecord]]] = {}
+        """By name, the registrations that there are: by path, when each was created, and what it says."""
+        self._sought: set[str] = set()
+        """Brokers that are looked for by their names."""
         self.leader: LeaderChanged = LeaderChanged(None, 0)
         self._shards: dict[str, ShardRecord] = {}
+        self._assigned: Mapping[int, Assigned] | None = None
+        self._flawed: set[str] = set()
+        """Shards whose node is no shard; what it said before counts."""
+        self._suspects: dict[str, frozenset[str]] = {}
+        self.wanted: WantedRecord | None = None
         self.config: ConfigRecord | None = None
 
     @property
@@ -123,23 +180,40 @@ class Participant:
         return self._is_connected and node is not None and node.owner == self.session
 
     @property
-    def assigned(self) -> dict[int, Assigned]:
-        return {bundle: one for shard in self._shards.values() for bundle, one in shard.bundles.items()}
+    def assigned(self) -> Mapping[int, Assigned]:
+        if self._assigned is None:
+            self._assigned = {bundle: one for shard in self._shards.values() for bundle, one in shard.bundles.items()}
+        return self._assigned
 
     def register(self, record: BrokerRecord) -> None:
-        """It is reached elsewhere now, or has another role."""
-        self._record = record
+        """It is reached elsewhere now. ValueError for another role or domain, which take another participant."""
+        if folder_of(record) != folder_of(self._registration.record):
+            raise ValueError("the role or the domain of a broker that runs has changed")
+        self._registration.record = record
 
     def report(self, report: ReportRecord) -> None:
-        data = encode(report)
-        if data != self._report:
-            self._report, self._is_reported = data, False
+        self._reporting.tell(f"{REPORTS}/{self.name}", encode(report))
+
+    def suspect(self, unreachable: tuple[str, ...]) -> None:
+        """These routing brokers cannot be reached; the others can, or need not be."""
+        path = f"{SUSPECTS}/{self.name}"
+        if unreachable or self._reporting.content(path) is not None:
+            self._reporting.tell(path, encode(SuspectsRecord(unreachable)))
+
+    def know(self, names: Iterable[str]) -> None:
+        """Edges of other domains that are to be known from now on; more than SOUGHT_MAX are not."""
+        for name in names:
+            if name not in self.members and name not in self._sought and len(self._sought) < SOUGHT_MAX:
+                self._sought.add(name)
+                self.follower.follow(f"{NAMES}/{name}")
 
     def next_deadline(self) -> Nanos:
         if not self._is_connected:
             return NEVER
-        report = NEVER if self._is_reported else self._reported_at + REPORT_EVERY
-        return min([report, *self._quiet_until.values()])
+        own = [self._reporting.next_deadline(self._is_free)]
+        leading = [] if self.leading is None else [self.leading.next_deadline()]
+        election = [] if self._election is None else [self._election.next_deadline()]
+        return min([*own, *leading, *election, *self._quiet_until.values()])
 
     def handle(self, event: Event, now: Nanos) -> list[Notice]:
         notices: list[Notice] = []
@@ -149,19 +223,27 @@ class Participant:
                 self._is_connected, self.session = True, session
                 self._quiet_until.clear()
                 self.follower.handle(event)
-                for parent in PARENTS:
-                    self._write(parent, Create(parent))
+                self._make_parents()
             case Suspended():
                 self._is_connected = False
                 self.follower.handle(event)
+                if self.leading is not None:
+                    self.leading.handle(event)
             case Answered(number, answer):
                 request = self.requests.answered(number)
+                if isinstance(answer, Rejected) and answer.reason is Reason.REFUSED and request is not None:
+                    notices.append(NotAllowed(_path_of(request)))
                 if number in self._writes:
                     self._written(self._writes.pop(number), answer, now)
                 elif request is not None:
                     changed = self.follower.answered(event, request)
+                    if self.leading is not None:
+                        flawed = self.leading.answered(event, request, now)
+                        notices += [Ignored(error.path, error.reason) for error in flawed]
             case _:
                 changed = self.follower.handle(event)
+                if self.leading is not None:
+                    self.leading.handle(event)
         for path in changed:
             self._take(path, notices)
         self.tick(now, notices)
@@ -173,71 +255,96 @@ class Participant:
         if not self._is_connected:
             return notices
         self._quiet_until = {path: until for path, until in self._quiet_until.items() if until > now}
-        if self.follower.is_current:
-            self._register(notices)
-            if self._may_lead and LEADER not in self.follower.found and self._is_free(LEADER):
-                self._write(LEADER, Create(LEADER, encode(LeaderRecord(self.name)), is_ephemeral=True))
-        path = f"{REPORTS}/{self.name}"
-        if not self._is_reported and self._is_free(path) and now >= self._reported_at + REPORT_EVERY:
-            assert self._report is not None
-            self._write(path, Replace(path, self._report))
-            self._is_reported, self._reported_at = True, now
+        self._register(notices)
+        self._stand_for_election(now)
+        for path, data in self._reporting.due(now, self._is_free):
+            self._write(path, Replace(path, data))
+        if self.leading is not None:
+            is_standby = self._election is not None and self._election.is_standby(self._standing)
+            self.leading.stand_by(self.session if self.is_leader or is_standby else 0)
+            self.leading.led(self.session if self.is_leader else 0)
+            if now >= self.leading.next_deadline():
+                flawed = frozenset(self._flawed)
+                self.leading.tick(Known(self.members, self._suspects, self.assigned, self.wanted, flawed), now)
         return notices
+
+    def _stand_for_election(self, now: Nanos) -> None:
+        if self._election is None or not self._is_free(LEADER) or not self.follower.has_read(LEADER):
+            return
+        operations = self._election.due(self.session, self._standing, now)
+        if operations:
+            self._write(LEADER, *operations)
+
+    @property
+    def _standing(self) -> Standing:
+        return Standing(self.follower, self.leader.name, self._registration.path)
 
     # Writing
 
     def _is_free(self, path: str) -> bool:
         return path not in self._writes.values() and path not in self._quiet_until
 
+    def _make_parents(self) -> None:
+        for parent in (*self._registration.folders(), *PARENTS):
+            self._write(parent, Create(parent, encode(EpochRecord()) if parent == EPOCH else b""))
+
     def _write(self, path: str, *operations: Operation) -> None:
         self._writes[self.requests.ask(Transaction(operations))] = path
 
     def _written(self, path: str, answer: Answer, now: Nanos) -> None:
-        report = f"{REPORTS}/{self.name}"
-        if path == report and answer == Rejected(0, Reason.MISSING) and self._report is not None:
-            self._write(path, Create(path, self._report))
+        told = self._reporting.content(path)
+        if told is not None and answer == Rejected(0, Reason.MISSING):
+            self._write(path, Create(path, told))
             return
         if not isinstance(answer, Done):
-            self._is_reported = self._is_reported and path != report
-            if path not in PARENTS:
+            self._reporting.failed(path)
+            if path == self._registration.path and isinstance(answer, Rejected) and answer.reason is Reason.MISSING:
+                self._make_parents()
+            if path not in (*PARENTS, *self._registration.folders()):
                 self._quiet_until[path] = now + TRY_AGAIN
         # Its watch may have told before this answer, or may be lost: see what became of it.
-        if self._is_connected and path in (LEADER, self._own):
+        if self._is_connected and path == self._registration.path:
+            for own in (path, self._registration.name_path):
+                self.follower.look_again(Read(own))
+        if self._is_connected and path == LEADER:
             self.follower.look_again(Read(path))
+            if self._election is not None:
+                self.follower.look_again(Read(EPOCH))
 
     def _register(self, notices: list[Notice]) -> None:
-        if not self._is_free(self._own):
+        own, follower = self._registration, self.follower
+        if not self._is_free(own.path) or not follower.has_read(own.name_path) or not follower.has_read(own.path):
             return
-        node, data = self.follower.found.get(self._own), encode(self._record)
-        create = Create(self._own, data, is_ephemeral=True)
-        if node is None:
-            self._write(self._own, create)
-        elif node.owner == self.session:
-            self._is_taken = False
-            if node.data != data:
-                self._write(self._own, Replace(self._own, data, node.version))
-        elif self._is_ours(node):
-            self._write(self._own, Delete(self._own, node.version), create)
-        elif not self._is_taken:
-            self._is_taken = True
-            notices.append(NameTaken(self.name))
-
-    def _is_ours(self, node: Znode) -> bool:
-        """Whether it is of an earlier session of this very store, or is no broker's at all."""
-        try:
-            return decode(self._own, node.data, BrokerRecord).instance == self._record.instance
-        except MalformedRecord:
-            return True
+        claimed = own.claimed_path(follower.found)
+        if not follower.has_read(claimed):
+            follower.follow(claimed)
+            return
+        match own.due(follower.found, self.session):
+            case Taken():
+                if not self._is_taken:
+                    self._is_taken = True
+                    notices.append(NameTaken(self.name))
+            case operations:
+                self._is_taken = False
+                if operations:
+                    self._write(own.path, *operations)
 
     # Reading
 
     def _take(self, path: str, notices: list[Notice]) -> None:
         node = self.follower.found.get(path)
+        if self.leading is not None:
+            self.leading.changed()
         try:
             match path.split("/")[1:]:
-                case ["brokers", name]:
+                case ["brokers", *_, name]:
                     self._take_member(name, path, node)
-                    notices.append(MembersChanged(dict(self.members)))
+                    self._count_doubts()
+                    notices.append(MembersChanged(self.members))
+                case ["names", name] if name in self._sought and node is not None:
+                    registered = decode(path, node.data, NameRecord).path
+                    if registered.startswith(f"{EDGES}/") and not self.follower.has_read(registered):
+                        self.follower.follow(registered)
                 case ["leader"]:
                     leader = None if node is None else decode(path, node.data, LeaderRecord).name
                     self.leader = LeaderChanged(leader, 0 if node is None else node.created)
@@ -245,6 +352,13 @@ class Participant:
                 case ["assignments", _]:
                     self._take_shard(path, node)
                     notices.append(AssignmentChanged(self.assigned))
+                case ["suspects", name]:
+                    told = () if node is None else decode(path, node.data, SuspectsRecord).unreachable
+                    self._suspects[name] = frozenset(told)
+                    self._count_doubts()
+                case ["wanted"] if node is not None:
+                    self.wanted = decode(path, node.data, WantedRecord)
+                    notices.append(WantedChanged(self.wanted))
                 case ["config"] if node is not None:
                     self.config = decode(path, node.data, ConfigRecord)
                     notices.append(ConfigChanged(self.config))
@@ -253,13 +367,35 @@ class Participant:
         except MalformedRecord as error:
             notices.append(Ignored(error.path, error.reason))
 
+    def _count_doubts(self) -> None:
+        if self._election is not None:
+            self._election.doubts_changed(self.members, self._suspects)
+
     def _take_member(self, name: str, path: str, node: Znode | None) -> None:
-        if node is None:
-            self.members.pop(name, None)
+        """Of two with one name the first counts. There are two for a moment at most, unless somebody else wrote one."""
+        known = self._registered.setdefault(name, {})
+        if node is not None:
+            known[path] = node.created, decode_registration(path, node.data)
         else:
-            self.members[name] = decode(path, node.data, BrokerRecord)
+            known.pop(path, None)
+        if known:
+            self.members[name] = min(known.values(), key=lambda one: one[0])[1]
+        else:
+            del self._registered[name]
+            self.members.pop(name, None)
 
     def _take_shard(self, path: str, node: Znode | None) -> None:
         """A shard that is deleted counts on: assignments end only by being replaced."""
-        if node is not None:
-            self._shards[path] = decode(path, node.data, ShardRecord)
+        self._flawed.discard(path)
+        self._assigned = None
+        if node is None:
+            return
+        try:
+            self._shards[path] = decode_shard(path, node.data)
+        except MalformedRecord:
+            self._flawed.add(path)
+            raise
+
+
+def _path_of(request: Request) -> str:
+    return request.operations[0].path if isinstance(request, Transaction) else request.path

@@ -4,7 +4,11 @@ kazoo has threads of its own. Its callbacks only hand events over to the event l
 order. Requests are not queued while there is no connection: they are answered with `Unknown` at once, since whoever
 asked has to read everything again after `Connected` anyway.
 
-Nobody's life depends on the session: where ZooKeeper cannot be reached, for days if need be, kazoo goes on trying.
+Nobody's life depends on the session: where ZooKeeper cannot be reached, for days if need be, kazoo goes on trying. It
+gives up only where a login fails, which a server that ends at that moment causes too: then it is started again here.
+
+`Connected` comes when the root exists. If the connection is lost before that, nothing is told: an answer that failed
+with one connection says nothing about the next. So `Connected` and `Suspended` alternate.
 """
 
 import asyncio
@@ -28,7 +32,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
+from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from overlane.coordination.contract import (
@@ -46,6 +50,7 @@ from overlane.coordination.contract import (
     Event,
     Found,
     List,
+    LoginRefused,
     Missing,
     Operation,
     Read,
@@ -64,6 +69,8 @@ from overlane.coordination.contract import (
 SESSION_S = 6.0
 """Longer than an election of the ensemble takes, so that one costs nobody its session."""
 RETRY_MAX_S = 2.0
+LOGIN_AGAIN_S = 2.0
+"""After a login that was refused."""
 
 REASONS: dict[type[KazooException], Reason] = {
     NodeExistsError: Reason.EXISTS,
@@ -119,6 +126,8 @@ class ZooKeeper:
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._session = 0
+        self._connection = 0
+        """Grows with every change of the connection's state, in kazoo's thread."""
         self._is_connected = False
         self._is_closed = False
         sasl = {"mechanism": "DIGEST-MD5", "username": access.user, "password": access.password}
@@ -222,36 +231,54 @@ class ZooKeeper:
 
         asked.rawlink(done)
 
-    # Events, in kazoo's threads
+    # In kazoo's threads
 
     def _state_changed(self, state: str) -> None:
+        self._connection += 1
         if state == KazooState.CONNECTED:
+            connection = self._connection
             client_id = self._client.client_id
             session = client_id[0] if client_id is not None else 0
-            self._client.ensure_path_async(self._root or "/").rawlink(lambda _: self._tell_connected(session))
-        elif state == KazooState.SUSPENDED:
-            self._tell(Suspended())
 
-    def _tell_connected(self, session: int) -> None:
-        is_new, self._session = session != self._session, session
-        self._tell(Connected(session, is_new))
+            def root_made(result: Any) -> None:
+                if result.successful() or type(result.exception) in REASONS:
+                    self._in_loop(self._connected, connection, session)
+
+            self._client.ensure_path_async(self._root or "/").rawlink(root_made)
+        else:
+            self._in_loop(self._lost, self._client.client_state)
 
     def _tell(self, event: Event) -> None:
+        self._in_loop(self._hand_over, event)
+
+    def _in_loop(self, act: Callable[..., None], *arguments: object) -> None:
         if not self._is_closed and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._hand_over, event)
+            self._loop.call_soon_threadsafe(act, *arguments)
+
+    # Events, in the event loop
+
+    def _connected(self, connection: int, session: int) -> None:
+        if connection == self._connection:
+            is_new, self._session = session != self._session, session
+            self._is_connected = True
+            self._hand_over(Connected(session, is_new))
+
+    def _lost(self, state: str) -> None:
+        if self._is_connected:
+            self._is_connected = False
+            self._hand_over(Suspended())
+        if state == KeeperState.AUTH_FAILED:
+            self._hand_over(LoginRefused())
+        if state in (KeeperState.AUTH_FAILED, KeeperState.CLOSED):
+            self._loop.call_later(LOGIN_AGAIN_S, self._start_again)
+
+    def _start_again(self) -> None:
+        if not self._is_closed and self._client.client_state == KeeperState.CLOSED:
+            self._client.start_async()
 
     def _hand_over(self, event: Event) -> None:
-        """In the event loop."""
-        if self._is_closed:
-            return
-        match event:
-            case Connected():
-                self._is_connected = True
-            case Suspended():
-                self._is_connected = False
-            case _:
-                pass
-        self._deliver(event)
+        if not self._is_closed:
+            self._deliver(event)
 
 
 def _outcome(results: list[object]) -> Answer:

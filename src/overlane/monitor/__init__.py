@@ -18,3 +18,5 @@
 
 The first six do no I/O. Modules import only those above them in this list.
 """
+
+__all__ = ["page_server", "recording_file", "simulation_recorder"]

@@ -8,6 +8,8 @@ and reads no clock.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from overlane.adminapi.topic_filters import TopicFilters
 from overlane.adminapi.views import (
     OVERLAY_LOSSES,
@@ -23,7 +25,7 @@ from overlane.monitor.figures import CounterIncrease, DeliveryCounters, Histogra
 from overlane.monitor.overlay_state import (
     PATHS_SHOWN,
     TOPICS_SHOWN,
-    Broker,
+    BrokerStatus,
     Link,
     LinkDirection,
     OverlayDelta,
@@ -35,6 +37,7 @@ from overlane.monitor.overlay_state import (
     state_delta,
     worse,
 )
+from overlane.monitor.tiers import Tiers
 from overlane.monitor.timeline import Timeline
 from overlane.network.schema import Network
 
@@ -71,6 +74,7 @@ class Observer:
         self._known: dict[str, _BrokerRecord] = {name: _BrokerRecord() for name in self._places}
         self._ledgers: dict[str, DeliveryCounters] = {topic.filter: DeliveryCounters() for topic in network.topics}
         self._arrivals: dict[str, DeliveryCounters] = {}
+        self._tiers = Tiers(network)
         self._growth, self._ages = CounterIncrease(), HistogramIncrease()
         self._rates = RateSmoother()
         self.timeline = Timeline()
@@ -136,19 +140,26 @@ class Observer:
             known.is_lost = True
             self.timeline.broker(at_s, "bad", name, "is lost", why)
 
-    def _broker(self, name: str) -> Broker:
+    def _broker(self, name: str) -> BrokerStatus:
+        status = self._status(name)
+        tier = self._tiers.of(name)
+        return structs.replace(
+            status, role=tier.role, domain=tier.domain, is_leader=tier.is_leader, bundles=tier.bundles
+        )
+
+    def _status(self, name: str) -> BrokerStatus:
         place, known = self._places.get(name), self._known.get(name)
         latitude, longitude = (place.latitude, place.longitude) if place is not None else (None, None)
         if known is None or known.snapshot is None:
             why = known.why if known is not None else "not in the network file, not polled"
-            return Broker(latitude=latitude, longitude=longitude, state="unknown", why=why)
+            return BrokerStatus(latitude=latitude, longitude=longitude, state="unknown", why=why)
         told = known.snapshot.broker
         if known.is_lost:
-            return Broker(
+            return BrokerStatus(
                 latitude=latitude, longitude=longitude, state="lost", why=known.why, incarnation=told.incarnation
             )
         arrivals = self._arrivals.get(name)
-        return Broker(
+        return BrokerStatus(
             latitude=latitude,
             longitude=longitude,
             state=told.state,
@@ -183,9 +194,18 @@ class Observer:
                     ways[name, view.peer] = self._way(name, view, at_s)
         links = {}
         for name, (one, other) in pairs.items():
+            if self._is_unused(one, other, ways) or self._is_unused(other, one, ways):
+                continue
             there, back = ways.get((one, other), LinkDirection()), ways.get((other, one), LinkDirection())
             links[name] = Link(ends=(one, other), state=worse(there.state, back.state), ways=(there, back))
         return links
+
+    def _is_unused(self, edge: str, other: str, ways: Mapping[tuple[str, str], LinkDirection]) -> bool:
+        """An edge dials the routing brokers that it needs; these expect all edges, and have no link with the others."""
+        is_pair = self._tiers.of(edge).role == "edge" and self._tiers.of(other).role == "routing"
+        known = self._known.get(edge)
+        is_there = known is not None and known.snapshot is not None and not known.is_lost
+        return is_pair and is_there and (edge, other) not in ways
 
     def _way(self, sender: str, view: LinkView, at_s: float) -> LinkDirection:
         return LinkDirection(
@@ -268,6 +288,11 @@ class Observer:
     # The whole
 
     def _current_state(self, at_s: float) -> OverlayState:
+        self._tiers.update(
+            known.snapshot.broker.coordination
+            for known in self._known.values()
+            if known.snapshot is not None and not known.is_lost
+        )
         links = self._links(at_s)
         names = dict.fromkeys([*self._places, *(end for link in links.values() for end in link.ends)])
         return OverlayState(

@@ -18,7 +18,7 @@ LinkState: TypeAlias = Literal["up", "suspect", "failed", "down", "unknown"]
 Path: TypeAlias = tuple[str, ...]
 
 
-class Broker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`lost`: does not respond; `why` is the reason. `unknown`: has never responded."""
 
     state: BrokerState
@@ -40,6 +40,12 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     in_time: float | None = None
     """Recent share in time of messages from other brokers."""
     address: str = ""
+    role: str = ""
+    """`edge`, `routing` or `backup`; empty for a plain broker, whose place says nothing of its part."""
+    domain: str = ""
+    is_leader: bool = False
+    bundles: int = 0
+    """Bundles of topics that a routing broker carries."""
 
 
 class LinkDirection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -108,7 +114,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class OverlayState(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
-    brokers: dict[str, Broker] = {}
+    brokers: dict[str, BrokerStatus] = {}
     links: dict[str, Link] = {}
     routes: dict[str, Route] = {}
     topics: dict[str, Topic] = {}
@@ -118,7 +124,7 @@ class OverlayDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """`gone`: names of removed items, by kind."""
 
     at_s: float
-    brokers: dict[str, Broker] = {}
+    brokers: dict[str, BrokerStatus] = {}
     links: dict[str, Link] = {}
     routes: dict[str, Route] = {}
     topics: dict[str, Topic] = {}

@@ -16,7 +16,7 @@ from overlane.monitor.history import TARGET, Head
 from overlane.monitor.overlay_state import (
     PATHS_SHOWN,
     TOPICS_SHOWN,
-    Broker,
+    BrokerStatus,
     Link,
     LinkDirection,
     OverlayDelta,
@@ -159,7 +159,7 @@ class Recorder:
             topics={name: self._topic(name, row) for name, row in world.judge.rows.items()},
         )
 
-    def _broker(self, name: str, host: Host[Core], at_s: float) -> Broker:
+    def _broker(self, name: str, host: Host[Core], at_s: float) -> BrokerStatus:
         place = next(spec for spec in self._network.brokers if spec.name == name)
         has_lived = self._published.get(name) is not None or host.is_alive
         arrivals = self._arrivals[name]
@@ -171,7 +171,7 @@ class Recorder:
         before_s, before = self._published.get(name, (at_s, published))
         if has_lived:
             self._published[name] = at_s, published
-        return Broker(
+        return BrokerStatus(
             latitude=place.latitude,
             longitude=place.longitude,
             state="serving" if host.is_open else "draining" if host.is_alive else "lost" if has_lived else "unknown",

@@ -31,17 +31,17 @@ class SlowLinkDetector:
         usual_ms = self._usual_ms.setdefault(link, latency_ms)
         is_slow = latency_ms > 1.5 * usual_ms + 5
         if link in self._slow:
-            if self._is_settled(link, latency_ms < 1.2 * usual_ms + 2):
+            if self._count_sample(link, latency_ms < 1.2 * usual_ms + 2):
                 self._slow.discard(link)
                 return f"is back to normal: {latency_ms:.3g} ms", "good"
-        elif self._is_settled(link, is_slow):
+        elif self._count_sample(link, is_slow):
             self._slow.add(link)
             return f"is slow: {latency_ms:.3g} ms instead of {usual_ms:.3g} ms", "warning"
         elif not is_slow:
             self._usual_ms[link] = usual_ms + ADAPT * (latency_ms - usual_ms)
         return None
 
-    def _is_settled(self, link: str, is_other: bool) -> bool:
+    def _count_sample(self, link: str, is_other: bool) -> bool:
         """Count a sample; True once enough consecutive samples agree."""
         looks = self._looks[link] = self._looks.get(link, 0) + 1 if is_other else 0
         if looks < SAMPLES_MIN:

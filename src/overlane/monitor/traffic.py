@@ -7,8 +7,7 @@ import asyncio
 from contextlib import suppress
 from time import monotonic
 
-from overlane.client import Subscription, connect
-from overlane.client.errors import ClientError
+from overlane.client import ClientError, Subscription, connect
 from overlane.core.topics import BadTopic, check_topic
 from overlane.errors import Unavailable
 from overlane.network.endpoints import endpoints

@@ -1,8 +1,8 @@
-"""The network file: brokers, links, topics, and what a simulation does with them, in one TOML format.
+"""The network file: brokers, links, topics, and the traffic and events of a simulation, in one TOML format.
 
-`read_network` gives a `Network` of frozen values in plain units (nanoseconds, bytes, bits a second), or raises a
-`ConfigError` that names every wrong field with its line. The simulator reads it now, real brokers read the same file.
-`format_network` writes a network back, so that a generated one can be kept and looked at.
+`read_network` returns a `Network` of frozen values in plain units (nanoseconds, bytes, bits per second), or raises a
+`ConfigError` that names every wrong field with its line. The simulator and real brokers read the same file.
+`format_network` writes a network as a file.
 """
 
 from overlane.network.endpoints import Endpoints, endpoints, endpoints_on_one_machine
@@ -64,12 +64,20 @@ __all__ = [
     "Subscriber",
     "Topic",
     "Transport",
+    "classes",
+    "coordinated",
     "endpoints",
     "endpoints_on_one_machine",
     "format_network",
+    "kinds",
+    "listeners",
+    "members",
     "parse_duration",
     "parse_network",
     "parse_rate",
     "parse_size",
+    "plan",
     "read_network",
+    "reading",
+    "schema",
 ]

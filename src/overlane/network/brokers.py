@@ -1,4 +1,4 @@
-"""Reading [brokers.NAME]: where a broker is, what it is like, and on which addresses it listens."""
+"""Reads [brokers.NAME]: addresses, listeners and properties of a broker."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -6,7 +6,7 @@ from itertools import combinations
 from overlane.network import kinds
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.overlay import read_uplinks
-from overlane.network.schema import BROKER_FAILURE, Broker, Endpoint
+from overlane.network.schema import BROKER_FAILURE, ROLES, Broker, Endpoint
 from overlane.network.table import Table, show
 
 
@@ -34,6 +34,8 @@ def read_brokers(root: Table) -> Iterator[Broker]:
             reach=table.many("reach", endpoint) if "reach" in table else None,
             uplinks=read_uplinks(table),
             datagrams=table.optional("datagrams", kinds.flag(), True),
+            domain=table.optional("domain", name_kind, None) or "",
+            role=table.optional("role", kinds.choice(ROLES), ROLES[0]),
         )
         _refuse_clashes(table, broker)
         # Two brokers may listen on the same address of two machines, but links find them by their overlay's.

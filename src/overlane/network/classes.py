@@ -1,4 +1,4 @@
-"""From a network file to what the core is told: QoS classes of topics, and the configuration of a broker."""
+"""From a network file to the configuration of the core: QoS classes of topics, and the configuration of a broker."""
 
 from overlane.core.config import BrokerConfig
 from overlane.core.federation import Federation, Passage
@@ -64,4 +64,5 @@ def broker_config(network: Network, name: str) -> BrokerConfig:
         },
         named=frozenset(one.name for one in network.brokers),
         brokers_max=network.limits.brokers,
+        role=broker.role,
     )

@@ -1,8 +1,8 @@
-"""Where each broker listens: what the file says, and for the rest a default by the broker's position in the file.
+"""The endpoints of each broker: as the file says, otherwise defaults by the broker's position in the file.
 
-On one machine the defaults alone let a whole file run: the first broker has MQTT on port 1883, the second on 1884, and
-so on. They are on the loopback address, so that nothing is open to others which the file does not open. Listeners
-without a port in `listeners.py`, such as those for TLS, are there where the file says so.
+The defaults alone allow all brokers of a file to run on one machine: the first broker has MQTT on port 1883, the second
+on 1884, and so on. They use the loopback address, so that nothing is reachable from outside unless the file says so.
+Listeners without a default port in `listeners.py`, such as those for TLS, exist only if the file defines them.
 """
 
 from collections.abc import Iterator, Sequence

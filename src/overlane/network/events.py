@@ -1,7 +1,7 @@
-"""Reading [[events]]: what happens to the network in a simulation, and when.
+"""Reads [[events]]: the events of a simulation, and their times.
 
-An event has a time and exactly one thing that happens, which is the name of a field: `crash = "denver"`. Some take a
-figure with it: `slow = ["seattle", "denver"]` with `latency = "80ms"`.
+An event has a time and exactly one action, which is the name of a field: `crash = "denver"`. Some actions have
+parameters: `slow = ["seattle", "denver"]` with `latency = "80ms"`.
 """
 
 from collections.abc import Iterable, Sequence

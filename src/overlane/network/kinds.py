@@ -1,7 +1,7 @@
-"""The kinds of value a field of a network file can have: how each is read, and how it is described to people.
+"""The kinds of values in a network file: how each is parsed, and how it is described in messages.
 
-A kind turns what TOML gave into a plain value, or raises ValueError. Its `blank` stands in for a value that was
-refused, so that the rest of the file can still be checked and all faults be told at once.
+A kind converts a TOML value to a plain value, or raises ValueError. Its `blank` replaces a rejected value, so that the
+rest of the file can be checked and all errors are reported at once.
 """
 
 import math

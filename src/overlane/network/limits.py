@@ -1,6 +1,6 @@
-"""Reading and writing [limits]: what clients can make a broker spend. Each is explained in `overlane.pubsub.limits`.
+"""Reads and writes [limits]: limits on the resources that clients can use. `overlane.pubsub.limits` explains each.
 
-One row per field: what it is called in the file, what is allowed, and how a value is written.
+One row per field: its name in the file, the allowed values, and how a value is written.
 """
 
 from collections.abc import Callable

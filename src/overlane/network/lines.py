@@ -1,8 +1,7 @@
-"""Where things stand in a TOML text: the line of every table, key and array element.
+"""Line numbers in a TOML text: the line of every table, key and array element.
 
-`tomllib` tells the line of a syntax error and nothing else. This walks over a text that `tomllib` has already accepted,
-so it need not judge anything, only find its way past strings, comments and brackets. It runs when there is something to
-report, never for a good file.
+`tomllib` reports the line of a syntax error and nothing else. This module scans a text that `tomllib` has accepted, so
+it validates nothing; it only skips strings, comments and brackets. It runs only if there is an error to report.
 """
 
 import re

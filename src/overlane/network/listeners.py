@@ -1,8 +1,8 @@
-"""Where clients connect to a broker: the one table of its listeners.
+"""Listeners for clients: the one table of their kinds.
 
-A kind of listener is a field of [brokers.NAME] with an address. What follows from it is said here alone: which protocol
-clients speak there, over what, and where it is if the file does not say. The file, its checks, the running broker and
-what it prints follow this table.
+A kind of listener is a field of [brokers.NAME] with an address. Its row says which protocol clients use there, over
+which transport, and the default address. The network file, its checks, the running broker and its output follow this
+table.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ class ListenerKind(msgspec.Struct, frozen=True):
     is_tls: bool = False
     is_websocket: bool = False
     port: int | None = None
-    """Of the first broker of a file, the next one for the second, and so on; None: only where the file says so."""
+    """Port of the first broker of a file, the next one for the second, and so on; None: no default."""
 
 
 LISTENER_KINDS = (

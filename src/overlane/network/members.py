@@ -6,7 +6,7 @@ from overlane.network.schema import Back, Link, Network
 
 
 def members_of(network: Network, *, is_emulated: bool = False) -> Membership:
-    """`is_emulated`: links behave as the file describes them, also where it does not say `emulate`."""
+    """`is_emulated`: all links are emulated as the file describes them, even without `emulate`."""
     where = overlay_endpoints(network)
     absent = network.absent_at_start()
     return membership_of(
@@ -14,6 +14,8 @@ def members_of(network: Network, *, is_emulated: bool = False) -> Membership:
             Member(
                 name=broker.name,
                 addresses=(where[broker.name],) if broker.reach is None else broker.reach,
+                domain=broker.domain,
+                role=broker.role,
                 is_expected=broker.name not in absent,
             )
             for broker in network.brokers

@@ -1,4 +1,6 @@
-"""Reading more of the overlay: how links are emulated, how they are back, uplinks, and the borders of domains."""
+"""Reads more of the overlay: emulation of links, different conditions of the reverse direction, uplinks, and borders of
+domains.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +16,7 @@ _queue = kinds.size(at_least=1, allowed='a number of bytes above 0 such as 65536
 
 
 def read_emulation(table: Table, as_the_link: Emulated) -> Emulated | None:
-    """`emulate` of a link: true is as the link itself says, a table says it all anew."""
+    """`emulate` of a link: true means the values of the link itself, a table gives other values."""
     if not table.is_table("emulate"):
         return as_the_link if table.optional("emulate", kinds.flag(), False) else None
     inner = table.table("emulate")
@@ -30,7 +32,7 @@ def read_emulation(table: Table, as_the_link: Emulated) -> Emulated | None:
 
 
 def read_back(table: Table, there: Emulated, queue_bytes: int) -> Back | None:
-    """`back` of a link: what it does not say is as there."""
+    """`back` of a link: values of the reverse direction; others are those of the forward direction."""
     if "back" not in table:
         return None
     inner = table.table("back")

@@ -1,12 +1,12 @@
-"""A plan: what the history of an overlay says of its brokers, links and topics, for the brokers to act on.
+"""A plan: values computed from the history of an overlay, for its brokers, links and topics.
 
     {"version": 7, "made_ns": 1790000000000000000, "source": "lake of 7 days",
      "brokers": {"denver": {"failure": 0.004}},
      "links": [{"ends": ["denver", "seattle"], "failure": 0.03}],
      "topics": {"alarms/1": {"messages_per_second": 12.5, "bytes_per_second": 800.0}}}
 
-`failure` is the part of the time that a broker or link is down; it takes the place of what the network file says. The
-rates are those of peak periods. Versions grow: a broker takes no plan that is not newer than all it has had, and none
+`failure` is the share of time that a broker or link is down; it overrides the value of the network file. The rates are
+those of peak periods. Versions grow: a broker rejects a plan that is not newer than all it has received, or that was
 made from older history.
 """
 
@@ -32,16 +32,16 @@ class BadPlan(OverlaneError, ValueError):
         super().__init__(f"{field}: found {found}, allowed is {allowed}" if found else f"{field}: {allowed}")
 
 
-class BrokerOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BrokerForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failure: float
 
 
-class LinkOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LinkForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ends: tuple[str, str]
     failure: float
 
 
-class TopicOutlook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TopicForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     messages_per_second: float
     bytes_per_second: float
 
@@ -52,9 +52,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int = 0
     """0: it has not been given to brokers yet."""
     source: str = ""
-    brokers: dict[str, BrokerOutlook] = {}
-    links: tuple[LinkOutlook, ...] = ()
-    topics: dict[str, TopicOutlook] = {}
+    brokers: dict[str, BrokerForecast] = {}
+    links: tuple[LinkForecast, ...] = ()
+    topics: dict[str, TopicForecast] = {}
 
     def failure_of(self, broker: str) -> float | None:
         known = self.brokers.get(broker)
@@ -78,7 +78,7 @@ def read_plan(content: bytes) -> Plan:
 
 
 def check_plan(plan: Plan) -> None:
-    """BadPlan for what the types alone do not tell."""
+    """BadPlan for errors that the types do not exclude."""
     if plan.version < 0 or plan.made_ns <= 0:
         raise BadPlan("version, made_ns", f"{plan.version}, {plan.made_ns}", "a version and a time since 1970")
     if len(plan.source) > SOURCE_MAX:

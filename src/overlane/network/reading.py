@@ -1,7 +1,7 @@
-"""Reading a network file: TOML in, a `Network` out, or a `ConfigError` with everything that is wrong.
+"""Reads a network file: TOML in, a `Network` out, or a `ConfigError` with all errors.
 
-Brokers are read first, since all the rest names them, and links before events, which name links. Paths in a file are
-relative to the file's directory, and absolute in the `Network`, wherever the process runs.
+Brokers are read first, since everything else names them, and links before events, which name links. Paths in a file are
+relative to its directory; in the `Network` they are absolute.
 """
 
 import re
@@ -13,6 +13,7 @@ from overlane.core.units import NEVER
 from overlane.errors import ConfigError, Fault
 from overlane.network import kinds
 from overlane.network.brokers import read_brokers
+from overlane.network.coordinated import read_coordination, read_routing
 from overlane.network.events import read_events
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
@@ -66,14 +67,16 @@ def read_network(path: str | Path) -> Network:
     return parse_network(content, str(path), Path(path).absolute().parent)
 
 
-def parse_network(content: str | bytes, file: str = "<network>", directory: Path | None = None) -> Network:
+def parse_network(
+    content: str | bytes, file: str = "<network>", directory: Path | None = None, *, needs_brokers: bool = True
+) -> Network:
     """Read a network from the text of a file, which messages call `file`. Paths in it stay as they are without a
     directory they are relative to."""
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError([Fault(file, 0, "", "a file of more than 64 MiB", "a TOML file of at most 64 MiB")])
     text = _decoded(content, file) if isinstance(content, bytes) else content
     faults = Faults(file, text)
-    network = _network(Table(faults, (), _parsed(text, file)), directory)
+    network = _network(Table(faults, (), _parsed(text, file)), directory, needs_brokers=needs_brokers)
     faults.raise_if_any()
     return network
 
@@ -98,7 +101,7 @@ def _parsed(text: str, file: str) -> dict[str, object]:
         raise ConfigError([Fault(file, line, "", f"a mistake in its syntax ({reason})", "TOML 1.0")]) from None
 
 
-def _network(root: Table, directory: Path | None) -> Network:
+def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True) -> Network:
     brokers = tuple(read_brokers(root))
     names = tuple(broker.name for broker in brokers)
     links = tuple(_links(root, names))
@@ -117,9 +120,11 @@ def _network(root: Table, directory: Path | None) -> Network:
         limits=read_limits(root.table("limits")),
         federation=tuple(read_federation(root.tables("federation"), names)),
         telemetry=read_telemetry(root.table("telemetry")),
+        coordination=read_coordination(root, directory),
+        routing=read_routing(root),
     )
     root.close()
-    if not brokers:
+    if not brokers and needs_brokers:
         root.faults.add(("brokers",), NOTHING, "at least one table [brokers.NAME]")
     return network
 

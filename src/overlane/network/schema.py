@@ -1,8 +1,8 @@
-"""What a network file says, as frozen values in plain units.
+"""The content of a network file, as frozen values in plain units.
 
-Durations are integer nanoseconds, rates bits a second, sizes bytes. Order is the file's, so that everything derived
-from it is the same on every machine; events alone are sorted, by time. A value that may be absent is None: no rate is
-no limit, no stop is the end of the run, no lifespan is for ever.
+Durations are integer nanoseconds, rates bits per second, sizes bytes. The order is that of the file, so that everything
+derived from it is the same on every machine; only events are sorted, by time. An absent value is None: no rate means
+unlimited, no stop means the end of the run, no lifespan means unlimited.
 """
 
 from typing import Literal, TypeAlias, get_args
@@ -14,6 +14,7 @@ from overlane.membership.endpoint import Endpoint as Endpoint
 from overlane.membership.membership import LINK_QUEUE_BYTES
 from overlane.membership.membership import Emulated as Emulated
 from overlane.membership.membership import Ends as Ends
+from overlane.membership.membership import Role as Role
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import Limits
 from overlane.quantities import MS, SECOND
@@ -25,6 +26,7 @@ Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
 Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
+Launcher: TypeAlias = Literal["local", "command", "systemd", "kubernetes"]
 
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -32,6 +34,11 @@ ROUTINGS: tuple[Routing, ...] = get_args(Routing)
 SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
+ROLES: tuple[Role, ...] = get_args(Role)
+LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
+STRATEGIES = ("least-loaded", "topics", "latency")
+EMBEDDED = "embedded"
+"""Instead of addresses: `overlane up` runs ZooKeeper itself."""
 
 # Not zero: were nothing expected to fail, a second path would be worth nothing and disjoint paths no better than one.
 BROKER_FAILURE = 0.001
@@ -73,6 +80,9 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     """None: it is connected in one way, which adds nothing."""
     datagrams: bool = True
     """Whether it offers its neighbours datagrams beside connections, for what has a deadline."""
+    domain: str = ""
+    """Brokers of one domain have the same; empty: a domain of its own."""
+    role: Role = "plain"
 
     def addresses(self) -> dict[str, Endpoint]:
         """All that the file gives it to listen on, by field."""
@@ -170,7 +180,7 @@ class Partition(msgspec.Struct, frozen=True, tag="partition", tag_field="event")
 
 
 class Heal(msgspec.Struct, frozen=True, tag="heal", tag_field="event"):
-    """The link is again what the file says; without ends, every link is."""
+    """The link has the values of the file again; without ends, every link does."""
 
     at_ns: int
     ends: Ends | None
@@ -191,7 +201,7 @@ class Restart(msgspec.Struct, frozen=True, tag="restart", tag_field="event"):
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave", tag_field="event"):
-    """The broker says goodbye and goes."""
+    """The broker announces that it leaves, and ends."""
 
     at_ns: int
     broker: str
@@ -273,6 +283,34 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     deliveries_per_second: int = 100
 
 
+class Coordination(msgspec.Struct, frozen=True, kw_only=True):
+    """Where ZooKeeper is, and how brokers log in there."""
+
+    zookeeper: str = EMBEDDED
+    """`HOST:PORT`, separated by commas."""
+    path: str = "/overlane"
+    """All znodes are below it."""
+    servers: int = 3  # of an embedded ensemble
+    user: str | None = None
+    password_file: str | None = None
+    ca: str | None = None  # with it, TLS
+    certificate: str | None = None
+    key: str | None = None
+
+
+class RoutingTier(msgspec.Struct, frozen=True, kw_only=True):
+    """How topics are shared among routing brokers, and how many there are."""
+
+    strategy: str = STRATEGIES[0]
+    brokers_min: int = 1
+    brokers_max: int = 64
+    launcher: Launcher | None = None  # None: nobody starts any
+    command: tuple[str, ...] = ()
+    unit: str = "overlane-routing@"
+    resource: str = "statefulset/overlane-routing"
+    namespace: str = "default"
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...] = ()
     links: tuple[Link, ...] = ()
@@ -287,6 +325,8 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     federation: tuple[Border, ...] = ()
     telemetry: Telemetry = Telemetry()
+    coordination: Coordination | None = None
+    routing: RoutingTier = RoutingTier()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

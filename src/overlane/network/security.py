@@ -1,7 +1,7 @@
-"""Reading [security] and [[access]]: who may connect to the brokers, and who may publish and receive what.
+"""Reads [security] and [[access]]: who may connect to the brokers, and who may publish and receive which topics.
 
-Paths are joined to the directory of the file; whether there is something good at them is found out by whoever opens
-them, since a file that is only simulated needs none.
+Paths are joined to the directory of the file. Whether they are valid is checked by the code that opens them, since a
+file that is only simulated needs none of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
-"""One table of a network file while it is being read, and the faults found so far.
+"""One table of a network file while it is read, and the errors found so far.
 
-Every field is asked for by name and kind. What is missing or unfit becomes a fault and a blank value, what is left over
-when the table is closed was not known, so one reading tells all that is wrong.
+Every field is requested by name and kind. A missing or invalid value becomes an error and a blank value; fields that
+remain when the table is closed are unknown. So one pass reports all errors.
 """
 
 import datetime
@@ -125,7 +125,7 @@ class Table:
                 self.faults.add(path, show(element), "a table")
 
     def close(self) -> None:
-        """Report every field nobody asked for."""
+        """Report every unknown field."""
         for field in self._values:
             if field not in self._asked:
                 close = get_close_matches(field, self._asked, n=1)

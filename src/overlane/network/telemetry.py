@@ -1,4 +1,4 @@
-"""Reading [telemetry]: what brokers record of themselves, and how much room it takes."""
+"""Reads [telemetry]: what brokers record, and how much space it may take."""
 
 from overlane.network import kinds
 from overlane.network.schema import Telemetry

@@ -1,6 +1,6 @@
-"""Writing a network as a file, such that reading it gives the same network again.
+"""Writes a network as a file, such that reading it gives the same network again.
 
-Fields at their defaults are left out. Topics say their routing only where it differs from the network's.
+Fields with their default values are omitted. Topics state their routing only if it differs from that of the network.
 """
 
 import json
@@ -15,6 +15,7 @@ from overlane.network.schema import (
     Back,
     Border,
     Broker,
+    Coordination,
     Crash,
     Cut,
     Defaults,
@@ -30,6 +31,7 @@ from overlane.network.schema import (
     Plug,
     Publisher,
     Restart,
+    RoutingTier,
     Security,
     Simulation,
     Slow,
@@ -68,6 +70,8 @@ def format_network(network: Network) -> str:
         *_optional_table("security", network.security, Security()),
         *("\n".join(["[limits]", *lines]) for lines in (format_limits(network.limits),) if lines),
         *_optional_table("telemetry", network.telemetry, Telemetry()),
+        *(_table("[coordination]", one, {"zookeeper": None}) for one in (network.coordination,) if one is not None),
+        *_optional_table("routing", network.routing, RoutingTier()),
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
@@ -80,7 +84,20 @@ def format_network(network: Network) -> str:
     return "\n\n".join(tables) + "\n"
 
 
-Fields = Broker | Uplink | Link | Topic | Publisher | Subscriber | Simulation | Defaults | Security | Telemetry
+Fields = (
+    Broker
+    | Uplink
+    | Link
+    | Topic
+    | Publisher
+    | Subscriber
+    | Simulation
+    | Defaults
+    | Security
+    | Telemetry
+    | Coordination
+    | RoutingTier
+)
 
 
 def _table(header: str, fields: Fields, defaults: Mapping[str, object] = MappingProxyType({})) -> str:

@@ -1,8 +1,9 @@
-"""`overlane broker`: run one broker of a network file."""
+"""`overlane broker`: run one broker of a network file, or one whose configuration is in ZooKeeper."""
 
 import asyncio
 import gc
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,20 +11,59 @@ import typer
 import uvloop
 
 from overlane.cli.exit_status import exit_on_error
-from overlane.errors import ConfigError, Fault
+from overlane.errors import ConfigError, Fault, Unavailable
+from overlane.extras import is_installed, missing_extra
 from overlane.network.reading import read_network
-from overlane.network.schema import Network
+from overlane.network.schema import Coordination, Network
+from overlane.node.coordination.options import SOURCE, Own, own_of, own_of_file
 from overlane.node.logs.lines import Format, Level, set_up
 from overlane.node.node import Node, Options
 
 DATA = Path("overlane-data")
+
+
+class Role(StrEnum):
+    EDGE = "edge"
+    ROUTING = "routing"
+    BACKUP = "backup"
+    PLAIN = "plain"
+
+
 LIVES_MAX = 4
 """How often a broker begins anew because others know a later life of it: a liar must not keep it busy."""
 
 
 def broker(
-    network: Annotated[Path, typer.Argument(help="Network file.", metavar="NETWORK.toml", show_default=False)],
+    network: Annotated[
+        Path | None,
+        typer.Argument(help="Network file; none with --zookeeper.", metavar="[NETWORK.toml]", show_default=False),
+    ] = None,
     name: Annotated[str, typer.Option("--name", help="Name of the broker; required if the file has several.")] = "",
+    zookeeper: Annotated[
+        str,
+        typer.Option(
+            "--zookeeper",
+            metavar="HOSTS",
+            help="Addresses of ZooKeeper, HOST:PORT separated by commas: the configuration is there, not in a file.",
+        ),
+    ] = "",
+    path: Annotated[str, typer.Option("--path", help="Path in ZooKeeper below which the overlay is.")] = "/overlane",
+    role: Annotated[Role | None, typer.Option("--role", help="Role, with --zookeeper.", show_default=False)] = None,
+    domain: Annotated[str, typer.Option("--domain", help="Domain, with --zookeeper (default: one of its own).")] = "",
+    mqtt: Annotated[str, typer.Option("--mqtt", metavar="HOST:PORT", help="Address for clients.")] = "",
+    overlay: Annotated[str, typer.Option("--overlay", metavar="HOST:PORT", help="Address for other brokers.")] = "",
+    admin: Annotated[str, typer.Option("--admin", metavar="HOST:PORT", help="Address of the admin API.")] = "",
+    zookeeper_user: Annotated[str, typer.Option("--zookeeper-user", help="User at ZooKeeper (SASL digest).")] = "",
+    zookeeper_password: Annotated[
+        Path | None, typer.Option("--zookeeper-password", help="File with the password of that user.")
+    ] = None,
+    zookeeper_ca: Annotated[
+        Path | None, typer.Option("--zookeeper-ca", help="Certificate authority of ZooKeeper: connect by TLS.")
+    ] = None,
+    zookeeper_certificate: Annotated[
+        Path | None, typer.Option("--zookeeper-certificate", help="Certificate to show to ZooKeeper.")
+    ] = None,
+    zookeeper_key: Annotated[Path | None, typer.Option("--zookeeper-key", help="Key of that certificate.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Data directory (default: overlane-data/NAME).")] = None,
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Store nothing on disk; all state is lost on exit.")
@@ -56,15 +96,76 @@ def broker(
             help="Shut down when standard input closes; leave the overlay when a byte arrives on it.",
         ),
     ] = False,
+    relative_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--relative-to", hidden=True, help="What paths in the configuration of ZooKeeper are relative to."
+        ),
+    ] = None,
 ) -> None:
     """Run one broker of a network file until Ctrl-C or SIGTERM."""
     set_up(log_format, log_level)
     with exit_on_error():
+        if network is None:
+            access = Coordination(
+                zookeeper=_hosts(zookeeper),
+                path=path,
+                user=zookeeper_user or None,
+                password_file=_text(zookeeper_password),
+                ca=_text(zookeeper_ca),
+                certificate=_text(zookeeper_certificate),
+                key=_text(zookeeper_key),
+            )
+            addresses = {"mqtt": mqtt, "overlay": overlay, "admin": admin}
+            own = own_of(name, access, role.value if role is not None else None, domain, addresses, relative_to)
+            where = None if in_memory else data or DATA / name
+            options = Options(Path(SOURCE), name, where, not no_sync, emulate, chaos, telemetry, own)
+            uvloop.run(_run_without_file(options, own, supervised))
+            return
+        _refuse_without_zookeeper(zookeeper, role, domain, mqtt, overlay, admin)
         described = read_network(network)
+        if described.coordination is not None:
+            _require_kazoo()
         chosen = name or _only_broker(described, network)
         where = None if in_memory else data or DATA / chosen
+        if (of_file := own_of_file(described, chosen, network.absolute().parent)) is not None:
+            options = Options(Path(SOURCE), chosen, where, not no_sync, emulate, chaos, telemetry, of_file)
+            uvloop.run(_run_without_file(options, of_file, supervised))
+            return
         options = Options(network, chosen, where, not no_sync, emulate, chaos, telemetry)
         uvloop.run(_run(options, described, supervised))
+
+
+def _hosts(zookeeper: str) -> str:
+    if not zookeeper:
+        raise ConfigError([Fault("overlane broker", 0, "", "neither", "a network file, or --zookeeper HOSTS")])
+    return zookeeper
+
+
+def _require_kazoo() -> None:
+    if not is_installed("kazoo"):
+        raise Unavailable("coordination", missing_extra("kazoo", "coordination"))
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path is not None else None
+
+
+def _refuse_without_zookeeper(*given: object) -> None:
+    if any(given):
+        found, allowed = (
+            "options for a broker without a file",
+            "--zookeeper and no network file, or a network file alone",
+        )
+        raise ConfigError([Fault("overlane broker", 0, "", found, allowed)])
+
+
+async def _run_without_file(options: Options, own: Own, supervised: bool) -> None:
+    _require_kazoo()
+    # Only here: a broker of a file does without kazoo.
+    from overlane.node.coordination.starting import first_network
+
+    await _run(options, await first_network(own, options.data), supervised)
 
 
 def _only_broker(network: Network, file: Path) -> str:

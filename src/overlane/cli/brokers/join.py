@@ -44,7 +44,7 @@ def join(
                 typer.echo(f"{neighbour.name} was not told of {name}: {error}", err=True)
         if errors and all(errors):
             raise Unavailable(name, "none of its neighbours could be told of it")
-    broker(network, name, data, emulate=emulate, chaos=chaos)
+    broker(network, name, data=data, emulate=emulate, chaos=chaos)
 
 
 def neighbours(network: Network, name: str, file: Path) -> list[AdminAddress]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from overlane.adminapi.supervisor_client import CONTROL_SOCKET
 from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
 from overlane.errors import ConfigError, Unavailable
-from overlane.extras import is_installed
+from overlane.extras import is_installed, missing_extra
 from overlane.monitor.page_server import DEFAULT_AT, LiveOverlay, page_listener, serve_live
 from overlane.network.endpoints import Endpoints, endpoints_on_one_machine
 from overlane.network.reading import read_network
@@ -73,19 +73,28 @@ def up(
         page = page_listener(described, monitor_at, None) if monitor else None
     flags = {"--in-memory": in_memory, "--emulate": emulate, "--chaos": chaos}
     options = ["--log-level", log_level.value, *(flag for flag, is_set in flags.items() if is_set)]
-    # Brokers that are not told to record do without the library, and say so.
+    # Without a setting, brokers record only if the library is installed; otherwise they report that they do not.
     is_recorded = described.telemetry.enabled or (described.telemetry.enabled is None and is_installed("pyarrow"))
     lake = telemetry or (str(data / LAKE) if is_recorded and not in_memory else None)
     if lake is not None:
         options += ["--telemetry", lake]
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
-    supervisor = Supervisor(
-        network,
-        _names(described),
-        None if in_memory else data,
-        options,
-        lambda name, text: err.print(f"[bold]{escape(name)}[/]  {escape(text)}", soft_wrap=True),
-    )
+
+    def tell(name: str, text: str) -> None:
+        err.print(f"[bold]{escape(name)}[/]  {escape(text)}", soft_wrap=True)
+
+    where_data = None if in_memory else data
+    if described.coordination is not None:
+        with exit_on_error():
+            _require_kazoo()
+            # Only here: a file without [coordination] does without kazoo.
+            from overlane.cli.brokers.two_tiers import run_two_tiers
+
+            run_two_tiers(
+                network, described, where_data, options, tell, lambda at: _show(out, where, at), page, is_chaotic=chaos
+            )
+        return
+    supervisor = Supervisor(network, _names(described), where_data, options, tell)
     control = None if in_memory or not chaos else data / CONTROL_SOCKET
     try:
         with exit_on_error():
@@ -102,6 +111,11 @@ def up(
         fail(error, UNAVAILABLE)
 
 
+def _require_kazoo() -> None:
+    if not is_installed("kazoo"):
+        raise Unavailable("coordination", missing_extra("kazoo", "coordination"))
+
+
 def _names(network: Network) -> list[str]:
     return [one.name for one in network.brokers if one.name not in network.absent_at_start()]
 
@@ -112,7 +126,7 @@ def _reloaded_names(file: Path, err: Console) -> list[str] | None:
         network = read_network(file)
         endpoints_on_one_machine(network, str(file))
     except (ConfigError, Unavailable) as error:
-        err.print(f"nothing was changed: {escape(error.with_code())}", soft_wrap=True)
+        err.print(f"configuration unchanged: {escape(error.with_code())}", soft_wrap=True)
         return None
     return _names(network)
 

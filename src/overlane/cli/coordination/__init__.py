@@ -1,1 +1,3 @@
 """Commands around ZooKeeper: an ensemble on this machine."""
+
+__all__: list[str] = []

@@ -1,7 +1,9 @@
 """Assignment: which routing broker carries which topics. Pure decisions of the leader.
+The unit that is assigned and moved is a bundle of topics (`core.bundles`).
 
-bundles       topics in bundles: the unit that is assigned and moved
 placement     where a new bundle, or one whose broker is gone, goes: strategies that can be exchanged
 rebalancing   when bundles move from one broker to another that lives: seldom, few, and not back and forth
 elasticity    how many routing brokers there should be
 """
+
+__all__ = ["placement"]

@@ -6,3 +6,5 @@
 
 In production give `zookeeper` the addresses of an ensemble on three machines instead.
 """
+
+__all__ = ["layout", "running"]

@@ -5,15 +5,13 @@ DIR/lock               held by whoever runs it
 DIR/1, DIR/2, ...      a server: zoo.cfg, myid, its data, server.log
 """
 
-import socket
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from overlane.errors import ConfigError, Fault, Unavailable
+from overlane.local_ports import HOST, free_ports
 
-HOST = "127.0.0.1"
 SERVERS_MAX = 9
 
 TICK_MS = 200
@@ -67,17 +65,8 @@ def open_ensemble(folder: Path, count: int) -> Ensemble:
 
 
 def _new_ensemble(count: int) -> Ensemble:
-    ports = _free_ports(3 * count)
+    ports = free_ports(3 * count)
     return Ensemble(tuple(Server(*ports[3 * index : 3 * index + 3]) for index in range(count)))
-
-
-def _free_ports(count: int) -> list[int]:
-    """All different: each stays bound until all are found."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def write_server(folder: Path, ensemble: Ensemble, number: int) -> Path:

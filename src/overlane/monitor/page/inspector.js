@@ -127,6 +127,9 @@ function brokerParts(place, name, broker, shown) {
   const facts = element(
     "dl",
     { className: "facts two" },
+    ...(broker.role ? fact("role", broker.is_leader ? `${broker.role}, leader` : broker.role) : []),
+    ...(broker.role === "edge" ? fact("domain", broker.domain) : []),
+    ...(broker.role === "routing" ? fact("carries", `${broker.bundles ?? 0} bundles of topics`) : []),
     ...(broker.why ? fact("because", broker.why) : []),
     ...(broker.address ? fact("clients connect to", broker.address) : []),
     ...(isThere

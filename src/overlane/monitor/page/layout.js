@@ -1,14 +1,17 @@
-// Where brokers are on the map: on the globe where they have coordinates, else where springs and repulsion put them.
+// Where brokers are on the map: on the globe where they have coordinates, in their tiers where they have a role, else
+// where springs and repulsion put them.
 //
 // The same overlay always gets the same layout: nothing is left to chance.
 
 import { Projection } from "./projection.js";
+import { hasTiers, placeTiers } from "./tiers.js";
 
 const ROUNDS = 320;
 
 export function layout(brokers, links) {
   const names = Object.keys(brokers);
   const placed = names.filter((name) => isPlaced(brokers[name]));
+  if (!placed.length && hasTiers(brokers)) return { at: placeTiers(brokers), projection: null, isTiered: true };
   const projection = placed.length
     ? new Projection(placed.map((name) => [brokers[name].longitude, brokers[name].latitude]))
     : null;

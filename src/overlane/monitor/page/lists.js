@@ -4,6 +4,7 @@ import { bits, hertz, isKnown, moment, ms, percent, span } from "./format.js";
 import { element, put, putRows } from "./dom.js";
 import { latency } from "./past.js";
 import { BROKER_LOOKS, HAPPENING_WORDS, LINK_LOOKS, brokerSign, happeningSign, linkSign } from "./signs.js";
+import { tierWords } from "./tiers.js";
 
 const SHOWN_MAX = 100;
 const WORST_FIRST = ["failed", "down", "suspect", "unknown", "up"];
@@ -64,9 +65,11 @@ export function showBrokers(place, { picture, selected, select, wanted, want }) 
   function row(name) {
     const broker = picture.brokers[name];
     const look = BROKER_LOOKS[broker.state];
-    const figures = broker.state === "serving" || broker.state === "draining"
+    const place = [broker.role === "edge" ? `edge in ${broker.domain}` : broker.role, tierWords(broker)];
+    const told = broker.state === "serving" || broker.state === "draining"
       ? `${broker.clients ?? 0} clients · in ${hertz(broker.in_hz ?? 0)} · out ${hertz(broker.out_hz ?? 0)}`
       : broker.why ?? "";
+    const figures = [...place, told].filter(Boolean).join(" · ");
     const isChosen = selected?.broker === name;
     const make = () =>
       element(

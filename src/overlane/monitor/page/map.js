@@ -10,6 +10,7 @@ import { colours } from "./palette.js";
 import { latency } from "./past.js";
 import { DASHES, hopsOf, routesOf } from "./paths.js";
 import { BROKER_LOOKS, LINK_LOOKS } from "./signs.js";
+import { drawLeader, drawTiers, tierWords } from "./tiers.js";
 import { View } from "./view.js";
 
 const FONT = 'system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
@@ -50,12 +51,14 @@ export class OverlayMap {
   }
 
   place(picture) {
-    const names = Object.keys(picture.brokers).join() + "#" + Object.keys(picture.links).join();
+    const brokers = Object.entries(picture.brokers).map(([name, one]) => [name, one.role, one.domain].join(":"));
+    const names = brokers.join() + "#" + Object.keys(picture.links).join();
     if (names === this.placedFor) return;
     this.placedFor = names;
     const found = layout(picture.brokers, picture.links);
     this.at = found.at;
     this.projection = found.projection;
+    this.isTiered = found.isTiered ?? false;
     this.leans = leans(this.at, picture.links);
     this.view.fit(Object.values(this.at));
   }
@@ -92,6 +95,7 @@ export class OverlayMap {
     const toScreen = this.view.toScreen;
     if (this.projection) drawGlobe(pen, this.projection, toScreen, colours);
     this.points = Object.fromEntries(Object.entries(this.at).map(([name, point]) => [name, toScreen(point)]));
+    if (this.isTiered) drawTiers(pen, picture.brokers, this.points, FONT);
     const routes = chosen ? routesOf(picture, chosen) : [];
     this.hops = hopsOf(picture, routes);
     this.taken = [];
@@ -295,13 +299,15 @@ export class OverlayMap {
       if (isChosen) this.drawRing(pen, point, size + 7, colours["--accent"], 0.35, 6);
       if (ends.destinations.has(name)) this.drawRing(pen, point, size + 6, colours["--path-0"], 1, 2.5);
       drawBroker(pen, point, size, look);
+      if (broker.is_leader) drawLeader(pen, point, size);
       const role = ends.sources.has(name) ? "source" : ends.destinations.has(name) ? "destination" : "";
       if (role === "source") drawSource(pen, point, size);
       if (isRoomy || isChosen || role || look.shape === "cross") important.push([name, broker, point, role, look]);
     }
     for (const [name, broker, [x, y], role, look] of important) {
       const above = this.leans[name] > 0;
-      const words = [role, broker.state === "serving" ? rates(broker) : look.word].filter(Boolean).join(" · ");
+      const state = broker.state === "serving" ? rates(broker) : look.word;
+      const words = [role, tierWords(broker), state].filter(Boolean).join(" · ");
       const isTold = words && (isRoomy || role);
       this.label(pen, name, x, y + (above ? -size - (isTold ? 35 : 16) : size + 16), colours["--text"], 650);
       if (isTold) {

@@ -16,7 +16,7 @@ export class Stream {
       try {
         if (await this.follow()) return; // a recording, and all of it has come
       } catch (error) {
-        if (error instanceof Refused) {
+        if (error instanceof Unauthorized) {
           this.token = await this.heard.refused(this.token !== null);
           sessionStorage.setItem("overlane-token", this.token);
           continue;
@@ -33,7 +33,7 @@ export class Stream {
     let watchdog = setTimeout(() => stop.abort(), SILENCE_MS);
     try {
       const response = await fetch("api/stream", { headers: this.headers(), signal: stop.signal });
-      if (response.status === 401) throw new Refused();
+      if (response.status === 401) throw new Unauthorized();
       if (!response.ok) throw new Error(`status ${response.status}`);
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
@@ -92,7 +92,7 @@ export class Stream {
   }
 }
 
-class Refused extends Error {}
+class Unauthorized extends Error {}
 
 function tokenFromAddress() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");

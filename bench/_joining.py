@@ -1,0 +1,205 @@
+"""Ten thousand subscribers join at once: how long until the leader knows what each of them needs, and what that costs.
+
+Every edge is a process, as a broker is, and so is the routing broker that leads. They are participants without the rest
+of a broker: what is measured is the coordination. An edge takes 50 subscriptions in one iteration of its event loop, as
+fast as it can, and reports after each iteration what has changed, as a broker does.
+
+A subscriber's time runs from its subscription until the leader has the bundle of its topic in the report of its edge.
+It is zero where the leader has it already. Routing brokers of all bundles are assigned beforehand, so no subscriber
+waits for that. The first line is the same for one edge with one subscriber at a time: what a single change takes.
+Processor time is that of the processes here, without ZooKeeper's servers.
+"""
+
+import asyncio
+import multiprocessing
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+
+from overlane.coordination.assignment.placement import least_loaded
+from overlane.coordination.contract import Event
+from overlane.coordination.leader import Leader, Policy
+from overlane.coordination.participant import Participant
+from overlane.coordination.records import BrokerRecord, ReportRecord, Role, pack, unpack
+from overlane.coordination.zookeeper import Access, ZooKeeper
+from overlane.core.units import SECOND
+
+PER_TURN = 50
+"""Subscriptions that an edge takes in one iteration of its loop."""
+BUNDLES = 256
+ALONE = 100
+WAIT_S = 300.0
+LEADER = "routing-1"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    name: str
+    asked: tuple[tuple[int, float], ...] = ()
+    """Of an edge: the bundle of each subscriber, and when it asked."""
+    known_at_s: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Of the leader: by edge and bundle."""
+    reports: int = 0
+    """That the leader has read."""
+    writes: int = 0
+    cpu_s: float = 0.0
+
+
+class _Member:
+    def __init__(self, addresses: str, root: str, name: str, role: Role) -> None:
+        leader = Leader(Policy(least_loaded)) if role == "routing" else None
+        self.participant = Participant(name, BrokerRecord("d", role, 1, ("127.0.0.1:1",)), leader)
+        self.known_at_s: dict[tuple[str, int], float] = {}
+        self.reports = 0
+        self._known: dict[str, ReportRecord] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.service = ZooKeeper(Access(addresses, root), self._heard)
+
+    def _heard(self, event: Event) -> None:
+        self.participant.handle(event, time.monotonic_ns())
+        self._ask()
+        if self.participant.leading is not None:
+            self._look(self.participant.leading.reports)
+
+    def _look(self, reports: dict[str, ReportRecord]) -> None:
+        now = time.monotonic()
+        for name, report in reports.items():
+            if self._known.get(name) is not report:
+                self._known[name] = report
+                self.reports += 1
+                for bundle in unpack(report.wants):
+                    self.known_at_s.setdefault((name, bundle), now)
+
+    def go_on(self) -> None:
+        self.participant.tick(time.monotonic_ns())
+        self._ask()
+
+    def report(self, used: set[int]) -> None:
+        self.participant.report(ReportRecord(0.1, pack(frozenset(used)), ""))
+        self.go_on()
+
+    def _ask(self) -> None:
+        for number, request in self.participant.requests.take():
+            self.service.ask(number, request)
+        if self._timer is not None:
+            self._timer.cancel()
+        due_s = (self.participant.next_deadline() - time.monotonic_ns()) / SECOND
+        self._timer = self._loop.call_later(max(0.001, min(1.0, due_s)), self.go_on)
+
+    async def ready(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while len(self.participant.assigned) < BUNDLES or self.participant.name not in self.participant.members:
+                await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.service.close)
+
+
+def _bundles(edge: int, subscribers: int) -> list[int]:
+    """Those that its subscribers need, in their order."""
+    luck = random.Random(edge)
+    return [luck.randrange(BUNDLES) for _ in range(subscribers)]
+
+
+async def _edge(addresses: str, root: str, number: int, subscribers: int, together: Barrier) -> Outcome:
+    name = f"edge-{number}"
+    me = _Member(addresses, root, name, "edge")
+    await me.ready()
+    bundles = _bundles(number, subscribers)
+    await asyncio.to_thread(together.wait)
+    asked: list[tuple[int, float]] = []
+    used: set[int] = set()
+    cpu_s = time.process_time()
+    for first in range(0, subscribers, PER_TURN):
+        for bundle in bundles[first : first + PER_TURN]:
+            asked.append((bundle, time.monotonic()))
+            used.add(bundle)
+        me.report(used)
+        await asyncio.sleep(0)
+    await asyncio.to_thread(together.wait)  # the leader knows all of it
+    cpu_s = time.process_time() - cpu_s
+    await me.close()
+    return Outcome(name, tuple(asked), cpu_s=cpu_s)
+
+
+async def _lead(addresses: str, root: str, edges: int, subscribers: int, together: Barrier) -> Outcome:
+    me = _Member(addresses, root, LEADER, "routing")
+    await me.ready()
+    expected = {(f"edge-{edge}", bundle) for edge in range(edges) for bundle in _bundles(edge, subscribers)}
+    await asyncio.to_thread(together.wait)
+    cpu_s, before = time.process_time(), me.reports
+    async with asyncio.timeout(WAIT_S):
+        while not expected <= me.known_at_s.keys():
+            await asyncio.sleep(0.01)
+    cpu_s = time.process_time() - cpu_s
+    leading = me.participant.leading
+    assert leading is not None
+    writes = sum(leading.report_version(f"edge-{edge}") + 1 for edge in range(edges))
+    await asyncio.to_thread(together.wait)
+    await me.close()
+    return Outcome(LEADER, known_at_s=me.known_at_s, reports=me.reports - before, writes=writes, cpu_s=cpu_s)
+
+
+def _process(
+    results: "Queue[Outcome]", addresses: str, root: str, number: int, edges: int, subscribers: int, together: Barrier
+) -> None:
+    """An edge; the leader where the number is that of edges."""
+    if number == edges:
+        results.put(asyncio.run(_lead(addresses, root, edges, subscribers // edges, together)))
+    else:
+        results.put(asyncio.run(_edge(addresses, root, number, subscribers // edges, together)))
+
+
+def run_join(addresses: str, subscribers: int, edges: int) -> None:
+    asyncio.run(_alone(addresses))
+    context = multiprocessing.get_context("spawn")
+    together, results = context.Barrier(edges + 1), context.Queue()
+    words = (addresses, "/join")
+    processes = [
+        context.Process(target=_process, args=(results, *words, number, edges, subscribers, together))
+        for number in range(edges + 1)
+    ]
+    for process in processes:
+        process.start()
+    outcomes = [results.get(timeout=WAIT_S) for _ in processes]
+    for process in processes:
+        process.join()
+    (leader,) = [one for one in outcomes if one.name == LEADER]
+    members = [one for one in outcomes if one.name != LEADER]
+    took_ms = [1000 * max(0.0, leader.known_at_s[one.name, bundle] - at) for one in members for bundle, at in one.asked]
+    print(f"{len(took_ms)} subscribers at {edges} edges at once: the leader knows: {_spread(took_ms)}")
+    # A name, a registration and a report per broker, 16 shards, 9 folders and 5 nodes of which there is one.
+    print(f"  {leader.writes} writes, {leader.reports} reads, {3 * (edges + 1) + 16 + 14} znodes, calculated")
+    edge_ms = 1000 * sum(one.cpu_s for one in members) / leader.writes
+    leader_ms = 1000 * leader.cpu_s / leader.reports
+    print(f"  processor time: {edge_ms:.2f} ms of an edge per write, {leader_ms:.2f} ms of the leader per report")
+
+
+async def _alone(addresses: str) -> None:
+    """One change after the other, in one process: what each takes by itself."""
+    leader = _Member(addresses, "/alone", LEADER, "routing")
+    edge = _Member(addresses, "/alone", "edge-0", "edge")
+    await leader.ready()
+    await edge.ready()
+    took_ms: list[float] = []
+    used: set[int] = set()
+    for bundle in range(ALONE):
+        used.add(bundle)
+        began = time.monotonic()
+        edge.report(used)
+        while ("edge-0", bundle) not in leader.known_at_s:
+            await asyncio.sleep(0.0002)
+        took_ms.append(1000 * (leader.known_at_s["edge-0", bundle] - began))
+        await asyncio.sleep(0.06)  # so that the limit of 20 reports a second does not count
+    print(f"one subscriber at a time: the leader knows: {_spread(took_ms)}", flush=True)
+    await leader.close()
+    await edge.close()
+
+
+def _spread(values_ms: list[float]) -> str:
+    cuts = statistics.quantiles(values_ms, n=100)
+    return f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms"

@@ -1,0 +1,256 @@
+"""The leader's decisions: which routing broker carries which bundle, and how many there should be. Pure.
+
+  - Every bundle has a routing broker, also one that nobody uses yet: a new topic needs no decision, and finds its
+    broker while ZooKeeper is away. Bundles that nobody uses are spread evenly whenever a broker comes.
+  - A routing broker is gone when its ephemeral node is, or when more than half of the edges that should be linked with
+    it cannot reach it. Then its bundles are placed anew at once: a killed process need not wait for its session to
+    expire. It gets no bundle for a minute, unless it registers anew. Moving bundles of one that lives harms nobody.
+  - While no other broker could take them, bundles stay where they are.
+  - Loads are levelled in rounds (`rebalancing`); a broker that is leaving is drained first.
+
+The same knowledge gives the same decisions, whoever leads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from overlane.coordination.assignment.elasticity import Elasticity
+from overlane.coordination.assignment.placement import Bundle, RoutingBroker, Strategy, Tier, place, place_all
+from overlane.coordination.assignment.rebalancing import Rebalancer
+from overlane.coordination.records import Assigned, BrokerRecord, ReportRecord, WantedRecord
+from overlane.core.bundles import ALL
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+
+ROUND_EVERY: Nanos = 10 * SECOND
+DRAIN_EVERY: Nanos = 200 * MS
+DISTRUST: Nanos = 60 * SECOND
+BUNDLE_LOAD_MIN = 0.001
+"""What a bundle counts at least, so that those without traffic are spread as well."""
+SPREAD_MAX = 2
+"""How many more bundles than another a broker may have before those that nobody uses are spread anew."""
+
+UNUSED = "assigned before its first use"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The table [routing]."""
+
+    strategy: Strategy
+    is_by_place: bool = False
+    """Whether the strategy depends on who uses a bundle, so that it is placed anew when it is first used."""
+    brokers_min: int = 1
+    brokers_max: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the leader has read."""
+
+    members: Mapping[str, BrokerRecord]
+    lives: Mapping[str, int]
+    """When each routing broker has registered (czxid): another number is another life."""
+    reports: Mapping[str, ReportRecord]
+    used: Mapping[str, frozenset[int]]
+    """The bundles that the clients of each broker use."""
+    suspects: Mapping[str, frozenset[str]]
+    """By broker, which routing brokers it should be linked with and cannot reach."""
+    assigned: Mapping[int, Assigned]
+    wanted: WantedRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    assigned: Mapping[int, Assigned] = field(default_factory=dict)
+    """Only what changes."""
+    wanted: WantedRecord | None = None
+    """None: as before."""
+
+    def __bool__(self) -> bool:
+        return bool(self.assigned) or self.wanted is not None
+
+
+def suspected(seen: Seen) -> frozenset[str]:
+    """Routing brokers that more than half of the edges that should be linked with them cannot reach."""
+    carried: dict[str, set[int]] = {}
+    for bundle, one in seen.assigned.items():
+        carried.setdefault(one.broker, set()).add(bundle)
+    found = set()
+    for name in {one for suspects in seen.suspects.values() for one in suspects}:
+        users = [
+            edge
+            for edge, used in seen.used.items()
+            if edge in seen.members and edge != name and not used.isdisjoint(carried.get(name, ()))
+        ]
+        doubting = sum(name in seen.suspects.get(edge, ()) for edge in users)
+        if 2 * doubting > len(users):
+            found.add(name)
+    return frozenset(found)
+
+
+class Leader:
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._rebalancer = Rebalancer()
+        self._elasticity = Elasticity(policy.brokers_min, policy.brokers_max)
+        self._count = 0
+        """How many routing brokers there were when it decided last."""
+        self._next_round: Nanos = 0
+        self._next_drain: Nanos = NEVER
+        self._distrusted: dict[str, tuple[int, Nanos]] = {}
+        """By routing broker: the life in which it was not reached, and until when that counts."""
+
+    def follow(self, policy: Policy) -> None:
+        """Decide by this policy from now on."""
+        if policy != self.policy:
+            self.policy = policy
+            self._elasticity = Elasticity(policy.brokers_min, policy.brokers_max)
+            self._next_round = 0
+
+    def next_deadline(self) -> Nanos:
+        return min(self._next_round, self._next_drain)
+
+    def decide(self, seen: Seen, now: Nanos, unix_s: int) -> Decision:
+        self._distrust(seen, now)
+        tier = self._tier(seen, self._routing(seen))
+        wanted = self._wanted(seen, tier, now, unix_s)
+        is_round = now >= self._next_round
+        if is_round:
+            self._next_round = now + ROUND_EVERY
+        if not tier.expected_loads():
+            return Decision(wanted=wanted)
+        chosen = self._place(seen, tier)
+        if not chosen:
+            chosen = self._move(tier, now, is_round=is_round)
+        return Decision(
+            {bundle: Assigned(broker, unix_s, why) for bundle, (broker, why) in sorted(chosen.items())}, wanted
+        )
+
+    # What is known
+
+    def _distrust(self, seen: Seen, now: Nanos) -> None:
+        for name in suspected(seen):
+            self._distrusted[name] = (seen.lives.get(name, 0), now + DISTRUST)
+        self._distrusted = {
+            name: (life, until)
+            for name, (life, until) in self._distrusted.items()
+            if until > now and seen.lives.get(name) == life
+        }
+
+    def _routing(self, seen: Seen) -> dict[str, RoutingBroker]:
+        found = {}
+        for name, member in sorted(seen.members.items()):
+            if member.role == "routing" and name not in self._distrusted:
+                report = seen.reports.get(name, ReportRecord())
+                found[name] = RoutingBroker(name, report.load, report.is_leaving)
+        return found
+
+    @staticmethod
+    def _tier(seen: Seen, routing: dict[str, RoutingBroker]) -> Tier:
+        if not routing:
+            return Tier({}, {}, {})
+        edges: dict[int, set[str]] = {}
+        for name, used in seen.used.items():
+            if name in seen.members:
+                for bundle in used:
+                    edges.setdefault(bundle, set()).add(name)
+        assigned = {bundle: one.broker for bundle, one in seen.assigned.items()}
+        shares: dict[str, int] = dict.fromkeys(routing, 0)
+        for bundle, broker in assigned.items():
+            if broker in shares:
+                shares[broker] += len(edges.get(bundle, ()))
+        bundles = {}
+        for bundle in sorted(ALL):
+            users = edges.get(bundle, set())
+            home = routing.get(assigned.get(bundle, ""))
+            share = home.load * len(users) / shares[home.name] if home is not None and users else 0.0
+            bundles[bundle] = Bundle(bundle, max(BUNDLE_LOAD_MIN, share), 1 if users else 0, frozenset(users))
+        latency_us = {
+            (edge, routing_broker): us
+            for edge, report in seen.reports.items()
+            for routing_broker, us in report.latency_us.items()
+        }
+        return Tier(routing, bundles, assigned, latency_us)
+
+    # Bundles
+
+    def _place(self, seen: Seen, tier: Tier) -> dict[int, tuple[str, str]]:
+        """Bundles without a broker, and those that are used for the first time."""
+        homeless = [tier.bundles[bundle] for bundle in sorted(ALL) if tier.assigned.get(bundle) not in tier.brokers]
+        kept = {bundle: broker for bundle, broker in tier.assigned.items() if broker in tier.brokers}
+        tier = Tier(tier.brokers, tier.bundles, kept, tier.latency_us)
+        placed = place_all(homeless, tier, self.policy.strategy)
+        chosen = {bundle: (broker, self._why(seen, tier, bundle)) for bundle, broker in placed.items()}
+        if self.policy.is_by_place:
+            chosen |= self._first_used(seen, tier)
+        return chosen
+
+    def _why(self, seen: Seen, tier: Tier, bundle: int) -> str:
+        before = seen.assigned.get(bundle)
+        if before is None:
+            return "placed" if tier.bundles[bundle].edges else UNUSED
+        is_there = before.broker in seen.members
+        return f"{before.broker} cannot be reached" if is_there else f"{before.broker} is gone"
+
+    def _first_used(self, seen: Seen, tier: Tier) -> dict[int, tuple[str, str]]:
+        measured = {edge for edge, _ in tier.latency_us}
+        chosen = {}
+        for bundle, one in seen.assigned.items():
+            known = tier.bundles[bundle]
+            if one.why != UNUSED or not known.edges or not known.edges <= measured or bundle not in tier.assigned:
+                continue
+            if (broker := place(known, tier, self.policy.strategy)) is not None:
+                chosen[bundle] = (broker, "placed by its first use")
+        return chosen
+
+    def _move(self, tier: Tier, now: Nanos, *, is_round: bool) -> dict[int, tuple[str, str]]:
+        is_draining = any(tier.brokers[name].is_leaving for name in tier.assigned.values())
+        if is_round or (is_draining and now >= self._next_drain):
+            moves = self._rebalancer.round(tier, self.policy.strategy, now)
+            self._next_drain = now + DRAIN_EVERY if is_draining else NEVER
+            if moves:
+                return {move.bundle: (move.target, move.why) for move in moves}
+        elif is_draining:
+            self._next_drain = min(self._next_drain, now + DRAIN_EVERY)
+        return self._spread(tier)
+
+    def _spread(self, tier: Tier) -> dict[int, tuple[str, str]]:
+        """Bundles that nobody uses go where there are fewest: nobody notices."""
+        counts = dict.fromkeys(tier.expected_loads(), 0)
+        unused: dict[str, list[int]] = {name: [] for name in counts}
+        for bundle, broker in sorted(tier.assigned.items()):
+            if broker in counts:
+                counts[broker] += 1
+                if not tier.bundles[bundle].edges:
+                    unused[broker].append(bundle)
+        chosen: dict[int, tuple[str, str]] = {}
+        while True:
+            source = max((name for name in counts if unused[name]), key=lambda name: (counts[name], name), default=None)
+            target = min(counts, key=lambda name: (counts[name], name))
+            if source is None or counts[source] - counts[target] <= SPREAD_MAX:
+                return chosen
+            chosen[unused[source].pop()] = (target, UNUSED)
+            counts[source] -= 1
+            counts[target] += 1
+
+    # How many
+
+    def _wanted(self, seen: Seen, tier: Tier, now: Nanos, unix_s: int) -> WantedRecord | None:
+        """The number stays until there is a reason for another: one that dies is to be started again."""
+        loads = list(tier.expected_loads().values())
+        low, high = self.policy.brokers_min, self.policy.brokers_max
+        target = self._elasticity.wanted(loads, now)
+        before = seen.wanted.routing if seen.wanted is not None else None
+        if before is None:
+            return WantedRecord(max(low, min(high, len(loads))), unix_s, "the brokers that are there")
+        if not low <= before <= high:
+            return WantedRecord(max(low, min(high, before)), unix_s, f"{low} to {high} are allowed")
+        came, self._count = len(loads) > self._count > 0, len(loads)
+        if came and before < len(loads) <= high:
+            return WantedRecord(len(loads), unix_s, "the brokers that are there")
+        mean = sum(loads) / len(loads) if loads else 0.0
+        if target > max(before, len(loads)):
+            return WantedRecord(target, unix_s, f"the mean load is {mean:.0%}")
+        if target < len(loads) == before:
+            return WantedRecord(target, unix_s, f"the mean load is {mean:.0%}")
+        return None

@@ -1,0 +1,344 @@
+"""The participant in the event loop of a broker: ZooKeeper's events in, the configuration of the broker out.
+
+kazoo has threads of its own and hands its events over to the loop. What they change reaches the broker as one
+reconfiguration per iteration of the loop, however many znodes have changed. Nothing here can end the broker: where
+ZooKeeper is away, what was known goes on to hold, and is kept on disk for the next start.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, assert_never
+
+from overlane.coordination.assignment.placement import strategy_named
+from overlane.coordination.contract import Connected, Deliver, Event, LoginRefused, Service, Suspended
+from overlane.coordination.leader import Leader, Policy
+from overlane.coordination.participant import (
+    AssignmentChanged,
+    ConfigChanged,
+    Ignored,
+    LeaderChanged,
+    MembersChanged,
+    NameTaken,
+    NotAllowed,
+    Notice,
+    Participant,
+    WantedChanged,
+)
+from overlane.coordination.records import BrokerRecord, ConfigRecord, ReportRecord, pack
+from overlane.coordination.view import Kept, View
+from overlane.core.events import DirectLinksWanted, ScopeDigest
+from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.membership.membership import Membership
+from overlane.network.schema import RoutingTier
+from overlane.node.coordination.keeping import write_kept
+from overlane.node.coordination.launcher import Launcher
+from overlane.node.coordination.load import LoadMeter
+
+BEAT_S = 0.1
+BEATS_PER_SECOND = 10
+DOWN_S = 0.2
+"""How long a link that was up may be down before its routing broker counts as unreachable: one try to dial it again."""
+NEVER_UP_S = 3.0
+"""The same for a link that has not been up yet."""
+DRAIN_STALLED_S = 1.5
+"""How long a broker that leaves waits for the next of its bundles to be taken over."""
+KEEP_AFTER_S = 1.0
+TOLD_MAX = 1_000
+"""Znodes that are reported: whoever can write them could fill the log."""
+
+log = logging.getLogger("overlane.coordination")
+
+
+class Links(Protocol):
+    """What is asked of the broker's links."""
+
+    def is_up(self, peer: str) -> bool: ...
+
+    def latencies_us(self) -> dict[str, int]:
+        """To neighbours, where it has been measured."""
+        ...
+
+    def sent(self) -> tuple[int, int | None]:
+        """Bytes sent over all links since the start, and what they can carry together in bit/s, if that is known."""
+        ...
+
+    def lag_s(self) -> float: ...
+
+
+def policy_of(tier: RoutingTier) -> Policy:
+    """ConfigError for a strategy that cannot be imported."""
+    strategy = strategy_named(tier.strategy)
+    is_by_place = tier.strategy not in ("topics", "least-loaded")
+    return Policy(strategy, is_by_place, tier.brokers_min, tier.brokers_max)
+
+
+class Coordinated:
+    def __init__(
+        self,
+        name: str,
+        record: BrokerRecord,
+        tier: RoutingTier,
+        kept: Kept,
+        data: Path | None,
+        now: Callable[[], Nanos],
+        links: Links,
+        connect: Callable[[Deliver], Service],
+        take_up: Callable[[], None],
+        config_changed: Callable[[ConfigRecord], None],
+    ) -> None:
+        """`take_up` is called when `membership` and `assignment` may be others than before. ConfigError."""
+        self.view = View(name, record, kept)
+        self._leader = Leader(policy_of(tier)) if record.role == "routing" else None
+        self.participant = Participant(name, record, self._leader, lambda: int(time.time()))
+        self._launcher = Launcher(tier)
+        self._data = data
+        self._now = now
+        self._links = links
+        self._take_up = take_up
+        self._config_changed = config_changed
+        self._loop = asyncio.get_running_loop()
+        self._load = LoadMeter()
+        self._digest = ScopeDigest()
+        self._is_leaving = False
+        self._down_since: dict[str, float] = {}
+        self._was_up: set[str] = set()
+        self._latencies_us: dict[str, int] = {}
+        self._told: set[tuple[str, str]] = set()
+        self._beats = 0
+        self._measured_at = time.monotonic()
+        self._is_due = False
+        self._is_registered_anew = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._keeping: asyncio.TimerHandle | None = None
+        self.is_connected = False
+        self._service = connect(self._heard)
+        self._beating = self._loop.call_later(BEAT_S, self._beat)
+        self._report()
+
+    # What the broker asks
+
+    def membership(self) -> Membership:
+        return self.view.membership(self._now())
+
+    def scope_changed(self, digest: ScopeDigest) -> None:
+        """Clients of this broker use other bundles than before."""
+        self._digest = digest
+        self.view.use(digest.published | digest.subscribed, self._now())
+        self._report()
+        self._go_on()
+        self._take_up_soon()
+
+    def direct_links_wanted(self, effect: DirectLinksWanted) -> None:
+        """Deadlines are at risk through the routing tier, or not any more."""
+        self.participant.know(effect.peers)
+        undialled = self.view.want_direct(effect.peers)
+        log.info("direct links wanted with: %s", ", ".join(effect.peers) or "nobody")
+        for peer in undialled:
+            log.warning("no direct link with %s: it has registered no address at which it can be dialled", peer)
+        for peer, reason in effect.given_up:
+            log.warning("no direct link with %s for a while: %s", peer, reason)
+        self._ask()
+        self._take_up_soon()
+
+    def dialled_by(self, stranger: str) -> None:
+        """A broker that is no neighbour has dialled this one. If it may be one, its next attempt succeeds."""
+        if self.view.accept_direct(stranger, self._now()):
+            log.info("%s may open a direct link", stranger)
+            self._take_up_soon()
+        elif self.view.own.role == "edge" and stranger not in self.view.members:
+            self.participant.know((stranger,))
+            self._ask()
+
+    def follow(self, tier: RoutingTier, file: Membership) -> None:
+        """The network file, or the configuration in ZooKeeper, says this from now on. ConfigError."""
+        if self._leader is not None:
+            self._leader.follow(policy_of(tier))
+        self._launcher.tier = tier
+        self.view.file = file
+
+    def config_taken_up(self, config: ConfigRecord) -> None:
+        self.view.config = config
+        self._keep_soon()
+
+    async def leave(self) -> None:
+        """A routing broker that ends gives its bundles away first, as long as that gets on."""
+        self._is_leaving = True
+        self._report()
+        self._go_on()
+        if self.view.own.role != "routing" or not self._has_others():
+            return
+        carried, until = self._carried(), self._loop.time() + DRAIN_STALLED_S
+        while self.is_connected and carried and self._loop.time() < until:
+            await asyncio.sleep(0.02)
+            if (left := self._carried()) < carried:
+                carried, until = left, self._loop.time() + DRAIN_STALLED_S
+
+    async def end(self) -> None:
+        for timer in (self._timer, self._beating, self._keeping):
+            if timer is not None:
+                timer.cancel()
+        self._launcher.end()
+        if self._data is not None:
+            write_kept(self._data, self.view.kept())
+        await self._loop.run_in_executor(None, self._service.close)
+
+    def _carried(self) -> int:
+        return sum(one.broker == self.view.me for one in self.view.assigned.values())
+
+    def _has_others(self) -> bool:
+        members = self.participant.members.items()
+        return any(one.role == "routing" and name != self.view.me for name, one in members)
+
+    # Events of ZooKeeper
+
+    def _heard(self, event: Event) -> None:
+        match event:
+            case Connected():
+                log.log(logging.INFO, "connected to ZooKeeper")
+                self.is_connected = True
+            case Suspended():
+                log.warning("ZooKeeper cannot be reached; what is known of the overlay goes on to hold")
+                self.is_connected = False
+            case LoginRefused():
+                log.error("ZooKeeper refuses the login: the user or the password is wrong")
+            case _:
+                pass
+        self._take(self.participant.handle(event, self._now()))
+        self._ask()
+
+    def _go_on(self) -> None:
+        self._take(self.participant.tick(self._now()))
+        self._ask()
+
+    def _ask(self) -> None:
+        for number, request in self.participant.requests.take():
+            self._service.ask(number, request)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.participant.next_deadline()
+        if due < NEVER:
+            self._timer = self._loop.call_later(max(0.001, (due - self._now()) / SECOND), self._go_on)
+
+    def _take(self, notices: list[Notice]) -> None:
+        for notice in notices:
+            match notice:
+                case MembersChanged():
+                    self._is_registered_anew = True  # taken up once for all that come in one iteration of the loop
+                    self._changed()
+                case AssignmentChanged(assigned):
+                    self.view.assign(assigned, self._now())
+                    self._changed()
+                case ConfigChanged(config):
+                    self._config_changed(config)
+                case LeaderChanged(name, epoch):
+                    log.info("%s leads, epoch %d", name if name is not None else "nobody", epoch)
+                case WantedChanged(wanted):
+                    log.info("%d routing brokers are wanted: %s", wanted.routing, wanted.why)
+                case NameTaken(name):
+                    log.error(
+                        "another broker named %s is registered in ZooKeeper; this one is not seen by others", name
+                    )
+                case Ignored(path, reason):
+                    self._tell_once(path, f"was ignored: {reason}")
+                case NotAllowed(path):
+                    self._tell_once(path, "may not be used: it belongs to another user of ZooKeeper")
+                case _:
+                    assert_never(notice)
+
+    def _tell_once(self, path: str, what: str) -> None:
+        if (path, what) not in self._told and len(self._told) < TOLD_MAX:
+            self._told.add((path, what))
+            log.error("znode %s %s", path, what)
+
+    def _changed(self) -> None:
+        self._take_up_soon()
+        self._keep_soon()
+
+    def _take_up_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._take_up_now)
+
+    def _take_up_now(self) -> None:
+        self._is_due = False
+        if self._is_registered_anew:
+            self._is_registered_anew = False
+            self.view.registered(self.participant.members, self._now())
+        self._take_up()
+
+    def _keep_soon(self) -> None:
+        if self._data is not None and self._keeping is None:
+            self._keeping = self._loop.call_later(KEEP_AFTER_S, self._keep)
+
+    def _keep(self) -> None:
+        self._keeping = None
+        if self._data is not None:
+            write_kept(self._data, self.view.kept())
+
+    # Beats
+
+    def _beat(self) -> None:
+        self._beating = self._loop.call_later(BEAT_S, self._beat)
+        self._beats += 1
+        self._look_for_unreachable()
+        if self._beats % BEATS_PER_SECOND == 0:
+            for peer in filter(self._links.is_up, self.view.accepted()):
+                self.view.is_up(peer, self._now())
+            self._measure()
+            self._report()
+            wanted = self.participant.wanted
+            if self.participant.is_leader and wanted is not None:
+                self._launcher.want(wanted.routing)
+            if self.view.next_deadline() <= self._now():
+                self._take_up_soon()
+        self._go_on()
+
+    def _look_for_unreachable(self) -> None:
+        now_s, unreachable = self._loop.time(), []
+        needed = self.view.needed()
+        self._was_up &= needed
+        self._down_since = {name: since for name, since in self._down_since.items() if name in needed}
+        for name in sorted(needed):
+            if self._links.is_up(name):
+                self._was_up.add(name)
+                self._down_since.pop(name, None)
+                continue
+            since = self._down_since.setdefault(name, now_s)
+            if now_s - since >= (DOWN_S if name in self._was_up else NEVER_UP_S):
+                unreachable.append(name)
+        self.participant.suspect(tuple(unreachable))
+
+    def _measure(self) -> None:
+        now_s = time.monotonic()
+        bytes_out, rate_bps = self._links.sent()
+        self._load.measure(now_s - self._measured_at, time.thread_time(), bytes_out, rate_bps, self._links.lag_s())
+        self._measured_at = now_s
+        if self.view.own.role == "edge":
+            fresh = {name: us for name, us in self._links.latencies_us().items() if self._is_routing(name)}
+            known = self._latencies_us
+            is_news = fresh.keys() != known.keys() or any(
+                abs(us - known[name]) > known[name] / 4 + 500 for name, us in fresh.items()
+            )
+            self._latencies_us = fresh if is_news else known
+
+    def _is_routing(self, name: str) -> bool:
+        record = self.view.members.get(name)
+        return record is not None and record.role == "routing"
+
+    def _report(self) -> None:
+        self.participant.report(
+            ReportRecord(
+                self._load.reported,
+                pack(self._digest.subscribed),
+                pack(self._digest.published),
+                self._latencies_us,
+                self._is_leaving,
+            )
+        )

@@ -1,0 +1,162 @@
+"""A broker joins the coordination: what of the broker the coordination is shown, and what it gives back."""
+
+import logging
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from overlane import __version__
+from overlane.adminapi.views import CoordinationView
+from overlane.coordination.access import access_of
+from overlane.coordination.contract import Deliver, Service
+from overlane.coordination.records import BrokerRecord, ConfigRecord
+from overlane.coordination.zookeeper import ZooKeeper
+from overlane.core.links.link_health import LinkState
+from overlane.core.units import US
+from overlane.membership.endpoint import Endpoint
+from overlane.membership.membership import Membership
+from overlane.network.schema import Coordination, Network, RoutingTier
+from overlane.node.coordination.driver import Coordinated
+from overlane.node.coordination.keeping import read_kept
+from overlane.node.coordination.own_network import own_network
+
+if TYPE_CHECKING:
+    from overlane.node.node import Node
+
+
+log = logging.getLogger("overlane.coordination")
+
+
+class Coordinating:
+    """ConfigError or Unavailable if ZooKeeper cannot be asked as the file says."""
+
+    def __init__(self, node: "Node", coordination: Coordination) -> None:
+        self._node = node
+        data = node.options.data
+        access = access_of(coordination, data.parent if data is not None else None)
+        self._config: ConfigRecord | None = None
+        """That of ZooKeeper, whether it was taken up or not."""
+
+        def connect(deliver: Deliver) -> Service:
+            return ZooKeeper(access, deliver)
+
+        self._coordinated = Coordinated(
+            node.options.name,
+            _record(node, access.hosts),
+            node.network.routing,
+            read_kept(data),
+            data,
+            node.clock.now,
+            self,
+            connect,
+            self._take_up,
+            self._config_changed,
+        )
+        self._config = self._coordinated.view.config
+        node.admin_service.inspection.coordination = self.coordination_view
+        node.driver.observing.on_scope_changed = self._coordinated.scope_changed
+        node.driver.observing.on_direct_links_wanted = self._coordinated.direct_links_wanted
+        node.overlay.on_stranger = self._coordinated.dialled_by
+        self._coordinated.scope_changed(node.driver.core.scope_digest())  # what its records of before say
+
+    # What the node asks
+
+    def follow(self, tier: RoutingTier, file: Membership) -> tuple[Membership, Mapping[int, str]]:
+        """ConfigError."""
+        self._coordinated.follow(tier, file)
+        return self._coordinated.membership(), self._coordinated.view.assignment
+
+    def read_network(self) -> Network:
+        """Of a broker without a file. ConfigError."""
+        own = self._node.options.own
+        assert own is not None
+        return own_network(self._config, own)
+
+    def config_taken_up(self) -> None:
+        if self._config is not None and self._node.options.own is not None:
+            self._coordinated.config_taken_up(self._config)
+
+    def coordination_view(self) -> CoordinationView:
+        coordinated = self._coordinated
+        view, participant = coordinated.view, coordinated.participant
+        return CoordinationView(
+            role=view.own.role,
+            domain=view.own.domain,
+            is_connected=coordinated.is_connected,
+            leader=participant.leader.name or "",
+            bundles=dict(sorted(Counter(view.assignment.values()).items())),
+            members={name: (one.role, one.domain) for name, one in sorted(view.members.items())},
+        )
+
+    async def leave(self) -> None:
+        await self._coordinated.leave()
+
+    async def end(self) -> None:
+        await self._coordinated.end()
+
+    def _take_up(self) -> None:
+        self._node.take_up_membership(self._coordinated.membership(), self._coordinated.view.assignment)
+
+    def _config_changed(self, config: ConfigRecord) -> None:
+        before, self._config = self._config, config
+        if config == before:
+            return
+        if self._node.options.own is not None:
+            self._node.reload()
+        else:
+            file = self._node.options.file
+            log.warning("configuration %d in ZooKeeper is not followed: the settings of %s hold", config.version, file)
+
+    # What the coordination asks of the links (driver.Links)
+
+    def is_up(self, peer: str) -> bool:
+        if peer not in self._node.overlay.links:
+            return False
+        views = {view.peer: view for view in self._node.driver.core.link_views()}
+        return peer not in views or views[peer].state is not LinkState.FAILED
+
+    def latencies_us(self) -> dict[str, int]:
+        views = self._node.driver.core.link_views()
+        return {view.peer: view.latency_ns // US for view in views if view.is_measured}
+
+    def sent(self) -> tuple[int, int | None]:
+        overlay = self._node.overlay
+        rates = [rate for peer in overlay.links if (rate := overlay.rate_bps(peer)) is not None]
+        is_known = bool(rates) and len(rates) == len(overlay.links)
+        return sum(link.bytes_out for link in overlay.links.values()), sum(rates) if is_known else None
+
+    def lag_s(self) -> float:
+        return self._node.admin_service.inspection.loop_lag.lag_s
+
+
+def _record(node: "Node", hosts: str) -> BrokerRecord:
+    name, at = node.options.name, node.endpoints
+    broker = next(one for one in node.network.brokers if one.name == name)
+    reach = (at.overlay,) if broker.reach is None else broker.reach
+    host = _own_host(hosts)
+    return BrokerRecord(
+        domain=broker.domain or name,
+        role=broker.role,
+        instance=node.store.instance,
+        overlay=tuple(str(_reachable(endpoint, host)) for endpoint in reach),
+        clients={kind: str(_reachable(endpoint, host)) for kind, endpoint in at.listeners.items()},
+        admin=str(_reachable(at.admin, host)),
+        version=__version__,
+    )
+
+
+def _reachable(endpoint: Endpoint, host: str) -> Endpoint:
+    return Endpoint(host, endpoint.port) if endpoint.is_wildcard() else endpoint
+
+
+def _own_host(hosts: str) -> str:
+    """The address of this machine on the way to ZooKeeper: others reach it there if it listens on all addresses."""
+    host, _, port = hosts.split(",")[0].rpartition(":")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()

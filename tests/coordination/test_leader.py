@@ -1,0 +1,212 @@
+"""The leader's decisions: every bundle has a broker that lives, and few of them move."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from overlane.coordination.assignment.placement import least_loaded, lowest_latency
+from overlane.coordination.leader import DISTRUST, Decision, Leader, Policy, Seen, suspected
+from overlane.coordination.records import Assigned, BrokerRecord, ReportRecord, WantedRecord
+from overlane.core.bundles import ALL
+from overlane.core.units import SECOND, Nanos
+
+POLICY = Policy(least_loaded, brokers_min=1, brokers_max=8)
+
+
+@dataclass
+class World:
+    """What a leader sees, changed by its own decisions."""
+
+    leader: Leader = field(default_factory=lambda: Leader(POLICY))
+    members: dict[str, BrokerRecord] = field(default_factory=dict)
+    lives: dict[str, int] = field(default_factory=dict)
+    reports: dict[str, ReportRecord] = field(default_factory=dict)
+    used: dict[str, frozenset[int]] = field(default_factory=dict)
+    suspects: dict[str, frozenset[str]] = field(default_factory=dict)
+    assigned: dict[int, Assigned] = field(default_factory=dict)
+    wanted: WantedRecord | None = None
+    now: Nanos = 0
+
+    def add(self, name: str, role: str, used: frozenset[int] = frozenset()) -> None:
+        self.lives[name] = self.lives.get(name, 0) + len(self.lives) + 1
+        self.members[name] = BrokerRecord("d", role, self.lives[name])  # type: ignore[arg-type]
+        self.used[name] = used
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.members, self.lives, self.reports, self.used, self.suspects, self.assigned, self.wanted)
+
+    def decide(self, wait: Nanos = SECOND) -> Decision:
+        self.now += wait
+        decision = self.leader.decide(self.seen, self.now, self.now // SECOND)
+        self.assigned |= decision.assigned
+        self.wanted = decision.wanted or self.wanted
+        return decision
+
+    def counts(self) -> Counter[str]:
+        return Counter(one.broker for one in self.assigned.values())
+
+
+def world(routing: int = 3, edges: int = 4) -> World:
+    made = World()
+    for number in range(routing):
+        made.add(f"r{number}", "routing")
+    for number in range(edges):
+        made.add(f"e{number}", "edge", frozenset(range(10 * number, 10 * number + 20)))
+    made.decide()
+    return made
+
+
+def test_every_bundle_is_assigned_evenly_also_those_that_nobody_uses() -> None:
+    found = world()
+    assert found.assigned.keys() == ALL
+    assert max(found.counts().values()) - min(found.counts().values()) <= 2
+    assert found.assigned[0].why == "placed"
+    assert found.assigned[255].why == "assigned before its first use"
+    assert found.assigned[0].since_s == 1
+
+
+def test_what_is_decided_stays_as_long_as_nothing_changes() -> None:
+    found = world()
+    assert [bool(found.decide()) for _ in range(50)] == 50 * [False]
+
+
+def test_bundles_of_a_broker_that_is_gone_move_at_once_and_no_others() -> None:
+    found = world()
+    before = dict(found.assigned)
+    del found.members["r1"]
+    decision = found.decide(0)
+    assert decision.assigned.keys() == {bundle for bundle, one in before.items() if one.broker == "r1"}
+    assert {one.why for one in decision.assigned.values()} == {"r1 is gone"}
+    assert found.counts().keys() == {"r0", "r2"}
+
+
+def test_a_broker_that_most_of_its_edges_cannot_reach_is_replaced_before_its_session_expires() -> None:
+    found = world()
+    carried = {bundle for bundle, one in found.assigned.items() if one.broker == "r1"}
+    users = [edge for edge, used in found.used.items() if used & carried]
+    found.suspects = dict.fromkeys(users[: len(users) // 2], frozenset({"r1"}))
+    assert not found.decide(0)
+    found.suspects = dict.fromkeys(users[: len(users) // 2 + 1], frozenset({"r1"}))
+    assert found.decide(0).assigned.keys() == carried
+    assert "r1" not in found.counts()
+
+
+def test_a_suspicion_of_brokers_that_are_not_there_or_do_not_use_it_counts_for_nothing() -> None:
+    found = world()
+    found.add("idle", "edge")
+    found.suspects = {"idle": frozenset({"r0", "r1", "r2"}), "ghost": frozenset({"r0", "r1", "r2"})}
+    assert suspected(found.seen) == frozenset()
+    assert not found.decide(0)
+
+
+def test_a_broker_that_was_not_reached_gets_nothing_for_a_minute_unless_it_registers_anew() -> None:
+    found = world()
+    found.suspects = dict.fromkeys(found.used, frozenset({"r1"}))
+    found.decide(0)
+    found.suspects = {}
+    del found.members["r2"]
+    found.decide(SECOND)
+    assert found.counts().keys() == {"r0"}
+    found.add("r2", "routing")
+    found.decide(SECOND)
+    assert found.counts().keys() == {"r0", "r2"}
+    again = world()
+    again.suspects = dict.fromkeys(again.used, frozenset({"r1"}))
+    again.decide(0)
+    again.suspects = {}
+    again.decide(DISTRUST + SECOND)
+    assert again.counts().keys() == {"r0", "r1", "r2"}
+    again.suspects = dict.fromkeys(again.used, frozenset({"r1"}))
+    again.decide(0)
+    again.suspects = {}
+    again.add("r1", "routing")
+    again.decide(SECOND)
+    assert again.counts().keys() == {"r0", "r1", "r2"}
+
+
+def test_without_any_other_broker_bundles_stay_where_they_are() -> None:
+    found = world(routing=1)
+    before = dict(found.assigned)
+    found.suspects = dict.fromkeys(found.used, frozenset({"r0"}))
+    assert not found.decide()
+    del found.members["r0"]
+    assert not found.decide().assigned
+    assert found.assigned == before
+
+
+def test_a_broker_that_comes_gets_bundles_that_nobody_uses_and_no_others() -> None:
+    found = world()
+    used = frozenset().union(*found.used.values())
+    found.add("r3", "routing")
+    moved = found.decide()
+    assert moved.assigned
+    assert not moved.assigned.keys() & used
+    assert {one.broker for one in moved.assigned.values()} == {"r3"}
+    assert max(found.counts().values()) - min(found.counts().values()) <= 2
+
+
+def test_a_broker_that_is_leaving_is_drained_and_then_carries_nothing() -> None:
+    found = world()
+    found.reports["r2"] = ReportRecord(is_leaving=True)
+    rounds = 0
+    while found.counts()["r2"]:
+        found.decide(SECOND // 4)
+        rounds += 1
+        assert rounds < 30
+    assert found.counts().keys() == {"r0", "r1"}
+    assert {"its broker is leaving"} <= {one.why for one in found.assigned.values()}
+
+
+def test_a_lasting_gap_of_load_moves_some_bundles_and_not_back() -> None:
+    found = world(routing=2)
+    used = frozenset().union(*found.used.values())
+    found.add("r2", "routing")
+    moved: Counter[int] = Counter()
+    gaps = []
+    for _ in range(60):
+        counts = Counter(found.assigned[bundle].broker for bundle in used)
+        loads = {name: 1.2 * counts[name] / len(used) for name in ("r0", "r1", "r2")}
+        found.reports |= {name: ReportRecord(load=load) for name, load in loads.items()}
+        gaps.append(max(loads.values()) - min(loads.values()))
+        moved.update(found.decide(10 * SECOND).assigned.keys() & used)
+    assert gaps[0] > 0.4
+    assert gaps[-1] <= 0.16
+    assert max(moved.values()) == 1
+    assert sum(moved.values()) <= len(used) / 2
+
+
+def test_latency_places_a_bundle_when_it_is_first_used_where_its_edges_are_near() -> None:
+    found = World(Leader(Policy(lowest_latency, is_by_place=True)))
+    for name in ("r0", "r1"):
+        found.add(name, "routing")
+    found.add("e0", "edge")
+    found.decide()
+    far = next(bundle for bundle, one in found.assigned.items() if one.broker == "r0")
+    found.used["e0"] = frozenset({far})
+    found.reports["e0"] = ReportRecord(latency_us={"r0": 80_000, "r1": 2_000})
+    decision = found.decide()
+    assert decision.assigned[far].broker == "r1"
+    assert decision.assigned[far].why == "placed by its first use"
+    assert not found.decide().assigned.keys() & {far}
+
+
+def test_the_wanted_number_follows_the_load_and_the_death_of_one_is_to_be_made_good() -> None:
+    found = world()
+    assert found.wanted == WantedRecord(3, 1, "the brokers that are there")
+    del found.members["r2"]
+    found.decide()
+    assert found.wanted.routing == 3
+    found.add("r2", "routing")
+    for name in ("r0", "r1", "r2"):
+        found.reports[name] = ReportRecord(load=0.95)
+    for _ in range(40):
+        found.decide()
+    assert found.wanted.routing > 3
+
+
+def test_the_wanted_number_keeps_within_the_limits_of_the_policy() -> None:
+    found = world(routing=2)
+    found.leader.follow(Policy(least_loaded, brokers_min=4, brokers_max=5))
+    found.decide()
+    assert found.wanted is not None
+    assert found.wanted.routing == 4
