@@ -1,4 +1,4 @@
-"""Sockets that listen, bound before anything is served on them."""
+"""Listening sockets, bound before anything is served on them."""
 
 import asyncio
 import socket

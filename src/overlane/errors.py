@@ -6,12 +6,12 @@
     OVL-4xx   stored data: damaged, or not there any more
     OVL-9xx   a defect of Overlane
 
-A code is stable: it is never given to another error. Exceptions of libraries are mapped to these at the border where
-they arise, and do not travel further up. Exceptions whose name begins with an underscore never leave their module.
+A code is stable: it is never reused for another error. Exceptions of libraries are mapped to these at the border where
+they arise. Exceptions whose name begins with an underscore never leave their module.
 
-Faults of our own are unexpected exceptions. One that concerns a single input, and leaves nothing half done that
-matters, is a `Failure`: whoever sent the input is closed, all else goes on. Any other ends the process before anything
-of it is written or sent (`InDoubt`).
+Defects of Overlane are unexpected exceptions. One that concerns a single input, and leaves no important change
+incomplete, is a `Failure`: the sender of the input is closed, everything else continues. Any other ends the process
+before any of its effects is written or sent (`InDoubt`).
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
 """Quantities as people write them, and as the code counts them.
 
     "14ms" "1.5s" "2h" "-3ms"   ->  nanoseconds
-    "100Mbit" "64kbit"          ->  bits a second
+    "100Mbit" "64kbit"          ->  bits per second
     "64KiB" "1.5MB" 4096        ->  bytes
 
-The arithmetic is exact: a quantity that is no whole number of the counted unit is refused, never rounded.
+The arithmetic is exact: a quantity that is not a whole number of the counted unit is rejected, never rounded.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""A secret in transit: a password or token that no log, message or traceback can show by accident.
+"""A secret in memory: a password or token that no log, message or traceback shows by accident.
 
-Whoever needs the bytes says so with `reveal`; everything that formats, compares or copies values for people sees three
-stars. Comparing takes the same time wherever the first difference is.
+`reveal` returns the bytes; formatting, comparing or copying shows three stars. The time of a comparison does not depend
+on the position of the first difference.
 """
 
 import hmac

@@ -1,7 +1,7 @@
-"""Files that hold secrets: users with their hashes, private keys, the admin token.
+"""Files that contain secrets: users with their hashes, private keys, the admin token.
 
-They are written for their owner alone (mode 0600), whole or not at all: into a new file that takes the old one's place
-only when it is on the disk. Messages name the file and never what is in it.
+They are written with mode 0600, completely or not at all: a new file replaces the old one only when it is on disk.
+Messages name the file and never its content.
 """
 
 import fcntl

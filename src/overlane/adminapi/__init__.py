@@ -10,3 +10,5 @@
 
 Nothing here imports `overlane.node`: the broker builds on this package as its clients do.
 """
+
+__all__ = ["async_client", "client", "http_access", "http_server", "supervisor_client", "topic_filters", "views"]

@@ -1,10 +1,11 @@
-"""The gate of an HTTP server for operators: who is answered.
+"""HTTP access: which requests an HTTP server for operators answers.
 
-Without a token, whoever can reach it, which on a loopback address is who is on the machine. So that no web page reaches
-it through the browser of somebody on the machine, it then lets in only requests that name an address or localhost as
-their host, and none that come from a page of another origin. With a token it lets in those who have it.
+Without a token, it answers everyone who can connect; on a loopback address these are the users of the machine. So that
+no web page reaches the server through the browser of such a user, it then accepts only requests whose host is an
+address or localhost, and no requests from a page of another origin. With a token, it answers requests that carry the
+token.
 
-Some of what it serves is for users of MQTT too, who give their name and password: `credentials` reads them.
+Some operations are for MQTT users too, who send their name and password: `credentials` reads them.
 """
 
 import base64
@@ -17,25 +18,25 @@ from overlane.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class HttpRefusal:
     status: int
     why: str
     headers: dict[str, str] | None = None
 
 
-def refusal(request: Request, token: Secret | None) -> Refusal | None:
+def refusal(request: Request, token: Secret | None) -> HttpRefusal | None:
     """Why the request is not answered, if so."""
     if token is None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if not is_address(host):
-            return Refusal(421, "the host of a request must be an address or localhost where there is no token")
+            return HttpRefusal(421, "the host of a request must be an address or localhost where there is no token")
         if origin is not None and origin.partition("://")[2] != host:
-            return Refusal(403, "pages of another origin get nothing where there is no token")
+            return HttpRefusal(403, "pages of another origin get nothing where there is no token")
         return None
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and Secret(given.strip().encode()) == token:
         return None
-    return Refusal(401, "this needs the token: Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"})
+    return HttpRefusal(401, "this needs the token: Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"})
 
 
 def credentials(request: Request) -> tuple[str, Secret] | None:
@@ -51,7 +52,7 @@ def credentials(request: Request) -> tuple[str, Secret] | None:
 
 
 def is_address(host: str) -> bool:
-    """Whether the host header names an address, and no name that anybody could have made to mean this machine."""
+    """Whether the host header is an address or localhost, and not a name that DNS could map to this machine."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if name.lower() in ("localhost", "localhost."):
         return True

@@ -1,16 +1,16 @@
-"""An HTTP server in a loop that has other things to do, for what operators see of it.
+"""HTTP server for operators, inside an event loop that has other work.
 
-Its address is taken before anything is served, signals are left to others, and its end takes no longer than a moment.
+It binds its address before it serves anything, leaves signals to others, and stops without delay.
 
-No stranger can make it hold much, or keep others from being answered:
+Unauthenticated clients cannot make it hold much memory, or block other clients:
 
-    head        has to come within HEAD_S, the first and all that follow, and is bounded in bytes
-    body        has to come within BODY_S (`read_body`); the connection is closed soon after that
-    answer      is dropped if the client takes nothing of it for STALL_S
-    number      of connections, in all and from one address: beyond that a newcomer takes the place of the oldest one
-                that waits for a request
-    reserve     where all are busy with requests, a few more are let in for the paths that are always answered (health);
-                there too a newcomer takes the place of the oldest
+    head        of each request must arrive within HEAD_S, and is limited in bytes
+    body        must arrive within BODY_S (`read_body`); the connection is closed soon after that
+    response    is dropped if the client reads nothing of it for STALL_S
+    number      of connections is limited, in total and per address: beyond that, a new connection replaces the oldest
+                one that waits for a request
+    reserve     if all connections are busy with requests, a few more are accepted for the paths that are always
+                answered (health); there too a new connection replaces the oldest
 """
 
 import asyncio
@@ -33,7 +33,7 @@ BODY_S = 30.0
 STALL_S = 30.0
 RESERVE_HEAD_S = 2.0
 GRACE_S = 2.0
-"""How much longer than a body may take its connection lasts: enough for the answer that says so."""
+"""How long a connection lasts after the time limit of a body: enough for the error response."""
 LOOK_EVERY_S = 1.0
 RESERVE_MAX = 32
 ADDRESS_PART = 2
@@ -87,7 +87,7 @@ class HttpServer:
             uvicorn.Config(
                 app,
                 loop="none",
-                http=_bounded(Places(connections_max, RESERVE_MAX if always else 0), frozenset(always)),
+                http=_bounded(ConnectionSlots(connections_max, RESERVE_MAX if always else 0), frozenset(always)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -113,7 +113,7 @@ class HttpServer:
             await self._task
 
     def _look_at_end(self, task: "asyncio.Task[None]") -> None:
-        """A server that ends by a fault of its own is told to the loop's exception handler."""
+        """Report a server that ends unexpectedly to the exception handler of the loop."""
         if not task.cancelled() and (error := task.exception()) is not None:
             context = {"message": f"the server of the {self._name} address has ended", "exception": error}
             task.get_loop().call_exception_handler(context)
@@ -122,22 +122,22 @@ class HttpServer:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are for whoever runs it to handle."""
+        """Signals are handled by the owner of the server."""
         yield
 
 
-class Places:
-    """Who has a place among the connections of a server: those of the reserve only for what is always answered."""
+class ConnectionSlots:
+    """The connections of a server; reserve slots are only for paths that are always answered."""
 
     def __init__(self, connections_max: int, reserve_max: int) -> None:
         self._connections_max = connections_max
         self._address_max = max(1, connections_max // ADDRESS_PART)
         self._reserve_max = reserve_max
-        self._regular: dict[Bounded, str] = {}
-        self._reserve: dict[Bounded, None] = {}
+        self._regular: dict[BoundedHttpConnection, str] = {}
+        self._reserve: dict[BoundedHttpConnection, None] = {}
 
-    def take(self, one: "Bounded", address: str) -> bool:
-        """A place for a newcomer; False if there is none."""
+    def take(self, one: "BoundedHttpConnection", address: str) -> bool:
+        """Take a slot for a new connection; False if there is none."""
         of_address = [other for other, at in self._regular.items() if at == address]
         if len(of_address) >= self._address_max:
             is_free = self._is_freed(of_address)
@@ -153,29 +153,29 @@ class Places:
         self._reserve[one] = None
         return True
 
-    def is_reserve(self, one: "Bounded") -> bool:
+    def is_reserve(self, one: "BoundedHttpConnection") -> bool:
         return one in self._reserve
 
-    def leave(self, one: "Bounded") -> None:
+    def leave(self, one: "BoundedHttpConnection") -> None:
         self._regular.pop(one, None)
         self._reserve.pop(one, None)
 
-    def _is_freed(self, among: "list[Bounded]") -> bool:
-        """Whether one that waits for a request could be made to go, the oldest first."""
+    def _is_freed(self, among: "list[BoundedHttpConnection]") -> bool:
+        """Close the oldest connection that waits for a request; whether there was one."""
         idle = next((one for one in among if one.waits_for_request), None)
         if idle is not None:
             self._dismiss(idle)
         return idle is not None
 
-    def _dismiss(self, one: "Bounded") -> None:
+    def _dismiss(self, one: "BoundedHttpConnection") -> None:
         self.leave(one)
         one.transport.abort()
 
 
-class Bounded(H11Protocol):
-    """A connection with limits. `places` and `always` are the server's."""
+class BoundedHttpConnection(H11Protocol):
+    """A connection with limits. `slots` and `always` are the server's."""
 
-    places: Places
+    slots: ConnectionSlots
     always: frozenset[str]
     _timer: asyncio.TimerHandle | None = None
     _phase = ""
@@ -184,10 +184,10 @@ class Bounded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         address = transport.get_extra_info("peername")
-        if not self.places.take(self, str(address[0]) if isinstance(address, tuple) else "?"):
+        if not self.slots.take(self, str(address[0]) if isinstance(address, tuple) else "?"):
             transport.abort()
             return
-        if self.places.is_reserve(self):
+        if self.slots.is_reserve(self):
             self.app = _only(self.app, self.always)
         self._since_s = monotonic()
         self._timer = self.loop.call_later(LOOK_EVERY_S, self._look)
@@ -195,7 +195,7 @@ class Bounded(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.places.leave(self)
+        self.slots.leave(self)
         super().connection_lost(exc)
 
     @property
@@ -206,7 +206,7 @@ class Bounded(H11Protocol):
         if self.transport.is_closing():
             return
         if self.waits_for_request:
-            phase, most_s = "head", RESERVE_HEAD_S if self.places.is_reserve(self) else HEAD_S
+            phase, most_s = "head", RESERVE_HEAD_S if self.slots.is_reserve(self) else HEAD_S
         elif self.flow.write_paused:
             phase, most_s = "stalled", STALL_S
         elif self.cycle.more_body and not self.cycle.response_started:
@@ -222,9 +222,9 @@ class Bounded(H11Protocol):
         self._timer = self.loop.call_later(LOOK_EVERY_S, self._look)
 
 
-def _bounded(its_places: Places, its_always: frozenset[str]) -> type[H11Protocol]:
-    class BoundedByServer(Bounded):
-        places = its_places
+def _bounded(its_slots: ConnectionSlots, its_always: frozenset[str]) -> type[H11Protocol]:
+    class BoundedByServer(BoundedHttpConnection):
+        slots = its_slots
         always = its_always
 
     return BoundedByServer

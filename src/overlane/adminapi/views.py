@@ -96,6 +96,21 @@ OVERLAY_LOSSES = (
 """Counters of the overlay core that count lost messages. A second copy that is dropped is not lost."""
 
 
+class CoordinationView(View, frozen=True, kw_only=True):
+    """The overlay as ZooKeeper describes it, as far as this broker has read it."""
+
+    role: str
+    domain: str
+    is_connected: bool
+    """Whether ZooKeeper can be reached."""
+    leader: str
+    """Empty while there is none."""
+    bundles: dict[str, int]
+    """How many bundles of topics each routing broker carries."""
+    members: dict[str, tuple[str, str]]
+    """Role and domain of the brokers that this one knows."""
+
+
 class BrokerView(View, frozen=True, kw_only=True):
     name: str
     version: str
@@ -132,6 +147,8 @@ class BrokerView(View, frozen=True, kw_only=True):
     store: StoreView
     loop: LoopView
     process: ProcessView
+    coordination: CoordinationView | None = None
+    """None without [coordination]."""
 
     @property
     def overlay_lost(self) -> dict[str, int]:

@@ -1,1 +1,3 @@
 """The command `overlane`: every capability, one word each."""
+
+__all__ = ["start"]

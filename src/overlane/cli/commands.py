@@ -53,6 +53,15 @@ COMMANDS = {
         "overlane.cli.coordination.zookeeper",
         "Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it serves.",
     ),
+    "config": Command("overlane.cli.coordination.config", "Keep the configuration of an overlay in ZooKeeper."),
+    "brokers": Command(
+        "overlane.cli.coordination.overview",
+        "Show the brokers that are registered in ZooKeeper: role, domain, addresses, load, and which of them leads.",
+    ),
+    "assignments": Command(
+        "overlane.cli.coordination.overview",
+        "Show which routing broker carries which bundle of topics, since when and why, and the edges that use it.",
+    ),
     "testbed": Command(
         "overlane.cli.simulation.testbed",
         "Run the traffic and events of a network file on real brokers, in an emulated wide area on this machine.",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from overlane import __version__
+from overlane.build_kind import version_text
 from overlane.cli.commands import COMMANDS
 from overlane.cli.lazy_commands import group_of
 from overlane.cli.start import ABOUT, OPTIONS, run
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(__version__)
+        typer.echo(version_text())
         raise typer.Exit
 
 

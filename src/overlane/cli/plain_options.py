@@ -39,11 +39,13 @@ def plain_options(command: Callable[..., None], words: Sequence[str]) -> dict[st
         if name in found or (value := _value(kind, text)) is None:
             return None
         found[name] = value
-    return None if arguments else found
+    parameters = inspect.signature(command).parameters
+    is_complete = all(parameters[name].default is not inspect.Parameter.empty for name, _ in arguments)
+    return found if is_complete and words else None
 
 
 def _parameters(command: Callable[..., None]) -> tuple[dict[str, tuple[str, type]], list[tuple[str, type]]]:
-    """Name and type of the parameters: by option, and of the required arguments in their order."""
+    """Name and type of the parameters: by option, and of the arguments in their order."""
     options: dict[str, tuple[str, type]] = {}
     arguments: list[tuple[str, type]] = []
     hints = get_type_hints(command, include_extras=True)

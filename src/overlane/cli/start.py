@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from overlane import __version__
 from overlane.cli.commands import COMMANDS
 from overlane.cli.help_text import help_text
 
@@ -24,7 +23,9 @@ def run() -> None:
         case [] | ["--help"]:
             _print(help_text("overlane", ABOUT, COMMANDS, OPTIONS))
         case ["--version"] | ["version"]:
-            _print(__version__)
+            from overlane.build_kind import version_text
+
+            _print(version_text())
         case ["broker", *words] if run_broker(words):
             pass
         case _:

@@ -1,8 +1,8 @@
 """`overlane version`."""
 
-from overlane import __version__
+from overlane.build_kind import version_text
 
 
 def version() -> None:
     """Print the version."""
-    print(__version__)
+    print(version_text())

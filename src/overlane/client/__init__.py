@@ -1,14 +1,16 @@
-"""The Python API for applications: publish and subscribe at a broker, over connections that mend themselves.
+"""The Python API for applications: publish and subscribe at a broker, with automatic reconnection.
 
     import overlane.client
 
-    async with overlane.client.connect("127.0.0.1:1883") as client:
+    async with (
+        overlane.client.connect("127.0.0.1:1883") as client,
+        client.subscribe("alarms/#", qos=1) as alarms,
+    ):
         await client.publish("alarms/1", b"fire", deadline="60ms", reliability="reliable")
-        async for message in client.subscribe("alarms/#", qos=1):
+        async for message in alarms:
             print(message.topic, message.body)
 
-The brokers speak MQTT 5, so this works with any broker that does. `protocol` is the part without I/O, to be driven by
-other event loops.
+It uses MQTT 5 and works with any broker that does. `protocol` is the part without I/O, for use with other event loops.
 """
 
 from overlane.client.client import Client

@@ -1,4 +1,4 @@
-"""Where a broker is: `host`, `host:port`, `[::1]:1883`, or with `mqtt://` or `mqtts://` before it."""
+"""Address of a broker: `host`, `host:port`, `[::1]:1883`, with an optional `mqtt://` or `mqtts://` in front."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Address:
 
 
 def parse_address(text: str, tls: bool = False) -> Address:
-    """`tls` is for addresses that do not say it themselves."""
+    """`tls` applies to addresses without a scheme."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise InvalidRequest(f'invalid address {text!r}: expected "host:port", "[::1]:1883" or "mqtts://host"')

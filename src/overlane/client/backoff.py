@@ -1,8 +1,8 @@
-"""How long to wait before the next attempt: doubling, with a share left to chance.
+"""Backoff: the pause before the next connection attempt, doubling and partly random.
 
 Many clients lose a broker at the same moment. Each waits between half of the pause and all of it, so that they do not
-come back at the same moment. A connection counts as a success only when it has lasted: a broker that accepts and
-closes at once is met with growing pauses, not with a storm.
+reconnect at the same moment. A connection counts as a success only after it has lasted for a while: a broker that
+accepts and closes at once gets growing pauses, not a storm of connections.
 """
 
 from overlane.core.units import MS, SECOND, Nanos

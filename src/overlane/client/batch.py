@@ -1,7 +1,7 @@
-"""Many messages of QoS 0 for one topic in few writes.
+"""Batches: many QoS 0 messages for one topic in few writes.
 
-All of them share topic and properties, and the head of a PUBLISH packet depends only on the body's size. So the head is
-made once per size, and a message costs little more than its place in a list.
+All messages share topic and properties, and the head of a PUBLISH packet depends only on the size of the body. So the
+head is encoded once per size, and a message costs little more than an entry in a list.
 """
 
 from collections.abc import Iterable, Iterator

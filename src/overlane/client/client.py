@@ -1,4 +1,4 @@
-"""The client: what an application calls."""
+"""The client: the API that applications call."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from types import TracebackType
 
 from overlane.client.batch import written_batches
 from overlane.client.clocks import moment
-from overlane.client.connecting import Route, stay_connected
+from overlane.client.connecting import ConnectOptions, stay_connected
 from overlane.client.engine import Engine
 from overlane.client.errors import ClientError, Closed, Expired, InvalidRequest, PublishRefused
 from overlane.client.inbox import UNREAD_MAX
@@ -22,7 +22,7 @@ from overlane.client.message import (
     checked_topic,
     encoded_properties,
 )
-from overlane.client.protocol import Sending, Settings, Wish
+from overlane.client.protocol import Sending, Settings, WantedSubscription
 from overlane.client.qos import Qos, Reliability, TopicQos, chosen, duration_s
 from overlane.client.stamp import STAMP_PROPERTY
 from overlane.client.subscription import Subscription
@@ -46,10 +46,10 @@ class Client:
     """
 
     def __init__(
-        self, settings: Settings, route: Route, *, keep_session: bool, outbox_max: int, outbox_bytes_max: int
+        self, settings: Settings, options: ConnectOptions, *, keep_session: bool, outbox_max: int, outbox_bytes_max: int
     ) -> None:
         self._settings = settings
-        self._route = route
+        self._options = options
         self._keep_session = keep_session
         self._outbox = outbox_max, outbox_bytes_max
         self._engine: Engine | None = None
@@ -98,7 +98,7 @@ class Client:
         return self
 
     async def close(self) -> None:
-        """Send what waits, say goodbye, and end. Without `session_expiry` the broker forgets this client."""
+        """Send waiting messages, disconnect, and end. Without `session_expiry` the broker removes the session."""
         await self._close(CLOSE_WITHIN_S, is_clean=True)
 
     async def wait_connected(self) -> None:
@@ -209,13 +209,15 @@ class Client:
             raise InvalidRequest(f"got unread_max={unread_max}; expected 1 or more")
         level, properties = chosen(qos, deadline, reliability)
         engine = self._opened()
-        number, inbox = engine.subscribe(Wish(filters, level, no_local, RETAINED[retained], properties), unread_max)
+        number, inbox = engine.subscribe(
+            WantedSubscription(filters, level, no_local, RETAINED[retained], properties), unread_max
+        )
         return Subscription(engine, number, inbox)
 
     def unclaimed(self) -> Subscription:
         """Messages that belong to no subscription of this run, but to one that an earlier run left in the session.
 
-        They stay here until somebody subscribes to them, or reads them here.
+        They stay here until the application subscribes to them, or reads them here.
         """
         engine = self._opened()
         return Subscription(engine, 0, engine.inboxes.unclaimed)
@@ -236,7 +238,7 @@ class Client:
 
     async def _run(self, engine: Engine) -> None:
         try:
-            await stay_connected(engine, self._route)
+            await stay_connected(engine, self._options)
         except Exception as error:
             engine.end(error, readers_told=True)
             if not isinstance(error, ClientError):
@@ -247,7 +249,7 @@ class Client:
         engine, task = self._engine, self._task
         if engine is None or task is None:
             return
-        line = None
+        connection = None
         if not task.done():
             if is_clean:
                 engine.inboxes.acknowledge()
@@ -255,15 +257,15 @@ class Client:
                 with contextlib.suppress(TimeoutError, ClientError):
                     async with asyncio.timeout(within_s):
                         await engine.settle()
-            line = engine.driver.take_leave(end_session=not self._keep_session)
+            connection = engine.driver.take_leave(end_session=not self._keep_session)
         engine.end(Closed(), readers_told=False)
         task.cancel()
-        if line is not None:
+        if connection is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
-                    line.close()
-                    await asyncio.shield(line.gone)
-            line.abort()
+                    connection.close()
+                    await asyncio.shield(connection.gone)
+            connection.abort()
         await asyncio.wait([task])
 
     def _opened(self) -> Engine:

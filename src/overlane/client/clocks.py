@@ -1,4 +1,4 @@
-"""The clocks of this machine, and a name for its present run (see `stamp`)."""
+"""The clocks of this machine, and an identifier of its current boot (see `stamp`)."""
 
 import os
 import secrets
@@ -21,5 +21,5 @@ def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
     except OSError:
-        # Elsewhere nothing says that two processes have the same monotonic clock.
+        # On other systems it is unknown whether two processes have the same monotonic clock.
         return f"{os.getpid():x}{secrets.token_hex(8)}"

@@ -1,11 +1,11 @@
-"""Connecting: makes a connection, waits until it is lost, pauses, and makes the next.
+"""Connecting: opens a connection, waits until it is lost, pauses, and opens the next.
 
-The addresses are tried in turn. The first round must succeed, or the application is told what happened at each of
-them. After that it goes on for as long as it takes, beginning with the address that answered last, because the
-session is there; unless that broker said that it shuts down or that another one is to be used.
+The addresses are tried in turn. The first round must succeed; otherwise the application gets the reason for each
+address. After that, attempts continue without limit. They begin with the address that answered last, because the
+session is there, unless that broker announced its shutdown or named another server.
 
-A refusal that would only be repeated, such as a wrong password, ends it. So does another client that takes over the
-session: coming back would throw out the other one, and so on.
+A refusal that would only be repeated, such as a wrong password, ends the client. So does another client that takes over
+the session: a reconnect would disconnect that client, and so on.
 """
 
 import asyncio
@@ -19,24 +19,24 @@ from typing import assert_never
 from overlane.client.address import Address
 from overlane.client.backoff import PAUSE_FIRST, PAUSE_MAX, Backoff
 from overlane.client.clocks import now_ns
+from overlane.client.connection import explained, open_connection
 from overlane.client.driver import Driver, Parting
 from overlane.client.engine import Engine
 from overlane.client.errors import BrokerViolation, ConnectionRefused, Disconnected, Unreachable, described
-from overlane.client.line import explained, open_line
-from overlane.client.protocol import Broken, Dismissed
+from overlane.client.protocol import ConnectionFailed, ServerDisconnected
 from overlane.core.units import SECOND, Nanos
 
 log = logging.getLogger("overlane.client")
 
-ELSEWHERE = frozenset({0x8B, 0x9C, 0x9D})
+OTHER_SERVER_CODES = frozenset({0x8B, 0x9C, 0x9D})
 """Shutting down, use another broker, broker moved: try the others first."""
-PASSING = frozenset({0x00, 0x80, 0x83, 0x88, 0x89, 0x8D, 0x96, 0x97, 0x98, 0x9F, 0xA0}) | ELSEWHERE
+TEMPORARY_CODES = frozenset({0x00, 0x80, 0x83, 0x88, 0x89, 0x8D, 0x96, 0x97, 0x98, 0x9F, 0xA0}) | OTHER_SERVER_CODES
 """Reasons that may be gone the next time. All others would only be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """How to reach the brokers."""
+class ConnectOptions:
+    """Addresses of the brokers, TLS, and the timing of reconnection."""
 
     addresses: Sequence[Address]
     context: ssl.SSLContext | None
@@ -47,12 +47,12 @@ class Route:
     pause_max_ns: Nanos = PAUSE_MAX
 
 
-async def stay_connected(engine: Engine, route: Route) -> None:
+async def stay_connected(engine: Engine, options: ConnectOptions) -> None:
     """Never returns; raises what makes another attempt pointless."""
-    addresses = list(route.addresses)
-    backoff = Backoff(route.pause_first_ns, route.pause_max_ns)
+    addresses = list(options.addresses)
+    backoff = Backoff(options.pause_first_ns, options.pause_max_ns)
     while True:
-        address, tried = await _first_that_answers(engine.driver, route, addresses)
+        address, tried = await _first_that_answers(engine.driver, options, addresses)
         if address is None:
             if not engine.connections:
                 raise Unreachable(tried)
@@ -61,32 +61,32 @@ async def stay_connected(engine: Engine, route: Route) -> None:
             log.info("connected to %s", address)
             began = now_ns()
             parting = await engine.driver.parting()
-            engine.driver.drop_line()
+            engine.driver.drop_connection()
             backoff.held(now_ns() - began)
             addresses = _next_order(addresses, address, parting)
             reason = _judged(str(address), parting)
-            if not route.reconnect:
+            if not options.reconnect:
                 raise Unreachable([(str(address), reason)])
             log.warning("lost the connection to %s: %s; reconnecting", address, reason)
         await asyncio.sleep(backoff.pause(random.random()) / SECOND)
 
 
 async def _first_that_answers(
-    driver: Driver, route: Route, addresses: Sequence[Address]
+    driver: Driver, options: ConnectOptions, addresses: Sequence[Address]
 ) -> tuple[Address | None, list[tuple[str, str]]]:
     tried: list[tuple[str, str]] = []
     for address in addresses:
         try:
-            async with asyncio.timeout(route.within_ns / SECOND):
-                context = route.context if address.tls else None
-                await driver.greet(await open_line(address, context, route.server_name, driver))
+            async with asyncio.timeout(options.within_ns / SECOND):
+                context = options.context if address.tls else None
+                await driver.greet(await open_connection(address, context, options.server_name, driver))
         except ConnectionRefused as refused:
-            driver.drop_line()
-            if refused.code not in PASSING:
+            driver.drop_connection()
+            if refused.code not in TEMPORARY_CODES:
                 raise ConnectionRefused(f"connection to {address}", refused.code, refused.words) from None
             tried.append((str(address), refused.reason))
         except (OSError, ssl.SSLError) as error:  # TimeoutError is an OSError
-            driver.drop_line()
+            driver.drop_connection()
             tried.append((str(address), explained(error)))
         except UnicodeError:
             tried.append((str(address), "not a host name"))
@@ -98,11 +98,11 @@ async def _first_that_answers(
 def _judged(address: str, parting: Parting) -> str:
     """What happened, for people; raises if it would only happen again."""
     match parting:
-        case Dismissed(code, words):
-            if code not in PASSING:
+        case ServerDisconnected(code, words):
+            if code not in TEMPORARY_CODES:
                 raise Disconnected(f"connection to {address}", code, words)
             return described(code, words)
-        case Broken(reason, is_violation):
+        case ConnectionFailed(reason, is_violation):
             if is_violation:
                 raise BrokerViolation(f"{address}: {reason}")
             return reason
@@ -114,6 +114,6 @@ def _judged(address: str, parting: Parting) -> str:
 
 def _next_order(addresses: Sequence[Address], last: Address, parting: Parting) -> list[Address]:
     at = list(addresses).index(last)
-    if isinstance(parting, Dismissed) and parting.code in ELSEWHERE:
+    if isinstance(parting, ServerDisconnected) and parting.code in OTHER_SERVER_CODES:
         at += 1
     return [*addresses[at:], *addresses[:at]]

@@ -1,17 +1,17 @@
-"""The driver: bytes and time for the protocol, under asyncio.
+"""The driver of the protocol under asyncio: moves bytes, and provides the time.
 
-Bytes from the line go into the protocol, and its bytes go to the line at the end of the loop's turn, so that what is
-said in one turn leaves in one write. One timer is kept armed. Lines come and go (`connecting.py` makes them); what
-the protocol knows stays. All events go to `handle`.
+Received bytes go into the protocol. Its bytes for the broker are written at the end of an iteration of the event loop,
+in one write. One timer is kept armed. Connections come and go (`connecting.py` opens them); the state of the protocol
+remains. All events go to `handle`.
 """
 
 import asyncio
 from collections.abc import Callable
 
 from overlane.client.clocks import now_ns
+from overlane.client.connection import BrokerConnection
 from overlane.client.errors import ConnectionRefused
-from overlane.client.line import Line
-from overlane.client.protocol import Broken, Connected, Dismissed, Event, Protocol, Refused
+from overlane.client.protocol import Connected, ConnectionFailed, ConnectRefused, Event, Protocol, ServerDisconnected
 from overlane.core.units import NEVER, SECOND, Nanos
 
 FLUSH_BYTES = 64 * 1024
@@ -19,8 +19,8 @@ FLUSH_BYTES = 64 * 1024
 LINGER_S = 1.0
 """How long the last bytes have to get across."""
 
-Parting = Dismissed | Broken | str
-"""Why a connection is over; a string if the line itself broke."""
+Parting = ServerDisconnected | ConnectionFailed | str
+"""Why a connection is over; a string if the connection itself broke."""
 
 
 class Driver:
@@ -28,7 +28,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._protocol = protocol
         self._handle = handle
-        self._line: Line | None = None
+        self._connection: BrokerConnection | None = None
         self._greeting: asyncio.Future[None] | None = None
         self._parted: asyncio.Future[Parting] | None = None
         self._out_bytes = 0
@@ -38,11 +38,11 @@ class Driver:
         self.wants_reading: Callable[[], bool] = lambda: True
         """Whether the application keeps up with what arrives."""
 
-    # Lines
+    # Connections
 
-    async def greet(self, line: Line) -> None:
-        """Introduce ourselves on a new line; returns when the broker has accepted."""
-        self._line = line
+    async def greet(self, connection: BrokerConnection) -> None:
+        """Send CONNECT on a new connection; returns when the broker has accepted."""
+        self._connection = connection
         self._greeting = self._loop.create_future()
         self._parted = self._loop.create_future()
         self._protocol.opened()
@@ -50,54 +50,54 @@ class Driver:
         await self._greeting
 
     async def parting(self) -> Parting:
-        """Until the connection that was made last is over."""
+        """Waits until the latest connection has ended."""
         if self._parted is None:
             raise AssertionError("no connection was made")
         return await asyncio.shield(self._parted)
 
-    def drop_line(self) -> None:
-        """Nothing more is to be heard on it. What has been said has a moment to get across."""
-        if self._line is not None:
-            self._line.close()
-            self._loop.call_later(LINGER_S, self._line.abort)
-            self.lost(self._line, "given up")
+    def drop_connection(self) -> None:
+        """Stop using the connection. Written bytes have LINGER_S to be sent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._loop.call_later(LINGER_S, self._connection.abort)
+            self.lost(self._connection, "given up")
 
-    def take_leave(self, end_session: bool) -> Line | None:
-        """Say goodbye; the line that is to be closed."""
+    def take_leave(self, end_session: bool) -> BrokerConnection | None:
+        """Send DISCONNECT; returns the connection to be closed."""
         self.flush()
         self._protocol.disconnect(end_session)
         self.flush()
         if self._timer is not None:
             self._timer.cancel()
-        return self._line
+        return self._connection
 
-    def turned(self, event: Connected | Refused | Dismissed | Broken) -> None:
+    def turned(self, event: Connected | ConnectRefused | ServerDisconnected | ConnectionFailed) -> None:
         """An event of the protocol about the connection itself."""
         match event:
             case Connected():
                 if self._greeting is not None and not self._greeting.done():
                     self._greeting.set_result(None)
-            case Refused(code, words):
+            case ConnectRefused(code, words):
                 self._greet_in_vain(ConnectionRefused("connection", code, words))
-            case Dismissed() | Broken():
+            case ServerDisconnected() | ConnectionFailed():
                 self._part(event)
 
-    # What the line tells
+    # Called by the connection
 
-    def received(self, line: Line, data: bytes) -> None:
-        if line is self._line:
+    def received(self, connection: BrokerConnection, data: bytes) -> None:
+        if connection is self._connection:
             self._handle(self._protocol.receive(data, now_ns()))
             self.flush()
             self.regulate()
 
-    def writable(self, line: Line, writable: bool) -> None:
-        if line is self._line:
+    def writable(self, connection: BrokerConnection, writable: bool) -> None:
+        if connection is self._connection:
             self._handle(self._protocol.writable(writable, now_ns()))
             self.flush()
 
-    def lost(self, line: Line, reason: str) -> None:
-        if line is self._line:
-            self._line = None
+    def lost(self, connection: BrokerConnection, reason: str) -> None:
+        if connection is self._connection:
+            self._connection = None
             self._protocol.lost()
             self._part(reason)
 
@@ -121,19 +121,19 @@ class Driver:
             self._flush_handle.cancel()
             self._flush_handle = None
         out = self._protocol.out
-        if out and self._line is not None:
+        if out and self._connection is not None:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             self._protocol.sent(now_ns())
-            self._line.write(data)
+            self._connection.write(data)
             self.regulate()
         self._arm()
 
     def regulate(self) -> None:
-        """Read from the line, or stop reading."""
-        if self._line is not None:
+        """Read from the connection, or stop reading."""
+        if self._connection is not None:
             reading = not self._protocol.online or self.wants_reading()
-            if self._line.read_on(reading):
+            if self._connection.read_on(reading):
                 self._protocol.listening(reading, now_ns())
 
     def _arm(self) -> None:
@@ -150,7 +150,7 @@ class Driver:
         self.flush()
 
     def _part(self, parting: Parting) -> None:
-        self._greet_in_vain(OSError(parting.reason if isinstance(parting, Broken) else str(parting)))
+        self._greet_in_vain(OSError(parting.reason if isinstance(parting, ConnectionFailed) else str(parting)))
         if self._parted is not None and not self._parted.done():
             self._parted.set_result(parting)
 

@@ -1,9 +1,9 @@
-"""The engine: what an application's calls become.
+"""The engine: turns the calls of an application into requests of the protocol.
 
-It decides nothing about MQTT. Calls go into the protocol, and the protocol's events become results of futures and
+It decides nothing about MQTT. Calls go into the protocol; the events of the protocol become results of futures, and
 messages in inboxes; the driver moves the bytes.
 
-It ends with `end`: then everyone who waits is told why, and so is everyone who calls.
+`end` ends it: all waiting calls, and all later ones, raise the reason.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ from overlane.client.errors import (
 from overlane.client.inbox import UNREAD_BYTES_MAX, Inbox, Inboxes
 from overlane.client.message import Message, Publication
 from overlane.client.protocol import (
-    Accepted,
-    Broken,
     Connected,
-    Dismissed,
+    ConnectionFailed,
+    ConnectRefused,
     Event,
-    Overdue,
     Protocol,
-    Refused,
-    Rejected,
+    PublicationAccepted,
+    PublicationExpired,
+    PublicationRejected,
     Sending,
+    ServerDisconnected,
     Settings,
     Subscribed,
     SubscriptionRefused,
     Unsubscribed,
-    Wish,
+    WantedSubscription,
 )
 
 log = logging.getLogger("overlane.client")
@@ -122,17 +122,17 @@ class Engine:
     def packet_bytes_max(self) -> int:
         return self._protocol.limits.packet_bytes_max
 
-    def subscribe(self, wish: Wish, unread_max: int) -> tuple[int, Inbox]:
+    def subscribe(self, wanted: WantedSubscription, unread_max: int) -> tuple[int, Inbox]:
         self.check()
         self._leave_abandoned()
-        for topic_filter in wish.filters:
+        for topic_filter in wanted.filters:
             if self.inboxes.subscribed(topic_filter):
                 raise InvalidRequest(f"there is already a subscription to {topic_filter}")
         self._numbers += 1
         number = self._numbers
-        inbox = self.inboxes.open(number, wish.filters, unread_max)
+        inbox = self.inboxes.open(number, wanted.filters, unread_max)
         self._granting[number] = self._loop.create_future()
-        self._protocol.subscribe(number, wish)
+        self._protocol.subscribe(number, wanted)
         self.driver.flush_soon()
         return number, inbox
 
@@ -191,7 +191,7 @@ class Engine:
         await self.until(lambda: not self._protocol.waiting and not self._protocol.unanswered)
 
     def end(self, error: Exception, *, readers_told: bool) -> None:
-        """From now on everything ends with this error; readers just end, unless they are to be told."""
+        """Everything ends with this error from now on; readers just end, unless `readers_told`."""
         if self._error is not None:
             return
         self._error = error
@@ -220,12 +220,12 @@ class Engine:
                     arrival = arrival or moment()
                     event.arrived(arrival)
                     self.inboxes.deliver(event)
-                case Accepted(sending):
+                case PublicationAccepted(sending):
                     _succeed(self._publishing.pop(sending, None))
-                case Rejected(sending, code, words):
+                case PublicationRejected(sending, code, words):
                     topic = sending.publication.topic_utf8.decode()
                     self._unsent(sending, PublishRefused(f"message to {topic}", code, words))
-                case Overdue(sending):
+                case PublicationExpired(sending):
                     self._unsent(sending, Expired(sending.publication.topic_utf8.decode()))
                 case Subscribed(number):
                     _succeed(self._granting.get(number))
@@ -238,7 +238,7 @@ class Engine:
                     self.session_present = session_present
                     self.connections += 1
                     self.driver.turned(event)
-                case Refused() | Dismissed() | Broken():
+                case ConnectRefused() | ServerDisconnected() | ConnectionFailed():
                     self.driver.turned(event)
                 case _:
                     assert_never(event)

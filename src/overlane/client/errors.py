@@ -1,17 +1,17 @@
-"""What can go wrong between an application and its broker, by whose fault.
+"""Errors between an application and its broker, by fault.
 
     ClientError
-      InvalidRequest      the application's: it asked for what MQTT or this client does not allow
-      Refused             the broker said no, with a reason code
+      InvalidRequest      the application requested something that MQTT or this client does not allow
+      Refused             the broker rejected a request, with a reason code
         ConnectionRefused, PublishRefused, SubscribeRefused
       Disconnected        the broker ended the connection for good, with a reason code
-      Unreachable         no address answers, or the connection is lost and is not to be made again
+      Unreachable         no address answers, or the connection is lost and reconnection is off
       Expired             a message waited for the broker longer than its expiry
       Closed              the client has been closed
-      BrokerViolation     the broker speaks no proper MQTT
+      BrokerViolation     the broker violates the MQTT protocol
 
-`Refused`, `Disconnected`, `Unreachable`, `Expired` and `Closed` are `overlane.errors.Unavailable` too, and
-`BrokerViolation` is an `overlane.errors.ProtocolViolation`, so that programs which use more of Overlane can catch
+`Refused`, `Disconnected`, `Unreachable`, `Expired` and `Closed` are also `overlane.errors.Unavailable`, and
+`BrokerViolation` is also an `overlane.errors.ProtocolViolation`, so that programs which use more of Overlane can catch
 them by fault.
 """
 
@@ -27,13 +27,13 @@ class ClientError(OverlaneError):
 
 
 class InvalidRequest(ClientError, ValueError):
-    """The application's fault: the sentence says what was asked and what is allowed."""
+    """An error of the application; the message gives the request and what is allowed."""
 
     error_code = "OVL-103"
 
 
 class Refused(ClientError, Unavailable):
-    """The broker said no. `code` is the MQTT 5 reason code, `reason` says it in words."""
+    """The broker rejected a request. `code` is the MQTT 5 reason code, `reason` its text."""
 
     error_code = "OVL-203"
 

@@ -1,14 +1,14 @@
-"""Inboxes: what arrived and has not been read, and whether the client may read on from the broker.
+"""Inboxes: messages that have arrived and are unread, and whether the client may continue to read from the broker.
 
-Each subscription has one. Nothing is dropped when the application reads too slowly: an inbox that is full makes the
-client stop reading from the connection until half of it has been read. TCP then holds the broker back. For QoS 1 and
-2 the broker stops by itself before that, because the application has not acknowledged.
+Each subscription has one. Nothing is dropped if the application reads too slowly: when an inbox is full, the client
+stops reading from the connection until half of the inbox has been read. TCP then slows the broker down. For QoS 1 and 2
+the broker stops before that, because the application has not acknowledged.
 
-While an answer of the broker is awaited the client reads on even so, because the answer may be behind the messages, and
-the application that should read them may be the one that awaits it. `UNREAD_BYTES_MAX` ends that, too.
+While a response of the broker is outstanding, the client continues to read, because the response may be behind the
+messages, and the application that should read them may be waiting for it. `UNREAD_BYTES_MAX` limits this.
 
-A message goes to the subscription whose identifier it bears. One that belongs to none is unclaimed: it comes from a
-session that an earlier run of the application left behind, and waits until somebody subscribes to it.
+A message goes to the subscription with its subscription identifier. A message without a subscription is unclaimed: it
+belongs to a session that an earlier run of the application left, and waits until the application subscribes to it.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class Inbox:
 
 
 class Inboxes:
-    """All inboxes of a client. `done` is called with messages that nobody will read any more."""
+    """All inboxes of a client. `done` is called with messages that will not be read any more."""
 
     def __init__(self, done: Callable[[Message], None]) -> None:
         self._done = done
@@ -195,7 +195,7 @@ class Inboxes:
         self.unclaimed.put(message)
         if len(self.unclaimed.messages) == UNCLAIMED_TOLD:
             log.warning(
-                "%d messages wait that nobody here has subscribed to, the last for %s; "
+                "%d unclaimed messages are queued, the last for topic %s; "
                 "subscribe to them, or read them from Client.unclaimed()",
                 UNCLAIMED_TOLD,
                 message.topic,
@@ -203,5 +203,5 @@ class Inboxes:
 
 
 def _without_share(topic_filter: str) -> str:
-    """`$share/GROUP/FILTER` hears what FILTER hears."""
+    """`$share/GROUP/FILTER` matches what FILTER matches."""
     return topic_filter.split("/", 2)[2] if topic_filter.startswith("$share/") else topic_filter

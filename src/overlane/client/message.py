@@ -1,4 +1,4 @@
-"""Messages as applications meet them: what arrives, what is published, and what is left behind as a will."""
+"""Messages as applications see them: received messages, published messages and wills."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ class Message:
 
     @property
     def content_type(self) -> str | None:
-        """What the publisher says the body is, such as `application/json`."""
+        """The content type set by the publisher, such as `application/json`."""
         return self._packet.content_type
 
     @property
@@ -172,7 +172,7 @@ class Will:
     properties: Properties = ()
 
     def packet(self) -> mqtt5.Will:
-        """As MQTT says it; `InvalidRequest` if it cannot be said."""
+        """As encoded for MQTT; `InvalidRequest` if it cannot be encoded."""
         checked_topic(self.topic)
         return mqtt5.Will(
             self.topic,

@@ -1,11 +1,11 @@
-"""`connect`: what an application says about its connection, checked and with defaults."""
+"""`connect`: the options of a connection, validated and with defaults."""
 
 import secrets
 import ssl
 
 from overlane.client.address import parse_address
 from overlane.client.client import Client
-from overlane.client.connecting import Route
+from overlane.client.connecting import ConnectOptions
 from overlane.client.errors import InvalidRequest
 from overlane.client.message import Will, check_string
 from overlane.client.protocol import Settings
@@ -15,7 +15,7 @@ from overlane.core.units import Nanos
 from overlane.quantities import parse_size
 
 SESSION_BRIDGE_S = 60
-"""How long a broker keeps the session of a client that did not say: long enough to bridge a lost connection."""
+"""Default session expiry: long enough to bridge a lost connection."""
 SESSION_FOREVER_S = 0xFFFF_FFFF
 
 
@@ -81,7 +81,7 @@ def connect(
         will=None if will is None else will.packet(),
         run=secrets.token_hex(8),
     )
-    route = Route(
+    options = ConnectOptions(
         parsed,
         context,
         server_name,
@@ -92,7 +92,7 @@ def connect(
     )
     return Client(
         settings,
-        route,
+        options,
         keep_session=session_expiry is not None,
         outbox_max=outbox_max,
         outbox_bytes_max=_size(outbox_size, "outbox_size"),

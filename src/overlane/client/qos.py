@@ -1,8 +1,7 @@
-"""What an application asks of a topic: how surely, and how soon.
+"""Quality of service that an application requests for a topic.
 
-MQTT's level says how a message crosses the line between client and broker. Deadline, reliability and order say how it
-crosses the overlay; they travel as MQTT 5 user properties and can only tighten what the brokers' configuration says
-of the topic:
+The MQTT level applies between client and broker. Deadline, reliability and order apply across the overlay; they are
+sent as MQTT 5 user properties, and can only tighten the settings of the network file:
 
     overlane-deadline       "60ms"
     overlane-reliability    "reliable" | "best-effort"
@@ -97,7 +96,7 @@ class TopicQos:
 def chosen(
     qos: TopicQos | Qos | int | None, deadline: str | None, reliability: Reliability | str | None
 ) -> tuple[Qos, tuple[tuple[str, str], ...]]:
-    """The level and user properties of one call: what it says itself goes before what its `TopicQos` says."""
+    """The level and user properties of one call: its own arguments override its `TopicQos`."""
     base = qos if isinstance(qos, TopicQos) else TopicQos(level=qos)
     whole = TopicQos(deadline or base.deadline, reliability or base.reliability, base.level, base.order)
     return whole.mqtt_level, whole.properties

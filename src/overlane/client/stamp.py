@@ -1,9 +1,9 @@
-"""Stamps: when a message was published, so that its reader can tell how old it is.
+"""Stamps: the publish time of a message, from which its reader computes the age.
 
     overlane-stamp    BOOT.MONOTONIC.WALL
 
-BOOT names a run of a machine; on the same run the monotonic clocks of all processes agree to the nanosecond, and the
-age is exact. Between machines only the wall clocks are left, and the age is as good as they agree.
+BOOT identifies a boot of a machine; within it the monotonic clocks of all processes agree to the nanosecond, and the
+age is exact. Between machines only the wall clocks can be compared, and the age is as accurate as they are.
 """
 
 from dataclasses import dataclass

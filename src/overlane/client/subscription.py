@@ -1,4 +1,4 @@
-"""A subscription as the application holds it: an iterator of messages that acknowledges behind itself."""
+"""A subscription of an application: an iterator of messages that acknowledges the messages that were processed."""
 
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -9,7 +9,7 @@ from overlane.client.inbox import Inbox
 from overlane.client.message import Message
 
 
-class Host(Interface):
+class SubscriptionHost(Interface):
     """What a subscription needs of its client."""
 
     def done(self, message: Message) -> None: ...
@@ -39,7 +39,7 @@ class Subscription(AsyncIterator[Message]):
     belongs to the session and goes on at the broker until `unsubscribe()`.
     """
 
-    def __init__(self, host: Host, number: int, inbox: Inbox) -> None:
+    def __init__(self, host: SubscriptionHost, number: int, inbox: Inbox) -> None:
         self._host = host
         self._number = number
         self._inbox = inbox

@@ -1,4 +1,4 @@
-"""TLS for applications: whom to trust, and how to prove who one is."""
+"""TLS for applications: trusted authorities, and the certificate of the client."""
 
 import ssl
 from dataclasses import dataclass

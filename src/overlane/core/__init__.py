@@ -10,6 +10,7 @@ before it. `frame_dispatch` and `link_supervisor` join them, for `broker` alone.
 
 __all__ = [
     "broker",
+    "bundles",
     "config",
     "events",
     "federation",

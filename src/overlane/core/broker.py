@@ -11,17 +11,16 @@ Bytes, events and the time go in; bytes, effects and the next deadline come out.
 
 The parts are put together here: frame dispatch (what neighbours send), drafts and source (what is published here), sink
 (what is delivered here), forwarding (parcels that pass), gossip (link state, interest), routes and signalling (which
-links parcels take), route demands (what routes require of this broker), and one neighbour per link.
+links parcels take), route demands (what routes require of this broker), the role in a tier, upkeep (what is due at the
+end of a turn), views (what people see of it), and one neighbour per link.
 """
 
-from collections import deque
-from collections.abc import Iterable
-from hashlib import sha256
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-import msgspec
-
-from overlane.core.config import BrokerConfig, InboundRouteView, RouteView
+from overlane.core.broker_views import BrokerViews
+from overlane.core.bundles import group_of
+from overlane.core.config import BrokerConfig
 from overlane.core.events import (
     CloseLink,
     Effect,
@@ -40,7 +39,10 @@ from overlane.core.events import (
     Unsubscribe,
 )
 from overlane.core.flows.cut_through import CutThrough
+from overlane.core.flows.destinations import Destinations
 from overlane.core.flows.drafts import Drafts
+from overlane.core.flows.held_messages import TABLE as HELD
+from overlane.core.flows.held_messages import Released
 from overlane.core.flows.history import TABLE as HISTORY
 from overlane.core.flows.history import TopicHistory
 from overlane.core.flows.inflow import INFLOWS, decode_name
@@ -52,11 +54,11 @@ from overlane.core.gossip.broker_admission import BrokerAdmission
 from overlane.core.gossip.gossip import Gossip
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity, IncarnationProofs
 from overlane.core.gossip.interest import TABLE as INTEREST
-from overlane.core.gossip.interest import LocalInterest, RemoteInterest, ReservedListener
+from overlane.core.gossip.interest import RemoteInterest, ReservedListener
 from overlane.core.gossip.link_state import LinkStateTable
+from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.link_queue import SchedulingPolicy
-from overlane.core.links.link_view import LinkView, view_of
 from overlane.core.links.neighbour import Neighbour
 from overlane.core.qos import QosClass
 from overlane.core.record_kinds import KINDS
@@ -66,16 +68,16 @@ from overlane.core.routing.message_losses import MessageCount, MessageLosses
 from overlane.core.routing.route_announcer import RouteAnnouncer
 from overlane.core.routing.route_demands import RouteDemands
 from overlane.core.routing.routes import RoutePlanner
-from overlane.core.routing.signalling import RouteTable, links_of
-from overlane.core.units import NEVER, SECOND, US, Nanos
+from overlane.core.routing.signalling import RouteTable
+from overlane.core.tier_role import TierRole
+from overlane.core.units import NEVER, Nanos
+from overlane.core.upkeep import Upkeep
 from overlane.core.wire import frame_codec
-from overlane.core.wire.control_messages import Receipt
 from overlane.core.wire.mixed_run import Split
 from overlane.errors import Failure, InDoubt
 
 INTERNAL_ERROR = "internal error"
 """The reason that a neighbour is given whose bytes caused an unexpected exception here."""
-SLOW_SWEEP: Nanos = 5 * SECOND
 
 
 class OverlayBroker:
@@ -161,7 +163,7 @@ class OverlayBroker:
             self.identity,
             incarnation,
             config.qos,
-            self._remote,
+            Destinations(self.name, self._remote, config.federation, self._table),
             self._table,
             self._route_announcer,
             self._forwarding,
@@ -193,27 +195,30 @@ class OverlayBroker:
             self._sink,
         )
         self._demands = RouteDemands(self._routes)
+        self._role = TierRole(self._links, self._local, self._source, self._drafts, self._interest_changed, now)
+        self.scope_digest, self.scope_size = self._role.digest, self._role.size
+        self._upkeep = Upkeep(self._links, self._admission, self._source, self._sink, self._dispatcher, self._role, now)
+        self._receipts, self._link_failures = self._upkeep.receipts, self._links.failures
+        self._set_views()
         self._inflows = self._sink.inflows
         self.ready = self._links.ready
         self.pull, self.pull_urgent = self._links.pull, self._links.pull_urgent
         self._effects = self._remote.effects, self._source.effects, self._sink.effects, self._links.effects
-        self._next_sweep: Nanos = now + SLOW_SWEEP
-        self._seen_changes = 0
         self._has_changes = True
         """More has happened in this turn than parcels and probes: everything that depends on state is checked."""
         self._slow_at: Nanos = NEVER
         """The next deadline of everything that parcels and probes alone do not change."""
         if config.scheduling == SchedulingPolicy.LAXITY:
             self._forwarding.budget = self._demands.budget
-        self._receipts: deque[tuple[int, Receipt]] = deque()
-        """Receipts to be sent when their turn is durable."""
         self._recover(recovered, now)
+        self._role.configure(config, now)
 
     def _recover(self, records: Iterable[Record], now: Nanos) -> None:
         restore(
             KINDS,
             records,
             {
+                HELD: self._source.held.restore,
                 HISTORY: lambda _, value: self._history.restore(value, self._history_class(value)),
                 INFLOWS: lambda key, value: self._inflows.restore(decode_name(key), value, now),
                 INTEREST: lambda key, _: self._remote.restore(key),
@@ -236,11 +241,11 @@ class OverlayBroker:
             case LinkUp(peer):
                 self._names[self._links.up(peer, now).identity] = peer
             case NamesakeRefused(peer, address):
-                self._gossip.namesake(peer, address, now)
+                self._gossip.own_name.namesake(peer, address, now)
             case LinkDown(peer):
                 self._links.down(peer, now)
             case CloseLink(peer, reason):
-                self._close_link(peer, reason, now)
+                self._links.close_peer(peer, reason, now)
             case Subscribe(subscriber, topic_filter, durable):
                 self._sink.subscribe(subscriber, topic_filter, durable, now)
             case Unsubscribe(subscriber, topic_filter):
@@ -268,15 +273,43 @@ class OverlayBroker:
         self._admission.reconfigure(config.named, config.brokers_max)
         self._links.set_links(config.link_failure, gone, now)
         self._interest_changed()
+        self._role.configure(config, now)
 
     def carries(self, topic: str) -> bool:
         """Whether other brokers need the topic, or its history is kept for late subscribers."""
-        return bool(self.config.qos.of(topic).history or self._source.destinations(topic))
+        if self._drafts.waits(topic):
+            return True
+        return bool(self.config.qos.of(topic).history or self._source.destinations.of(topic))
 
     def watch_reserved(self, listener: ReservedListener) -> None:
         """Call `listener` with (filter, broker, whether it is needed) for all filters of others that begin with `$`:
         now, and whenever one changes."""
         self._remote.watch_reserved(listener)
+
+    def watch_needs(self, listener: ReservedListener) -> None:
+        """As `watch_reserved`, for all filters, when one changes."""
+        self._remote.on_need = listener
+
+    def note_served(self, topic: str, served: tuple[str, ...]) -> None:
+        """To be told by `watch_released` of the message that is published on the topic next, if it has to wait."""
+        if self._role.is_edge:
+            self._drafts.served = topic, served
+
+    def watch_released(self, listener: Released) -> None:
+        """Call `listener` with every message that had to wait until it was known who needs it, when it is sent."""
+        self._source.held.on_released = listener
+
+    def needing(self, topic: str) -> tuple[str, ...]:
+        """The other brokers that need a topic."""
+        return self._remote.needing(topic)
+
+    def carriers(self) -> Mapping[int, str]:
+        """Bundles, and the routing brokers that carry them."""
+        return self.config.assignment
+
+    def known_brokers(self) -> int:
+        """How many brokers this one knows the links of."""
+        return len(self._table.adverts)
 
     def needs_size(self) -> tuple[int, int]:
         """Number and bytes of the filters that this broker has announced as its interest."""
@@ -306,8 +339,11 @@ class OverlayBroker:
         self._sink.split = split
 
     def destinations(self, topic: str) -> tuple[str, ...]:
-        """The other brokers that messages published here on the topic go to."""
-        return self._source.destinations(topic)
+        """The other brokers that messages published here on the topic go to; at an edge, as long as these are not
+        known, a word for the group of the topic."""
+        if self._drafts.waits(topic):
+            return (f"?{group_of(topic)}",)
+        return self._source.destinations.of(topic)
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether there are local subscribers to a topic that others know of."""
@@ -342,7 +378,7 @@ class OverlayBroker:
         except Exception as error:
             self._dispatcher.failures.append(Failure("neighbour", peer, error))
             self._has_changes = True
-            self._close_link(peer, INTERNAL_ERROR, now)
+            self._links.close_peer(peer, INTERNAL_ERROR, now)
         return self._collect()
 
     def delivered(self, reception: Reception, now: Nanos) -> list[Effect]:
@@ -365,27 +401,24 @@ class OverlayBroker:
 
     @property
     def has_failures(self) -> bool:
-        return bool(self._dispatcher.failures or self._links.failures)
-
-    def _close_link(self, peer: str, reason: str, now: Nanos) -> None:
-        neighbour = self._neighbours.get(peer)
-        if neighbour is not None and neighbour.connected:
-            self._links.close(neighbour, reason, now)
+        return bool(self._dispatcher.failures or self._link_failures)
 
     def flush(self, now: Nanos, turn: int = 0) -> list[Effect]:
         """The end of a turn: everything due is done, everything to be sent is ready to be pulled.
 
         `turn`: its number, where turns become durable later than they end.
         """
+        if self._source.held.is_waiting:
+            self._role.release_held(now)
         if self._drafts.open or self._drafts.published:
             self._has_changes |= self._drafts.flush(now)
         is_due = self._has_changes or now >= self.next_deadline()
         if not is_due and self._links.has_news():
             is_due = self._links.advertise(now)
         if is_due:
-            self._do_what_is_due(turn, now)
+            self._upkeep.run(turn, now)
             self._has_changes = False
-            self._find_slow_deadline()
+            self._slow_at = self._upkeep.next_deadline()
         self._source.end_turn(turn)
         return self._collect()
 
@@ -403,14 +436,14 @@ class OverlayBroker:
         A driver that makes them durable while further turns go on tells so when it is done, in the order of turns.
         """
         source = self._source
-        if source.is_unsaved():
+        if source.unsaved:
             self._has_changes = True
             source.saved(turn, now)
         elif not (self._receipts or self._route_announcer.outbox):
             return []
         while self._receipts and self._receipts[0][0] <= turn:
             self._forwarding.post(self._receipts.popleft()[1])
-        self._send_outbox()
+        self._upkeep.send_outbox()
         return self._collect()
 
     def _collect(self) -> list[Effect]:
@@ -426,140 +459,31 @@ class OverlayBroker:
 
     def next_deadline(self) -> Nanos:
         if self._has_changes:
-            self._find_slow_deadline()
+            self._slow_at = self._upkeep.next_deadline()
         when = min(self._links.next_deadline(), self._slow_at, self._inflows.wake_at)
         if self._source.waiting_for_link.waiting:
             when = min(when, self._source.waiting_for_link.next_deadline())
         return min(when, self._drafts.next_deadline()) if self._drafts.open else when
-
-    def _find_slow_deadline(self) -> None:
-        self._slow_at = min(
-            self._source.next_deadline(), self._gossip.next_deadline(), self._next_sweep, self._remote.sweep_at
-        )
 
     # For people and tests
 
     def queue_bytes_max(self, peer: str) -> int:
         return self.config.link_queue_bytes_max.get(peer, self.config.queue_bytes_max)
 
-    def queue_bytes(self, peer: str) -> int:
-        return self._neighbours[peer].queue_bytes
-
-    def link_views(self) -> list[LinkView]:
-        return [view_of(self._neighbours[name]) for name in sorted(self._neighbours)]
-
-    def carried_topics(self, topics_max: int) -> dict[tuple[QosClass, tuple[str, ...]], list[str]]:
-        """Topics that lately went along each route, which has this class and these destinations; some of them."""
-        return self._drafts.carried_topics(topics_max)
-
-    def missing(self) -> list[tuple[str, str, int]]:
-        """Best-effort parcels that have not come: (origin, a topic of theirs, how many); 0 where none is missing."""
-        return [(self._names.get(gap.origin, "?"), gap.topic, gap.missing) for gap in self._sink.gaps.all()]
-
-    def routes(self) -> list[RouteView]:
-        return [
-            RouteView(
-                route.id,
-                route.version,
-                route.qos,
-                route.destinations,
-                tuple(sorted(route.plan.links)),
-                dict(route.plan.latency_ns),
-                route.cause,
-                route.established,
-                tuple(sorted(self._source.trust.avoided(route.id))),
-            )
-            for route in self._planner.routes.values()
-        ]
+    def _set_views(self) -> None:
+        links, source, sink, dispatcher = self._links, self._source, self._sink, self._dispatcher
+        parts = self._names, self._local, self._proofs, self._admission, sink, links, source, self._drafts, dispatcher
+        views = BrokerViews(*parts)
+        self.link_views, self.queue_bytes, self.missing = views.link_views, views.queue_bytes, views.missing
+        self.routes, self.inbound_routes = views.routes, views.inbound_routes
+        self.carried_topics, self.map_digest = views.carried_topics, views.map_digest
+        self._counters = views.counters
 
     @property
     def route_changes(self) -> int:
         """Grows whenever a route that passes or ends here was set up or changed."""
         return self._routes.changes
 
-    def inbound_routes(self) -> list[InboundRouteView]:
-        """The newest version of every route of another broker that delivers here."""
-        return [
-            InboundRouteView(entry.message.origin, links_of(entry.message), entry.message.deadline_us * US or NEVER)
-            for _, entry in self._routes.newest()
-            if entry.deliver and entry.message.origin != self.name
-        ]
-
     @property
     def counters(self) -> dict[str, int]:
-        sent, counters, losses = self._links.sent, self._forwarding.counters, self._losses
-        return {
-            "parcel_bytes_sent": sent.parcel_bytes,
-            "control_bytes_sent": sent.control_bytes,
-            "parcels_sent": sent.parcels,
-            "messages_sent": sent.messages,
-            "violations": self._dispatcher.violations,
-            "duplicates_dropped": counters.duplicates_dropped,
-            "expired_dropped": losses.expired,
-            "queue_full_dropped": losses.queue_full,
-            "unroutable_dropped": losses.unroutable,
-            "link_lost_dropped": losses.link_lost,
-            "overtaken_dropped": losses.overtaken,
-            "lifespan_ended_dropped": losses.lifespan_ended,
-            "destination_left_dropped": losses.destination_left,
-            "unproven_dropped": self._proofs.dropped,
-            "brokers_refused": self._admission.refused,
-            "name_conflicts": self._gossip.name_conflicts,
-            "repairs": counters.repairs,
-            "detours": counters.detours,
-            "filters_refused": self._remote.refused,
-            "unsendable_dropped": self._links.unsendable,
-            "refused_at_border": self._sink.refused,
-            "retained_bytes": self._source.retained_bytes,
-            "unconfirmed_samples": self._source.trust.missed,
-            "path_suspicions": self._source.trust.episodes,
-            "suspected_links": self._source.trust.suspected,
-        }
-
-    def map_digest(self) -> str:
-        """The same at all brokers that have heard the same."""
-        links = [(*ends, claim.state) for ends, claim in sorted(self._table.map.claims.items())]
-        needs = {name: message.added for name in self._remote.brokers() if (message := self._remote.everything(name))}
-        needs[self.name] = self._local.everything().added
-        known = sorted((name, sorted(filters)) for name, filters in needs.items() if filters)
-        return sha256(msgspec.json.encode((links, known))).hexdigest()
-
-    # Time
-
-    def _do_what_is_due(self, turn: int, now: Nanos) -> None:
-        self._links.tend(now)
-        if now >= self._sink.inflows.wake_at:
-            self._sink.release_due(now)
-            self._receipts.extend((turn, receipt) for receipt in self._sink.due_receipts(now))
-            self._sink.inflows.set_wake()
-        is_sweep = now >= self._next_sweep
-        if is_sweep:
-            self._next_sweep = now + SLOW_SWEEP
-            self._links.effects += self._admission.take_told(now)
-            self._sink.forget_idle(now)
-            self._routes.sweep(now)
-            self._links.forget_processing()
-        if self._gossip.effects:
-            self._links.effects += self._gossip.effects
-            self._gossip.effects.clear()
-        if now >= self._remote.sweep_at:
-            self._remote.sweep(now)
-        self._gossip.tell_interest()
-        self._links.advertise(now)
-        self._dispatcher.learn(self._gossip.settle(now, is_sweep=is_sweep), now)
-        if self._seen_changes != self._table.changes:
-            self._seen_changes = self._table.changes
-            self._source.reachable_again(now)
-        self._source.review(now)
-        self._source.tick(now)
-        self._send_outbox()
-
-    def _send_outbox(self) -> None:
-        outbox = self._route_announcer.outbox
-        if not outbox:
-            return
-        unsent = outbox.copy()
-        outbox.clear()
-        for name, message in unsent:
-            if (neighbour := self._neighbours.get(name)) is not None:
-                neighbour.send(message)
+        return self._counters()

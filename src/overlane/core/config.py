@@ -1,10 +1,19 @@
 """Configuration of a broker, and views of its routes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlane.core.federation import OPEN, Federation
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import MS, Nanos
+
+PLAIN = "plain"
+EDGE = "edge"
+ROUTING = "routing"
+BACKUP = "backup"
+ROLES = (PLAIN, EDGE, ROUTING, BACKUP)
+"""Of a broker: plain ones tell each other everything; edges have clients, and tell routing brokers what concerns the
+bundles that these carry; a backup stands by to be a routing broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,11 @@ class BrokerConfig:
     """Brokers that are trusted without proof: those of the network file."""
     brokers_max: int = 1024
     """How many other brokers are admitted."""
+    role: str = PLAIN
+    assignment: Mapping[int, str] = field(default_factory=dict)
+    """Bundles, and the routing brokers that carry them, as far as they are assigned."""
+    direct: frozenset[str] = frozenset()
+    """Neighbours, edges like this one, by links that serve deadlines only: nothing but links is told over them."""
 
     def needs_restart(self, other: "BrokerConfig") -> list[str]:
         """The fields that differ and cannot change while the broker runs."""
@@ -37,6 +51,8 @@ class BrokerConfig:
             "federation",
         )
         found = [field_name for field_name in fixed if getattr(self, field_name) != getattr(other, field_name)]
+        if self.role not in (other.role, PLAIN):
+            found.append("role")
         return found if self.qos.histories == other.qos.histories else [*found, "history"]
 
 

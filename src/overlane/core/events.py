@@ -63,7 +63,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The broker leaves for good: it tells all brokers, so that none keeps anything for it."""
+    """The broker leaves for good: it informs all brokers, so that none keeps anything for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ReadersReady:
 
 @dataclass(frozen=True, slots=True)
 class CloseLink:
-    """The driver cannot continue the connection to this neighbour; the neighbour is told the reason."""
+    """The driver cannot continue the connection to this neighbour; the neighbour gets the reason."""
 
     peer: str
     reason: str
@@ -150,9 +150,10 @@ class Delivery(NamedTuple):
 class Deliver(NamedTuple):
     """Messages (topic, flags, body) that arrived together, with their estimated age.
 
-    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. A mixed run, whose
-    topic is empty, is for those who have subscribed to the topics in it, whoever they are. The core has to know how
-    reliable messages were received (`OverlayBroker.delivered`); while readers have no room, they come again.
+    `subscribers` lists the receivers per topic; a topic that is not in it has no subscriber here. A reserved name is in
+    it without any if its last subscriber has gone while the message was under way. A mixed run, whose topic is empty,
+    is for those who have subscribed to the topics in it, whoever they are. The core has to know how reliable messages
+    were received (`OverlayBroker.delivered`); while readers have no room, they come again.
     """
 
     messages: list[tuple[str, int, bytes]]
@@ -220,6 +221,30 @@ class LinkChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ScopeDigest:
+    """The bundles that clients of an edge broker use: it needs a routing broker for each."""
+
+    published: frozenset[int] = frozenset()
+    subscribed: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeChanged:
+    """The clients of this broker use other bundles than before."""
+
+    digest: ScopeDigest
+
+
+@dataclass(frozen=True, slots=True)
+class DirectLinksWanted:
+    """At an edge: the edges that it wants to be linked with directly from now on, all of them. `given_up`: those for
+    which that is given up for a while, each with the reason."""
+
+    peers: tuple[str, ...]
+    given_up: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersRefused:
     """A neighbour announces more brokers than are admitted: so many adverts were refused lately."""
 
@@ -270,7 +295,17 @@ ReportedEffect = (
 )
 """Effects that are reported to people: log, events of the admin API, telemetry."""
 
-Effect = Save | Erase | Deliver | Close | RouteEstablished | LaterIncarnationKnown | ReportedEffect
+Effect = (
+    DirectLinksWanted
+    | Save
+    | Erase
+    | Deliver
+    | Close
+    | RouteEstablished
+    | LaterIncarnationKnown
+    | ScopeChanged
+    | ReportedEffect
+)
 
 
 # Answers

@@ -33,9 +33,12 @@ from overlane.core.wire.control_messages import (
     InterestUpdate,
     Namesake,
     ProvenIncarnations,
+    PublishScope,
     Receipt,
     RouteRefresh,
     RouteRequest,
+    ScopeComplete,
+    ScopedInterest,
     Teardown,
     decode,
 )
@@ -60,7 +63,7 @@ class _NameTaken(ProtocolViolation):
 
 
 class FrameDispatcher:
-    """`names`: of brokers, by their identities; those that adverts tell of are added."""
+    """`names`: of brokers, by their identities; those in adverts are added."""
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class FrameDispatcher:
                     self._refusal(neighbour, kind, body, now)
                     raise ProtocolViolation("the first frame of a connection must be a greeting")
         except _NameTaken as taken:
-            self._gossip.conflict(neighbour.name, taken.reason, now)
+            self._gossip.own_name.conflict(neighbour.name, taken.reason, now)
             self._has_changes = True
             self._links.close(neighbour, taken.reason, now, is_name_taken=True)
         except _ClosedByNeighbour as goodbye:
@@ -112,7 +115,7 @@ class FrameDispatcher:
         return self._has_changes
 
     def _refusal(self, neighbour: Neighbour, kind: int, body: memoryview, now: Nanos) -> None:
-        """Who does not want to link with us may say why instead of greeting."""
+        """A neighbour that refuses the link may send the reason instead of a greeting."""
         if kind == FrameType.CONTROL:
             message = decode(frame_codec.read_control(body)[1])
             if isinstance(message, Farewell):
@@ -162,11 +165,11 @@ class FrameDispatcher:
             raise ProtocolViolation("a second greeting")
         if hello.name != neighbour.name:
             raise ProtocolViolation(f"calls itself {hello.name}, expected {neighbour.name}")
-        if (other := self._gossip.linked_as_another(hello.name, hello.instance)) is not None:
+        if (other := self._gossip.own_name.linked_as_another(hello.name, hello.instance)) is not None:
             raise _NameTaken(f"another broker named {hello.name} is linked with {other}")
         if hello.incarnation != neighbour.incarnation:
             self._routes.hop_restarted(hello.name)
-        neighbour.greet(hello.incarnation, now)
+        neighbour.greet(hello.incarnation, now, hello.tier)
         self._routes.origin_restarted(hello.name, hello.incarnation)
         self._gossip.greet(neighbour)
 
@@ -181,6 +184,9 @@ class FrameDispatcher:
                 | GossipSummary()
                 | IncarnationProof()
                 | ProvenIncarnations()
+                | ScopedInterest()
+                | PublishScope()
+                | ScopeComplete()
             ):
                 self.learn(self._gossip.hear(sender, message, now), now)
             case Establish() | Established() | Teardown() | RouteRefresh() | RouteRequest():
@@ -188,10 +194,10 @@ class FrameDispatcher:
             case Receipt():
                 self._receipt(message, now)
             case Namesake(detail):
-                self._gossip.conflict(self._me, detail, now)
+                self._gossip.own_name.conflict(self._me, detail, now)
             case Farewell(reason, is_name_taken):
                 if is_name_taken:
-                    self._gossip.conflict(self._me, f"{sender} refuses this one: {reason}", now)
+                    self._gossip.own_name.conflict(self._me, f"{sender} refuses this one: {reason}", now)
                 raise _ClosedByNeighbour(f"closed by the neighbour: {reason}")
             case _:
                 assert_never(message)

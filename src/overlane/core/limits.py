@@ -21,7 +21,7 @@ _BYTES_PER_CHARACTER_MAX = 4
 
 
 def fits(text: str, bytes_max: int) -> bool:
-    """Whether a text takes no more bytes than that. It is not encoded where its characters alone tell."""
+    """Whether a text takes at most so many bytes. It is encoded only if the number of characters does not decide."""
     if len(text) * _BYTES_PER_CHARACTER_MAX <= bytes_max:
         return True
     return len(text) <= bytes_max and len(text.encode()) <= bytes_max

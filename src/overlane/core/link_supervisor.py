@@ -19,7 +19,7 @@ from overlane.core.qos import coarse_us
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.signalling import RouteTable
 from overlane.core.units import MS, NEVER, US, Nanos
-from overlane.core.wire.control_messages import CLAIMED_US_MAX, LinkClaim
+from overlane.core.wire.control_messages import CLAIMED_US_MAX, ControlMessage, LinkClaim
 from overlane.core.wire.frame_codec import AGE_US_MAX, ParcelFlag, RouteName, aged
 from overlane.errors import Failure
 
@@ -30,7 +30,7 @@ ASK_AFTER: Nanos = 1 * MS
 PROCESSING_US_MIN = 500
 """Processing latency below this is not advertised."""
 
-UNLINKED = "no neighbour any more"
+UNLINKED = "no longer a neighbour"
 """The reason that a neighbour is given whose link is gone from the configuration."""
 
 _REPAIR = int(ParcelFlag.REPAIR)
@@ -61,9 +61,11 @@ class LinkSupervisor:
     effects: list[Effect] = field(default_factory=list)
     sent: SentCounters = field(default_factory=SentCounters)
     instance: int = 0
+    tier: int = 0
+    """The name in greetings."""
     leaving: bool = False
     failure_override: float | None = None
-    """How likely this broker is down, by its history, if a plan says so."""
+    """The failure probability of this broker, if a plan gives one."""
     link_failure_override: Mapping[str, float] = field(default_factory=dict)
     """The same of links, by neighbour."""
     _processing_us: dict[int, int] = field(default_factory=dict)
@@ -80,7 +82,7 @@ class LinkSupervisor:
 
     @property
     def failures(self) -> list[Failure]:
-        """Failures that were not reported yet; whoever reports them clears the list."""
+        """Failures that were not reported yet; the caller that reports them clears the list."""
         return self._signals.failures
 
     # Connections
@@ -92,9 +94,9 @@ class LinkSupervisor:
             neighbour = Neighbour(peer, self.scheduling, bytes_max, self.ping_interval_ns, self._signals)
             self.neighbours[peer] = neighbour
         elif neighbour.connected:
-            # Both ends have dialled at once, and one of the two connections stays: that says nothing about the link.
+            # Both ends have dialled at once, and one of the two connections stays: this is no failure of the link.
             self._strand(neighbour, now, is_replaced=True)
-        neighbour.connect(self.me, self.incarnation, now, self.instance)
+        neighbour.connect(self.me, self.incarnation, now, self.instance, self.tier)
         return neighbour
 
     def is_neighbour(self, peer: str) -> bool:
@@ -109,6 +111,12 @@ class LinkSupervisor:
         farewell = neighbour.farewell(reason, is_name_taken=is_name_taken)
         self.effects.append(Close(neighbour.name, reason, farewell))
         self._strand(neighbour, now)
+
+    def close_peer(self, peer: str, reason: str, now: Nanos) -> None:
+        """As `close`, of a neighbour that may not be connected."""
+        neighbour = self.neighbours.get(peer)
+        if neighbour is not None and neighbour.connected:
+            self.close(neighbour, reason, now)
 
     def tend(self, now: Nanos) -> None:
         """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked."""
@@ -163,14 +171,13 @@ class LinkSupervisor:
         """Count items that can no longer be in time."""
         losses = self.forwarding.losses
         for one in dropped:
-            out: OutgoingParcel = one.chunk  # type: ignore[assignment]  # nothing else is ever queued
+            out: OutgoingParcel = one.chunk  # nothing else is ever queued
             losses.expired += losses.of_waiting(out)
 
     # Sending
 
     def ready(self) -> list[str]:
-        waiting = self._signals.ready
-        return sorted(waiting) if len(waiting) > 1 else list(waiting)
+        return sorted(self._signals.ready)
 
     def pull(self, peer: str, bytes_max: int, now: Nanos, in_buffer: int = 0) -> list[Chunk]:
         """What to send to a neighbour next, up to about so many bytes.
@@ -178,11 +185,11 @@ class LinkSupervisor:
         `in_buffer`: how many bytes pulled before this moment lie in the driver's send buffer and have still to leave.
         """
         neighbour = self.neighbours[peer]
+        has_sets = neighbour.has_scope_news or neighbour.transfers.is_active
+        if neighbour.parked is not None and not (has_sets or neighbour.has_control) and bytes_max > 0:
+            return [(_DATA, self._pull_parked(neighbour, neighbour.parked, now, in_buffer))]
         if not neighbour.connected:
             return []
-        has_sets = neighbour.transfers.is_active
-        if neighbour.parked is not None and not neighbour.has_control and not has_sets and bytes_max > 0:
-            return [(_DATA, self._pull_parked(neighbour, *neighbour.parked, now, in_buffer))]
         chunks: list[Chunk] = []
         room = bytes_max
         if neighbour.has_control:
@@ -193,7 +200,7 @@ class LinkSupervisor:
         if has_sets:
             room -= self._pull_sets(neighbour, chunks, min(room, 1))
         if room > 0 and neighbour.parked is not None:
-            chunks.append((_DATA, self._pull_parked(neighbour, *neighbour.parked, now, in_buffer)))
+            chunks.append((_DATA, self._pull_parked(neighbour, neighbour.parked, now, in_buffer)))
             if has_sets:
                 self._signals.ready.add(peer)
             return chunks
@@ -221,7 +228,9 @@ class LinkSupervisor:
         it gets through, and more behind them, so that they do too."""
         pulled_bytes = 0
         while pulled_bytes < room and neighbour.may_transfer:
-            part = self.gossip.next_part(neighbour)
+            part: ControlMessage | None = self.gossip.next_part(neighbour) if neighbour.transfers.is_active else None
+            if part is None:
+                part = self.gossip.tiers.next_message(neighbour)
             if part is None:
                 break
             if (chunk := neighbour.pull_message(part)) is not None:
@@ -255,23 +264,16 @@ class LinkSupervisor:
         return chunks
 
     def _pull_parked(
-        self,
-        neighbour: Neighbour,
-        frame: bytes,
-        _name: RouteName,
-        age_us: int,
-        messages: int,
-        entered_ns: Nanos,
-        now: Nanos,
-        in_buffer: int,
+        self, neighbour: Neighbour, parked: tuple[bytes, RouteName, int, int, Nanos], now: Nanos, in_buffer: int
     ) -> bytes:
         """The frame that was parked, with the age that it has now; nothing else waits."""
+        frame, _, age_us, messages, entered_ns = parked
+        size, sent = len(frame), self.sent
         neighbour.parked = None
         self._signals.ready.discard(neighbour.name)
-        neighbour.queue.passed_by(len(frame), now, in_buffer)
-        sent = self.sent
+        neighbour.queue.passed_by(size, now, in_buffer)
         sent.parcels += 1
-        sent.parcel_bytes += len(frame)
+        sent.parcel_bytes += size
         sent.messages += messages
         age_us += (now - entered_ns) // US
         frame = aged(frame, age_us if age_us < AGE_US_MAX else AGE_US_MAX)
@@ -311,9 +313,7 @@ class LinkSupervisor:
         self.link_failure = failure
         self._has_new_failure_risk = True
         for peer in sorted(gone):
-            neighbour = self.neighbours.get(peer)
-            if neighbour is not None and neighbour.connected:
-                self.close(neighbour, UNLINKED, now)
+            self.close_peer(peer, UNLINKED, now)
         for peer, neighbour in self.neighbours.items():
             neighbour.queue.bytes_max = self.queue_bytes_max(peer)
 

@@ -58,6 +58,10 @@ class QosClass:
     history: int = 0
     order: Order = Order.STRICT
 
+    def __hash__(self) -> int:
+        """Of what tells most classes apart: topics are looked up by their class for every message."""
+        return hash((self.deadline_ns, self.reliable))
+
     @property
     def may_overtake(self) -> bool:
         """Whether a reliable message may be delivered before an earlier one of its topic, for its deadline."""

@@ -141,7 +141,7 @@ class Registry:
         return (Standing.NEWER if version > kind.version else Standing.OLDER), kind
 
     def owner_of(self, table: str, key: bytes) -> Owner | None:
-        """Whose a record is; None if only another release can tell."""
+        """The owner of a record; None if only another release knows it."""
         standing, kind = self.find(table)
         return kind.owner_of(key) if kind is not None and standing is Standing.CURRENT else None
 

@@ -3,3 +3,5 @@
 It is a trial of the testbed with fixed steps: `steps` defines them, `demo_run` runs them on real processes,
 `step_results` and `route_moves` report the effects of each step, `pipeline_results` the results of the data pipeline.
 """
+
+__all__ = ["demo_run", "pipeline_results", "step_results", "steps"]

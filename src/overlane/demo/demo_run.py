@@ -16,9 +16,10 @@ from overlane.errors import Unavailable
 from overlane.extras import is_installed
 from overlane.monitor.page_server import LiveOverlay, PageListener, serve_live
 from overlane.network.schema import Endpoint, Network
-from overlane.sim.setup import Plan
+from overlane.sim.setup import SimulationSetup
 from overlane.testbed.client_processes import ClientProcesses
-from overlane.testbed.loopback import HOST, LoopbackEnvironment, free_ports
+from overlane.local_ports import HOST, free_ports
+from overlane.testbed.loopback import LoopbackEnvironment
 from overlane.testbed.processes import Processes
 from overlane.testbed.trial import apply_event
 from overlane.testbed.trial_clients import Observations
@@ -47,7 +48,7 @@ class DemoRun:
         if is_installed("pyarrow"):
             self._environment.broker_options = (*self._environment.broker_options, "--telemetry", str(self.lake))
         self.network = self._environment.network
-        self._plan = Plan(self.network, None, None)
+        self._plan = SimulationSetup(self.network, None, None)
         self._processes = Processes(self._environment, directory)
         self._clients = ClientProcesses(self._environment, self._processes.file, directory / "clients.log")
         self._step_s = step_s

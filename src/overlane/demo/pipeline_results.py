@@ -13,7 +13,7 @@ from overlane.errors import Unavailable
 from overlane.extras import is_installed, missing_extra
 from overlane.network.plan import Plan, read_plan
 
-WITHIN_S = 240.0
+WITHIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from overlane.core.topics import matches
 from overlane.core.units import MS, Nanos
-from overlane.sim.setup import Plan
+from overlane.sim.setup import SimulationSetup
 from overlane.testbed.trial_clients import Observations
 
 
@@ -33,7 +33,20 @@ def is_lossless(figures: Iterable[Figures]) -> bool:
     return not any(one.missing or one.duplicates for one in figures)
 
 
-def step_figures(plan: Plan, seen: Sequence[Observations], from_ns: Nanos, until_ns: Nanos) -> list[Figures]:
+IN_TIME_NORMAL = 0.99
+
+
+def busy_note(normal: Iterable[Figures], load: float, processors: int) -> str | None:
+    """Why messages were late in the step without faults, if they were and other processes keep the machine busy."""
+    if load <= processors or all(one.in_time_rate >= IN_TIME_NORMAL for one in normal):
+        return None
+    return (
+        f"Messages were late without a fault: this machine is busy (load average {load:.0f}, {processors} processors)."
+        " Run the demo again on an idle machine to see real latencies."
+    )
+
+
+def step_figures(plan: SimulationSetup, seen: Sequence[Observations], from_ns: Nanos, until_ns: Nanos) -> list[Figures]:
     """Per topic: deliveries and latencies of the messages published within the period."""
     read = {(one.subscriber, one.publisher): one for everything in seen for one in everything.read}
     written = sorted((one for everything in seen for one in everything.written), key=lambda one: one.publisher)

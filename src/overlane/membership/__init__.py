@@ -1,9 +1,11 @@
-"""Who is in the overlay, where each broker is reached, and which links exist: a value, wherever it comes from.
+"""Membership: the brokers of an overlay, their addresses and the links between them, as a value from any source.
 
-endpoint       a host and a port
-membership     the value: members and links
-changes        what differs between two memberships, and how a change is applied to a third
-neighbours     what a membership means for one broker: its neighbours, and how they differ from those of before
+    endpoint       a host and a port
+    membership     the value: members and links
+    changes        the difference between two memberships, and how it is applied to a third
+    neighbours     the neighbours of one broker in a membership, and how they differ from those before
 
 The network file is one source (`overlane.network.members`). Nothing here reads a file, a clock or a socket.
 """
+
+__all__ = ["changes", "endpoint", "membership", "neighbours"]

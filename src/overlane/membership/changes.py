@@ -1,7 +1,7 @@
-"""What differs between two memberships, and how a change is applied.
+"""The difference between two memberships, and how it is applied.
 
-`apply_change(old, diff(old, new)) == new`. Applied to another membership than it was found in, a change alters only
-what it names: so the changes of one source (a file) leave alone what another (an operator) has said meanwhile.
+`apply_change(old, diff(old, new)) == new`. Applied to another membership than `old`, a change alters only what it
+names: so the changes of one source (a file) do not undo those of another (an operator).
 """
 
 from dataclasses import dataclass

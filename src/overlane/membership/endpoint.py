@@ -23,7 +23,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         return address is not None and address.is_unspecified
 
     def dialled(self) -> "Endpoint":
-        """What somebody on the same machine connects to: where it means all addresses, that of the loopback."""
+        """The address for connections on the same machine: loopback if it is the wildcard."""
         return Endpoint("::1" if ":" in self.host else "127.0.0.1", self.port) if self.is_wildcard() else self
 
     def clashes(self, other: "Endpoint") -> bool:

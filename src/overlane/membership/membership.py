@@ -1,8 +1,8 @@
 """Membership: the brokers of an overlay and the links between them, as one frozen value.
 
-It comes from the network file, and may come from anywhere else: whoever makes one need not know what becomes of it.
-Members are sorted by name and links by their ends, so that two memberships that say the same are equal. One that
-contradicts itself cannot be made (`BadMembership`): whatever takes one need not check it again.
+It comes from the network file or from another source, which need not know how it is used. Members are sorted by name
+and links by their ends, so that memberships with the same content are equal. A contradictory membership cannot be
+created (`BadMembership`), so its users need not check it again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -65,6 +65,8 @@ class MemberLink(msgspec.Struct, frozen=True, kw_only=True):
     failure: float = 0.0
     """The part of the time that it is down."""
     has_datagrams: bool = True
+    is_direct: bool = False
+    """Between two edges, for deadlines only: they tell each other nothing but their links over it."""
 
     def from_end(self, end: str) -> Direction:
         return self.there if end == self.ends[0] else self.back

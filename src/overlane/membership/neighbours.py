@@ -1,4 +1,4 @@
-"""What a membership means for one broker: the neighbours it has, and how it sends to each of them."""
+"""The neighbours of one broker in a membership, and how it sends to each of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +22,8 @@ class NeighbourConfig:
     emulated: Emulated | None = None
     is_expected: bool = True
     """Whether it should be there from the start."""
+    is_direct: bool = False
+    """Whether the link serves deadlines only, between two edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ def neighbours_of(membership: Membership, me: str) -> dict[str, NeighbourConfig]
             has_datagrams=link.has_datagrams,
             emulated=direction.emulated,
             is_expected=peer.is_expected,
+            is_direct=link.is_direct,
         )
     return dict(sorted(found.items()))
 

@@ -49,6 +49,6 @@ def _together(effect: Deliver) -> Iterator[tuple[str, int, int]]:
 
 def _told(topic: str, effect: Deliver) -> str:
     """The topic as clients know it; empty if it is for no client."""
-    if topic not in effect.subscribers:
+    if not effect.subscribers.get(topic):
         return ""
     return topic_of(topic) if topic.startswith("$") else topic

@@ -10,7 +10,7 @@ it a client that does not read is noticed. It also keeps `acks_held`, of acknowl
 them a client is noticed that publishes more than it may without having been answered.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -19,14 +19,17 @@ import mqtt5
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.codec import codec5, codec311, writing
 from overlane.mqtt.codec.framing import Framer
+from overlane.mqtt.read_ahead import ReadAhead
 from overlane.mqtt.reasons import disconnect_reason
 from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.delivery.window import TAGS
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.timers import Timer
 
 if TYPE_CHECKING:
     from overlane.mqtt.fast_path import TopicEntry
+    from overlane.pubsub.delivery.window import Entry
     from overlane.pubsub.sessions.session import Session
 
 V5 = 5
@@ -54,6 +57,7 @@ class Connection:
         "acks_held",
         "acks_owed",
         "acks_taken",
+        "ahead",
         "aliases_in",
         "aliases_out",
         "aliases_out_max",
@@ -90,6 +94,7 @@ class Connection:
         "stops_until_ns",
         "tells_problems",
         "timer",
+        "unanswerable_until_ns",
         "unsent_bytes",
         "version",
         "waits",
@@ -102,6 +107,8 @@ class Connection:
         self.version = UNKNOWN
         self.framer = Framer(limits.packet_bytes_before_connect)
         self.session: Session | None = None
+        self.ahead: ReadAhead | None = None
+        """What it has sent since it has to rest, or to stop; None if it need not, or was not listened to since."""
         self.is_behind = False
         """Whether packets have come that were not looked at yet, so that others have their turn."""
         self.is_turned_away = False
@@ -140,6 +147,7 @@ class Connection:
         """The way (`uplink.way_of`) on which its messages find no room: what it says is kept, and not looked at."""
         self.stops_until_ns: Nanos = 0
         """Until then nothing more is read from it, unless there is room again before."""
+        self.unanswerable_until_ns: Nanos = 0
         self.waits_on = False
         """Whether it may be stopped for longer than that, while its way moves: nothing of it has a deadline."""
         self.passes = False
@@ -175,9 +183,15 @@ class Connection:
     def backlog_bytes(self) -> int:
         return self.unsent_bytes + self.out_bytes
 
-    def has_stopped(self) -> bool:
-        """Whether it has to wait for room on the way of what it publishes."""
-        return self.stops_for is not None
+    @property
+    def waiting_bytes(self) -> int:
+        """What it has sent and was not looked at yet."""
+        return self.framer.waiting_bytes if self.ahead is None else self.ahead.waiting_bytes
+
+    def may_have_more_under_way(self, session: "Session") -> bool:
+        """Whether the client keeps to the receive maximum that it was told if it publishes one more message."""
+        under_way = len(session.received) - self.received_before + self.acks_held
+        return under_way < self.limits_told.in_flight
 
     def keeps_reading(self, now: Nanos) -> bool:
         """Whether the client has read a good deal lately. To be asked of one that has much left to read."""
@@ -245,6 +259,23 @@ class Connection:
             return False
         self.messages_out += 1
         self.send(data)
+        return True
+
+    def take_run(self, entries: "Sequence[Entry]") -> bool:
+        """Messages for this client, as PUBLISH packets of QoS 1."""
+        version = self.version
+        if self.packet_bytes_max < NEVER or self.aliases_out_max:
+            return False
+        pack = writing.TAG_V5 if version == V5 else writing.TAG
+        pieces: list[bytes] = []
+        for entry in entries:
+            message, tag = entry.message, entry.sequence % TAGS + 1
+            if message.head_version == version:
+                pieces += (message.head, pack(tag), message.payload)
+            else:
+                pieces.append(writing.publish(version, message.topic_utf8, message.payload, 1, False, False, tag, b""))
+        self.messages_out += len(entries)
+        self.send(b"".join(pieces))
         return True
 
     def release(self, tag: int) -> None:

@@ -21,9 +21,10 @@ from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.plain_properties import end_of_properties
 from overlane.mqtt.run_delivery import RunDelivery
-from overlane.mqtt.runs import PLAIN, RUN, RUN_OF_V5, end_of_alike, pack_lone, pack_run, plain_prefix
+from overlane.mqtt.runs import LONE, PLAIN, RUN, RUN_OF_V5, end_of_alike, pack_run, plain_prefix
 from overlane.mqtt.topic_aliases import expand, is_aliased
 from overlane.pubsub import backpressure
+from overlane.pubsub.backpressure import stop_if_full
 from overlane.pubsub.counters import Drop, TopicStats
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
@@ -39,7 +40,7 @@ PACKET_BYTES_MAX = 3 + 0x3FFF
 """The lane takes packets whose length is told in one or two bytes."""
 
 
-REPEATS = 4
+REPEATS = 2
 """After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
 
 
@@ -47,24 +48,30 @@ class Lane:
     """Where messages go: the receivers here, and the class and a topic of those that go to the same other brokers, if
     they go to any. `is_mixed`: whether messages of several topics are one run."""
 
-    __slots__ = ("audience", "is_mixed", "qos", "topic")
+    __slots__ = ("audience", "has_deadline", "is_mixed", "qos", "stops_on", "topic")
 
     def __init__(self, audience: Audience, qos: QosClass | None, topic: str) -> None:
         self.audience = audience
         self.qos = qos
         self.topic = topic
         self.is_mixed = qos is not None and not qos.reliable
+        self.has_deadline = qos is not None and qos.deadline_ns < NEVER
+        self.stops_on = qos if qos is not None and backpressure.stops_when_full(qos) else None
+        """The class, if its publishers are stopped before their messages are accepted, when the way is full."""
 
 
 class TopicEntry:
     """Messages of consecutive entries of one lane are one run."""
 
-    __slots__ = ("lane", "prefix_bytes", "stats", "topic")
+    __slots__ = ("lane", "lone_flags", "prefix_bytes", "stats", "topic", "topics")
 
-    def __init__(self, topic: str, lane: Lane, prefix_bytes: int, stats: TopicStats) -> None:
+    def __init__(self, topic: str, lane: Lane, prefix_bytes: int, stats: TopicStats, lone_flags: int) -> None:
         self.topic = topic
+        self.topics = (topic,)
         self.lane = lane
         self.prefix_bytes = prefix_bytes
+        self.lone_flags = lone_flags
+        """Of a message that the overlay carries by itself (`runs`)."""
         self.stats = stats
 
 
@@ -108,7 +115,8 @@ class FastPath:
         self._entered += 1
         prefix = plain_prefix(topic_utf8, connection.version == V5)
         lane = self._lane(topic, audience, qos)
-        connection.entries[prefix] = TopicEntry(topic, lane, len(prefix), state.stats(topic))
+        lone_flags = LONE | RUN_OF_V5 if connection.version == V5 else LONE
+        connection.entries[prefix] = TopicEntry(topic, lane, len(prefix), state.stats(topic), lone_flags)
 
     def _lane(self, topic: str, audience: Audience, qos: QosClass | None) -> Lane:
         if qos is not None and qos.reliable:
@@ -130,15 +138,15 @@ class FastPath:
     def pass_on(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:  # noqa: C901 - one loop, for speed
         """Pass on the plain messages from the position on; the place of the first that is not plain and whole, or has
         to wait: then the connection has to stop."""
-        if self._is_stale(connection):
+        if connection.entries_of != self._state.changes and self.drop_stale(connection):
             return position
-        find = connection.entries.get
         behind_topic = 3 if connection.version == V5 else 2
         end = len(data)
         if not position and 4 < end < 0x82 and data[1] == end - 2:
             passed = self._pass_lone(connection, data, behind_topic, now)
             if passed or behind_topic == 2 or connection.stops_for is not None:
                 return passed
+        find = connection.entries.get
         last: TopicEntry | None = None
         lane: Lane | None = None
         topics: list[str] = []  # of the run, where other brokers need them
@@ -179,7 +187,10 @@ class FastPath:
                     if lane is not None:
                         self._spread(connection, lane, topics, data[run:position], count, now)
                         run, count, topics, lane = position, 0, [], None
-                    if connection.stops_for is not None or self._must_stop(connection, entry.lane, now):
+                    if connection.stops_for is not None:
+                        break
+                    qos, topic = entry.lane.stops_on, entry.lane.topic
+                    if qos is not None and stop_if_full(self._state.uplink, connection, topic, qos, now):
                         break
                     lane = entry.lane
                     is_mixed = lane.is_mixed
@@ -228,23 +239,18 @@ class FastPath:
         if data[0] != PLAIN or entry is None or entry.stats.is_forgotten:
             return 0
         lane = entry.lane
-        if self._must_stop(connection, lane, now):
+        qos = lane.stops_on
+        if qos is not None and stop_if_full(self._state.uplink, connection, lane.topic, qos, now):
             return 0
-        payload = 2 + entry.prefix_bytes
-        entry.stats.messages += 1
-        entry.stats.bytes += len(data) - payload
-        alone = pack_lone(data[payload:], connection.version == V5) if lane.qos is not None else None
-        self._spread(connection, lane, (entry.topic,), data, 1, now, alone)
-        return len(data)
+        payload, size, stats = 2 + entry.prefix_bytes, len(data), entry.stats
+        stats.messages += 1
+        stats.bytes += size - payload
+        alone = (entry.lone_flags, data[payload:]) if lane.qos is not None else None
+        self._spread(connection, lane, entry.topics, data, 1, now, alone)
+        return size
 
-    def _must_stop(self, connection: Connection, lane: Lane, now: Nanos) -> bool:
-        """Stop the client before its messages are accepted, if there is no room on the way."""
-        return lane.qos is not None and backpressure.stop_if_full(
-            self._state.uplink, connection, lane.topic, lane.qos, now
-        )
-
-    def _is_stale(self, connection: Connection) -> bool:
-        """Whether every topic must prove anew that its messages may take the lane."""
+    def drop_stale(self, connection: Connection) -> bool:
+        """Forget what is known of topics if it may have changed; True if each must take the general path again."""
         changes = self._state.changes
         if connection.entries_of == changes:
             return False
@@ -292,7 +298,7 @@ class FastPath:
                 result = uplink.publish(lane.topic, body, flags, qos, now)
             if result is not PublishResult.ACCEPTED:
                 self._state.counters.dropped[Drop.OVERLAY_FULL] += count
-            if qos.deadline_ns < NEVER:
+            if lane.has_deadline:
                 backpressure.stop_for_deadline(uplink, sender, lane.topic, qos, now)
         if lane.audience.receivers:
             crowding = self._delivery.hand_out(lane.audience, run, count, is_v5, now)

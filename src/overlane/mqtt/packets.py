@@ -33,6 +33,8 @@ Acknowledgement = mqtt5.PubAckPacket | mqtt5.PubRecPacket | mqtt5.PubRelPacket |
 FILTERS_ANSWERED = 100
 """A SUBSCRIBE of so many filters is answered filter by filter, even if fewer subscriptions are allowed."""
 
+PLAIN_QOS1 = 0x32
+"""The first byte of a PUBLISH of QoS 1, neither repeated nor retained (`qos1_path`)."""
 SHORT_ACK_BYTES = 4
 """An acknowledgement without reason."""
 
@@ -72,7 +74,7 @@ class Packets:
         if data[0] >> 4 == PUBLISH >> 4:
             published = read_publish(data, connection.version, self._bounds)
             self._publishing.publish(connection, session, published, now)
-            if data[0] == PLAIN:
+            if data[0] == PLAIN or data[0] == PLAIN_QOS1:
                 topic = published.topic or (connection.aliases_in or {}).get(published.alias or 0, "")
                 self._fast_path.enter(connection, session, topic, now)
             return
@@ -153,7 +155,7 @@ class Packets:
                 raise Malformed(PROTOCOL_ERROR, "a session expiry at the end where there was none at the start")
             session.expiry_s = min(expiry_s, self._state.limits.session_expiry_s_max)
         with_will = packet.reason_code != mqtt5.DisconnectReasonCode.NORMAL_DISCONNECTION
-        connection.close(-1, "the client said goodbye")
+        connection.close(-1, "the client disconnected")
         self._sessions.leave(connection, with_will, now)
 
 

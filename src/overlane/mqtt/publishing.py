@@ -60,10 +60,8 @@ class PublishPackets:
         if (qos == 2 or is_repeated) and self._publishing.is_duplicate(session, qos, packet_id, is_repeated):
             self._acknowledge_again(connection, session, qos, packet_id)
             return
-        if qos and connection.version == V5:
-            under_way = len(session.received) - connection.received_before + connection.acks_held
-            if under_way >= connection.limits_told.in_flight:
-                raise Malformed(RECEIVE_MAX, f"more than {connection.limits_told.in_flight} messages under way")
+        if qos and connection.version == V5 and not connection.may_have_more_under_way(session):
+            raise Malformed(RECEIVE_MAX, f"more than {connection.limits_told.in_flight} messages under way")
         message = Message(
             topic,
             payload,

@@ -22,6 +22,8 @@ LONE = 0x40
 PLAIN = 0x30
 """The first byte of a PUBLISH of QoS 0, not retained."""
 
+_SINGLE = tuple(bytes([byte]) for byte in range(256))
+
 PACKET_BYTES_MIN = 5
 """No PUBLISH packet is shorter: a run of so many bytes has at most so many of them, whatever it says."""
 
@@ -103,16 +105,14 @@ def end_of_alike(data: bytes, position: int, payload: int, following: int) -> in
     whole = (len(data) - position) // size  # packets, if they go on like that
     far = position + whole * size
     one_by_one = far if whole <= ONE_BY_ONE * len(head) else position + len(head) * size
-    while following < one_by_one:
-        if not data.startswith(head, following):
-            return following
-        following += size
-    if following < far:
-        left = (far - following) // size
-        for at in range(len(head)):
-            column = data[following + at : far : size]
-            wanted = head[at : at + 1]
-            if column != wanted * left:
-                left -= len(column.lstrip(wanted))
-                far = following + left * size
+    for at in range(following, one_by_one, size):
+        if not data.startswith(head, at):
+            return at
+    if one_by_one < far:
+        left = (far - one_by_one) // size
+        for at, byte in enumerate(head, one_by_one):
+            column = data[at:far:size]
+            if column != _SINGLE[byte] * left:
+                left -= len(column.lstrip(_SINGLE[byte]))
+                far = one_by_one + left * size
     return far

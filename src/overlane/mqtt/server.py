@@ -35,8 +35,11 @@ from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
 from overlane.mqtt.publishing import PublishPackets
+from overlane.mqtt.qos1_path import Qos1Path
+from overlane.mqtt.read_ahead import ReadAhead
 from overlane.mqtt.run_arrivals import RunArrivals
 from overlane.mqtt.run_delivery import RunDelivery
+from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
 from overlane.pubsub import backpressure
 from overlane.pubsub.cluster.uplink import Uplink
@@ -49,6 +52,9 @@ from overlane.pubsub.state import Settings
 
 CONNECTIONS_AHEAD = 64
 """So many more than are allowed may connect, to be told so; any more are closed without a word."""
+
+PACKETS_FOR_RUN = 8
+"""A run of QoS 1 counts as so many packets that are handled by themselves: it takes about as long."""
 
 CONNECT_BYTE = bytes((CONNECT,))
 CONNECT_HEAD_BYTES = 14
@@ -77,12 +83,14 @@ class Server:
         self._keep_alive = KeepAlive(state, pubsub.sessions)
         run_delivery = RunDelivery(state, pubsub.delivery)
         self._fast_path = FastPath(state, run_delivery)
+        publishing = PublishPackets(state, pubsub.publishing)
+        self._qos1_path = Qos1Path(state, self._fast_path, pubsub.publishing, pubsub.delivery)
         self._packets = Packets(
             state,
             self._handshake,
             pubsub.sessions,
             self._keep_alive,
-            PublishPackets(state, pubsub.publishing),
+            publishing,
             SubscribePackets(state, pubsub.subscribing),
             pubsub.delivery,
             self._fast_path,
@@ -90,8 +98,10 @@ class Server:
         # What is the same for every protocol; bound once, since some of it is called every turn.
         self.deliver = pubsub.arrivals(RunArrivals(state, run_delivery)).deliver
         self.take_effects, self._durable = pubsub.take_effects, pubsub.durable
+        self.commits_since = pubsub.commits_since
         self.tick, self.next_deadline = pubsub.tick, pubsub.next_deadline
         self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing
+        self.tier_changed = pubsub.tier_changed
         self.disconnect, self.drain = pubsub.disconnect, pubsub.drain
 
     # Connections
@@ -123,9 +133,10 @@ class Server:
         connection.is_behind = False
         if connection.phase is Phase.CLOSED:
             return
+        size = len(data)
         connection.heard_ns = now
-        connection.bytes_in += len(data)
-        self.state.counters.bytes_in += len(data)
+        connection.bytes_in += size
+        self.state.counters.bytes_in += size
         self._understand(connection, data, now, packets_max)
         connection.passes = False
 
@@ -134,52 +145,101 @@ class Server:
         to be handled at once."""
         if connection.phase is not Phase.OPEN:
             return False
-        connection.heard_ns = now
-        connection.bytes_in += len(data)
-        self.state.counters.bytes_in += len(data)
+        self._heard(connection, data, now)
+        self._stop_reading_ahead(connection)
         self._keep(connection, data, 0)
         return True
 
+    def receive_ahead(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> bool:
+        """Bytes from a client that has to rest or to stop, perhaps none since it began to: only acknowledgements are
+        handled, of all that it has sent. Everything else waits until `receive` is called. No more than `packets_max`
+        packets are handled, as there; True if there are more, which wait until this is called again."""
+        if connection.phase is not Phase.OPEN:
+            return False
+        self._heard(connection, data, now)
+        ahead = connection.ahead
+        if ahead is None:
+            ahead = connection.ahead = ReadAhead()
+            data = connection.framer.take_all() + data
+        ahead.feed(data)
+        try:
+            self._acknowledged(connection, ahead, now, packets_max)
+        except Malformed as malformed:
+            self._violated(connection, malformed, now)
+        connection.is_behind = ahead.waiting_bytes > 0
+        return bool(ahead.acknowledgements) and connection.phase is Phase.OPEN
+
+    def _acknowledged(self, connection: Connection, ahead: ReadAhead, now: Nanos, packets_max: int) -> None:
+        data, position = ahead.acknowledgements, 0
+        end = len(data)
+        while position < end and packets_max > 0 and connection.phase is Phase.OPEN:
+            if (passed := self._qos1_path.pass_on(connection, data, position, now)) == position:
+                passed = packet_end(data, position)
+                self._packets.take(connection, memoryview(data)[position:passed], now)
+                packets_max -= 1
+            else:
+                packets_max -= PACKETS_FOR_RUN
+            position = passed
+        ahead.acknowledgements = data[position:]
+
+    def _heard(self, connection: Connection, data: bytes, now: Nanos) -> None:
+        connection.heard_ns = now
+        connection.bytes_in += len(data)
+        self.state.counters.bytes_in += len(data)
+
+    @staticmethod
+    def _stop_reading_ahead(connection: Connection) -> None:
+        """What was kept comes before everything else."""
+        ahead, connection.ahead = connection.ahead, None
+        if ahead is not None:
+            connection.framer.feed(ahead.take())
+
     def _understand(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> None:
         before = connection.messages_in
+        if connection.ahead is not None:
+            self._stop_reading_ahead(connection)
         try:
             self._read(connection, data, now, packets_max)
         except Malformed as malformed:
             self._violated(connection, malformed, now)
-        limit = self.state.limits.messages_per_second
+        limit = self.state.settings.limits.messages_per_second
         if limit != NONE and connection.messages_in != before:
             self._charge(connection, connection.messages_in - before, limit, now)
 
     def _read(self, connection: Connection, data: bytes, now: Nanos, packets_max: int) -> None:
         framer, position = connection.framer, 0
-        if connection.phase is Phase.WAITING and not self._is_version_there(connection, data):
+        if connection.phase is Phase.WAITING and not self._read_version(connection, data):
             framer.feed(data)
             return
-        if connection.has_stopped():
+        if connection.stops_for is not None:
             self._keep(connection, data, 0)
             return
         if framer.is_waiting:
-            rest = self._read_first(connection, data, now)
+            rest = self._resumed(connection, data)
             if rest is None:
                 return
             data, position = rest
         end = len(data)
         while position < end:
             if connection.phase is Phase.OPEN:
-                position = self._fast_path.pass_on(connection, data, position, now)
-                if position == end:
-                    return
+                if data[position] == PLAIN:
+                    position = self._fast_path.pass_on(connection, data, position, now)
+                    if position == end:
+                        return
+                if (passed := self._qos1_path.pass_on(connection, data, position, now)) > position:
+                    position = passed
+                    packets_max -= PACKETS_FOR_RUN
+                    if packets_max > 0:
+                        continue
             elif connection.phase is Phase.CLOSED:
                 return
             elif connection.phase is Phase.CHECKING:
                 framer.feed(data, position)
                 return
             following = packet_end(data, position)
-            if following - position > framer.packet_bytes_max:
-                told = f"a packet of {following - position} bytes; at most {framer.packet_bytes_max} are allowed"
-                raise Malformed(PACKET_TOO_LARGE, told)
+            self._check_size(following - position, framer.packet_bytes_max)
             if following < 0 or following > end:
-                next(framer.feed(data, position), None)  # keeps what is there of it
+                framer.keep(data, position)
                 return
             packets_max -= 1
             packet = memoryview(data)[position:following]
@@ -189,11 +249,17 @@ class Server:
             position = following
 
     @staticmethod
-    def _is_version_there(connection: Connection, data: bytes) -> bool:
+    def _check_size(packet_bytes: int, packet_bytes_max: int) -> None:
+        if packet_bytes > packet_bytes_max:
+            told = f"a packet of {packet_bytes} bytes; at most {packet_bytes_max} are allowed"
+            raise Malformed(PACKET_TOO_LARGE, told)
+
+    @staticmethod
+    def _read_version(connection: Connection, data: bytes) -> bool:
         """Malformed if it cannot be a CONNECT, or is too large for one, without waiting for all of it. One that is too
         large is answered in its own version, which stands in its first bytes: False if these are not there yet."""
         framer = connection.framer
-        head = (framer.beginning(CONNECT_HEAD_BYTES) + data[:CONNECT_HEAD_BYTES])[:CONNECT_HEAD_BYTES]
+        head = (framer.prefix(CONNECT_HEAD_BYTES) + data[:CONNECT_HEAD_BYTES])[:CONNECT_HEAD_BYTES]
         if head[:1] not in (b"", CONNECT_BYTE):
             raise Malformed(PROTOCOL_ERROR, "the first packet is not a CONNECT")
         size = packet_end(head, 0)
@@ -205,28 +271,19 @@ class Server:
         told = f"a CONNECT of {size} bytes; at most {framer.packet_bytes_max} are allowed"
         raise Malformed(PACKET_TOO_LARGE, told)
 
-    def _read_first(self, connection: Connection, data: bytes, now: Nanos) -> tuple[bytes, int] | None:
-        """Handle the first packet of what was fed before and now; what lies behind it, as data and a position."""
+    def _resumed(self, connection: Connection, data: bytes) -> tuple[bytes, int] | None:
+        """What was kept and this behind it, as data and a position; None if it has to be kept longer."""
         framer = connection.framer
-        packets = framer.feed(data)
-        if connection.phase is Phase.CHECKING:
-            if framer.waiting_bytes > self.state.limits.packet_bytes:
-                raise Malformed(PACKET_TOO_LARGE, "too much ahead of the answer to CONNECT")
-            return None
-        first = next(packets, None)
-        if first is None:
-            return None
-        whole = bytes(first)
-        is_passed = connection.phase is Phase.OPEN and self._fast_path.pass_on(connection, whole, 0, now) == len(whole)
-        if not is_passed and not self._is_taken(connection, first, now):
-            framer.put_back(whole)
-            connection.is_behind = True
-            return None
-        return framer.take()
+        if connection.phase is not Phase.CHECKING:
+            return framer.resume(data)
+        framer.feed(data)
+        if framer.waiting_bytes > self.state.limits.packet_bytes:
+            raise Malformed(PACKET_TOO_LARGE, "too much ahead of the answer to CONNECT")
+        return None
 
     def _is_taken(self, connection: Connection, packet: memoryview, now: Nanos) -> bool:
         """Let a packet be handled; False if the client has to stop before."""
-        if connection.has_stopped():
+        if connection.stops_for is not None:
             return False
         try:
             self._packets.take(connection, packet, now)
@@ -321,7 +378,9 @@ class Server:
     def has_more(self) -> bool:
         """Whether there is anything for the end of a turn but packets."""
         state = self.state
-        return bool(state.effects or state.failures or self._packets.questions or state.notices.are_there)
+        if state.effects or state.queue_records.has_effects:
+            return True
+        return bool(state.failures or self._packets.questions or state.notices.are_there)
 
     @property
     def last_turn(self) -> int:
@@ -330,8 +389,12 @@ class Server:
 
     def durable(self, turn: int, now: Nanos) -> bool:
         """The records of all turns up to this one are on disk; whether there is something to be sent or written now."""
-        self._durable(turn, now)
-        return bool(self._touched or self.state.effects)
+        return self._durable(turn, now) and self.has_output
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to be sent to clients, or to be written."""
+        return bool(self._touched or self.state.effects or self.state.queue_records.has_effects)
 
     @property
     def has_words(self) -> bool:
@@ -347,13 +410,15 @@ class Server:
         return questions
 
     def take_touched(self) -> list[Connection]:
-        if self.state.effects:
+        if self.state.effects or self.state.queue_records.has_effects:
             raise RuntimeError("records were made after those of the turn were taken: answers would not wait for them")
         if not self._touched:
             return []
-        touched = list(self._touched)
+        touched = self._touched.copy()
         self._touched.clear()
-        self.state.counters.bytes_out += sum([connection.out_bytes for connection in touched])
+        counters = self.state.counters
+        for connection in touched:
+            counters.bytes_out += connection.out_bytes
         return touched
 
     @property

@@ -1,19 +1,22 @@
-"""A broker that runs: event loop, sockets, disk, and what operators see of it.
+"""A broker that runs: event loop, sockets, disk, and administration.
 
 node           one broker, from its start to a clean end
 driver         runs the turns of a broker (`overlane.turn`) in an event loop
 clock          the time, which never goes back
-failures       unexpected exceptions of the broker itself; `suspect_file` remembers what ended the process
-observing      what turns have brought about, told to the log and to observers
-telemetry      whether and where a broker records what it does
+failures       unexpected exceptions of the broker itself; `suspect_file` remembers messages that ended the process
+observing      reports the effects of turns to the log and to observers
+telemetry      whether and where a broker records telemetry
 reconfiguring  the one way in which the configuration of a running broker changes
-reloading      the network file, read again while the broker runs
+reloading      reads the network file again while the broker runs
 
 store/         the durable store
 links/         links to neighbours
-clients/       where clients connect
+clients/       listeners for clients
 admin/         the admin API
 logs/          log lines
 security/      certificates, users, proofs of incarnations
+coordination/  a broker's part in the coordination through ZooKeeper
 supervision/   all brokers of a file on one machine
 """
+
+__all__ = ["coordination", "logs", "node", "security", "supervision"]

@@ -1,7 +1,6 @@
-"""The time of a broker that runs: nanoseconds since 1970 at its start, from then on at the pace of the monotonic clock.
+"""The time of a running broker: nanoseconds since 1970 at its start, then at the rate of the monotonic clock.
 
-So durations are right whatever is done to the machine's clock meanwhile, and times written to the store mean something
-after a restart.
+So durations are correct even if the clock of the machine is changed, and times in the store are valid after a restart.
 """
 
 from time import monotonic_ns, time_ns

@@ -1,10 +1,10 @@
 """The driver: runs the turns of a broker (`overlane.turn`) in an event loop, with sockets and a disk; decides nothing.
 
-It opens a turn when something has come, ends it in the next iteration of the loop, and carries out what comes back:
-packets to clients, records to the store, frames to neighbours. One timer is set to what the turns want to be woken for.
+It opens a turn when an input arrives, ends it in the next iteration of the loop, and carries out the result: packets to
+clients, records to the store, frames to neighbours. One timer is set to the next deadline of the turns.
 
-An unexpected exception ends whoever's input it came from; at the end of a turn, where it is nobody's, it ends the
-process before anything more is written or sent (`failures`).
+An unexpected exception closes the connection whose input caused it. At the end of a turn, where no input is the cause,
+it ends the process before anything more is written or sent (`failures`).
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Links(Protocol):
         """The core has given a connection up."""
 
     def recorded(self, peer: str, size_bytes: int, turn: int) -> None:
-        """What a neighbour has said of its interest makes records of so many bytes, written in this turn."""
+        """The interest of a neighbour made records of so many bytes, written in this turn."""
 
     def written(self, turn: int) -> None:
         """The records of all turns up to this one are on disk."""
@@ -168,7 +168,7 @@ class Driver:
         )
 
     def written(self) -> asyncio.Future[None]:
-        """Done when all that the server was told so far is on disk."""
+        """Done when all inputs of the server so far are on disk."""
         future: asyncio.Future[None] = self._loop.create_future()
         self.turn.when_written(future)
         self.end_turn_soon()
@@ -190,7 +190,7 @@ class Driver:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether something has waited for the end of a turn for so long that nobody can be said to be served."""
+        """Whether an input has waited so long for the end of a turn that no client is being served."""
         return self._seconds_stuck >= STUCK_S
 
     def _client_failed(self, link: ClientLink, error: Exception) -> None:
@@ -322,7 +322,7 @@ class Driver:
     def _arm(self, now: Nanos) -> None:
         due = self.turn.next_deadline()
         if self._timer is not None:
-            if self._timer_at <= due and self._timer_at > now:
+            if now < self._timer_at <= due:
                 return  # it comes early enough, and one too many does no harm
             self._timer.cancel()
         self._timer_at = due

@@ -1,11 +1,12 @@
-"""Failures: unexpected exceptions of the broker itself, and what follows from them.
+"""Failures: unexpected exceptions of the broker itself, and their consequences.
 
-    isolated    one input failed and nothing that matters is half done: whoever sent it is closed, all else goes on
-    fatal       anything else: the process ends at once, and leaves what a kill would leave. Nothing is written, sent or
-                acknowledged after the exception, so whatever was not acknowledged comes again after the restart
+    isolated    one input failed and no important change is incomplete: its sender is closed, everything else continues
+    fatal       anything else: the process ends at once, in the state that a kill would leave. Nothing is written, sent
+                or acknowledged after the exception, so unacknowledged messages are sent again after the restart
 
-Isolated failures of many different sources within a short time are fatal too: then it is not the input that is wrong.
-Of each kind, which is an exception at one place of the code, the traceback is logged once; all are counted.
+Isolated failures from many different sources within a short time are fatal too: then the input is not the cause.
+Failures of one kind have the same exception at the same place of the code: the traceback of a kind is logged once; all
+are counted.
 """
 
 import asyncio
@@ -68,7 +69,7 @@ class Failures:
 
     def fatal(self, where: str, error: BaseException) -> NoReturn:
         """End the process. What is on disk is whole; what is not was not acknowledged."""
-        log.error("internal error, the broker ends now with status %d: %s", EXIT_STATUS, where, exc_info=error)
+        log.error("internal error, exiting with status %d: %s", EXIT_STATUS, where, exc_info=error)
         if isinstance(error, InDoubt) and error.suspect:
             self.remember(error.suspect)
         end_process()
@@ -87,7 +88,7 @@ class Failures:
 
 
 def unhandled(failures: Failures, context: dict[str, Any]) -> None:
-    """The loop's exception handler: what a connection raised ends that, what nobody is responsible for the process."""
+    """Exception handler of the loop: an exception of a connection closes it, any other ends the process."""
     error, transport = context.get("exception"), context.get("transport")
     if not isinstance(error, Exception) or isinstance(error, OSError):  # the environment's, TLS included
         log.warning("%s: %s", context.get("message", "event loop"), error)

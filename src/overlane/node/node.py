@@ -1,8 +1,10 @@
 """A broker that runs: its store, its state machines, its listeners, from start to a clean end.
 
-open the store -> recover core and server from its records -> listen -> serve
-SIGTERM or SIGINT: clients are told to go elsewhere, what was said reaches the disk and the network, then it ends
-SIGHUP: the network file is read again; what is safe to change while running changes, a wrong file changes nothing
+    open the store -> recover core and server from its records -> listen -> serve
+
+SIGTERM or SIGINT: clients are told to use another server, accepted messages are written to the disk and sent, then the
+process ends. SIGHUP: the network file is read again; everything that can change while running changes; an invalid file
+changes nothing.
 """
 
 import asyncio
@@ -12,29 +14,32 @@ import secrets
 import signal
 import ssl
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.errors import ConfigError, Unavailable
-from overlane.membership.membership import BadMembership
+from overlane.membership.membership import BadMembership, Membership
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.members import members_of
+from overlane.network.reading import read_network
 from overlane.network.schema import Network, Security
 from overlane.node.admin.service import AdminService
 from overlane.node.clients.listeners import Listener
 from overlane.node.clock import Clock
+from overlane.node.coordination.options import Own
 from overlane.node.driver import Driver
 from overlane.node.failures import unhandled
 from overlane.node.links.overlay import Overlay
 from overlane.node.reconfiguring import Reconfiguring
-from overlane.node.reloading import Fresh, needs_restart, needs_tls, read_again, with_fixed_part
+from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins
 from overlane.node.security.tls import client_context, server_context
 from overlane.node.security.users import Users
@@ -50,11 +55,14 @@ from overlane.secret_file import read_token, warning_of
 from overlane.turn.assembly import assemble
 from overlane.turn.reconfigure import RestartNeeded
 
+if TYPE_CHECKING:
+    from overlane.node.coordination.joining import Coordinating
+
 DRAIN_S = 5.0
-"""How long a broker that ends waits for its clients to have read the goodbye."""
+"""How long a broker that ends waits for its clients to read DISCONNECT."""
 
 FILES_KEPT = 256
-"""Open files that are not connections of clients: the store, neighbours, operators, and clients who are told to go."""
+"""Open files that are not connections of clients: the store, neighbours, operators, and rejected clients."""
 
 log = logging.getLogger("overlane.node")
 
@@ -68,11 +76,13 @@ class Options:
     data: Path | None
     is_synced: bool = True
     is_emulated: bool = False
-    """Whether links take as long as the file says, though the brokers may be neighbours on one machine."""
+    """Whether links have the latencies of the file although the brokers may run on one machine."""
     is_chaotic: bool = False
     """Whether the admin API may make links fail."""
     telemetry: str | None = None
     """Where telemetry goes, if not into the data directory: a directory, or an address such as s3://bucket/lake."""
+    own: Own | None = None
+    """Of a broker without a file: its configuration is in ZooKeeper."""
 
 
 class Node:
@@ -92,6 +102,7 @@ class Node:
         self._ending = asyncio.Event()
         self._one_reload = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
+        self.coordinating: Coordinating | None = None
 
     # Life
 
@@ -112,7 +123,7 @@ class Node:
             self.store.records(),
             self.clock.now(),
             _fresh_id,
-            is_alone=not self.network.links,
+            is_alone=not self.network.links and self.network.coordination is None,
             identity=self._link_identity(),
             instance=self.store.instance,
         )
@@ -134,7 +145,7 @@ class Node:
         )
         if self.recording is not None:
             self.driver.observing.observers.append(self.recording)
-        self.oversight = AdminService(
+        self.admin_service = AdminService(
             self.options.name,
             self.network,
             self.endpoints,
@@ -145,30 +156,35 @@ class Node:
             self._reconfiguring,
             self.options.is_chaotic,
         )
-        await self.oversight.start()
+        await self.admin_service.start()
         self.driver.start()
-        self.oversight.follow_plan()
+        self.admin_service.follow_plan()
         await self._listen()
         await self.overlay.listen(self.endpoints.overlay)
+        if self.network.coordination is not None:
+            # Only where it is needed: a broker of a file alone does without kazoo.
+            from overlane.node.coordination.joining import Coordinating
+
+            self.coordinating = Coordinating(self, self.network.coordination)
         self._follow(self.network)
         if self.recording is not None:
             self.recording.start()
-        survey = self.oversight.survey
-        survey.closed_listeners = lambda: [one.name for one in self._listeners if not one.is_open]
-        survey.is_serving = True
+        inspection = self.admin_service.inspection
+        inspection.closed_listeners = lambda: [one.name for one in self._listeners if not one.is_open]
+        inspection.is_serving = True
         self._serving.set()
         for damaged in self.store.quarantined:
-            log.error("a damaged record was put aside: %s %s", damaged.table, damaged.reason)
+            log.error("quarantined a damaged record: %s %s", damaged.table, damaged.reason)
 
     async def run(self) -> None:
-        """Serve until told to end, and end."""
+        """Serve until the end is requested, then shut down."""
         leaving = asyncio.create_task(self._end_when_left())
         await self._ending.wait()
         leaving.cancel()
         await self.end()
 
     async def _end_when_left(self) -> None:
-        await self.oversight.links.left.wait()
+        await self.admin_service.links.left.wait()
         self.end_soon()
 
     def _heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -185,18 +201,29 @@ class Node:
         """Other brokers would not heed this life: end it, and let one follow that they do."""
         if self._ending.is_set():
             return
-        told = "%s knows a later life of this broker than %d: it begins anew as %d. Was its store lost?"
+        told = "%s knows a later incarnation of this broker than %d; restarting as incarnation %d. Was the store lost?"
         log.error(told, told_by, self.store.incarnation, incarnation)
         self.begins_anew_with = incarnation
         self._ending.set()
 
     def leave(self) -> None:
-        """Say goodbye to the overlay for good, and end."""
-        self.oversight.links.leave()
+        """Leave the overlay for good, and end."""
+        if self.coordinating is None:
+            self.admin_service.links.leave()
+            return
+        task = asyncio.get_running_loop().create_task(self._give_away_and_leave(self.coordinating))
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _give_away_and_leave(self, coordinating: "Coordinating") -> None:
+        await coordinating.leave()
+        self.admin_service.links.leave()
 
     async def end(self) -> None:
-        """Drain: nobody new, everybody told, everything written."""
-        log.info("the broker shuts down")
+        """Drain: accept no new clients, disconnect all others, write everything."""
+        log.info("shutting down")
+        if self.coordinating is not None:
+            await self.coordinating.leave()
         for listener in self._listeners:
             listener.close()
         self.driver.server.drain(self.clock.now())
@@ -214,7 +241,9 @@ class Node:
             log.error("%s", self.unwritten)
         if self.driver.logins is not None:
             self.driver.logins.close()
-        await self.oversight.stop()
+        if self.coordinating is not None:
+            await self.coordinating.end()
+        await self.admin_service.stop()
 
     def reload(self) -> None:
         """Take over what may change while running from the network file; refuse it whole if anything is wrong."""
@@ -228,33 +257,52 @@ class Node:
         async with self._one_reload:
             loop = asyncio.get_running_loop()
             try:
-                fresh = await loop.run_in_executor(None, read_again, self.options.file, self.endpoints)
+                fresh = await loop.run_in_executor(None, reload_config, self._read_network, self.endpoints)
                 logins = self._fresh_logins(fresh)
                 renewed = await self._prepare_listeners(fresh.tls)
                 self._follow(fresh.network, renewed)
             except (ConfigError, Unavailable, BadMembership, RestartNeeded) as error:
-                log.error("nothing was changed: %s", error)
+                log.error("configuration unchanged: %s", error)
                 return
             if found := needs_restart(self.network, fresh.network, self.options.name, self.options.file):
-                log.warning("changes only with a restart: %s", ", ".join(found))
+                log.warning("changes that need a restart: %s", ", ".join(found))
             self.network = fresh.network
             _warn_of_open_secrets(fresh.network.security)
             self._use_logins(logins, fresh.users)
-            self.oversight.reconfigure(fresh.network, fresh.token)
+            self.admin_service.reconfigure(fresh.network, fresh.token)
             if self.recording is not None:
                 self.recording.reconfigure(fresh.network.telemetry)
             for listener, servers in renewed:
                 await listener.renew(servers)
-            log.info("read %s again", self.options.file)
+            if self.coordinating is not None:
+                self.coordinating.config_taken_up()
+            log.info("reloaded %s", self.options.file)
+
+    def _read_network(self) -> Network:
+        """ConfigError."""
+        if self.coordinating is not None and self.options.own is not None:
+            return self.coordinating.read_network()
+        return read_network(self.options.file)
 
     def _follow(self, network: Network, renewed: "Iterable[PreparedListener]" = ()) -> None:
-        """Make of the file what the broker can take up while it runs; BadMembership or RestartNeeded."""
+        """Make of the file what the broker can take up while it runs; BadMembership, RestartNeeded or ConfigError."""
         membership = members_of(network, is_emulated=self.options.is_emulated)
+        assignment: Mapping[int, str] = {}
         try:
-            self._reconfiguring.follow(membership, self._settings(with_fixed_part(network, self._started_with)))
-        except (BadMembership, RestartNeeded):
+            if self.coordinating is not None:
+                membership, assignment = self.coordinating.follow(network.routing, membership)
+            settings = self._settings(with_fixed_part(network, self._started_with))
+            self._reconfiguring.follow(membership, settings, assignment)
+        except (BadMembership, RestartNeeded, ConfigError):
             _close_prepared(renewed)
             raise
+
+    def take_up_membership(self, membership: Membership, assignment: Mapping[int, str]) -> None:
+        """A new configuration from the coordination."""
+        try:
+            self._reconfiguring.follow(membership, None, assignment)
+        except (BadMembership, RestartNeeded) as error:
+            log.error("the membership in ZooKeeper was not taken up: %s", error)
 
     async def _prepare_listeners(self, tls: ssl.SSLContext | None) -> "list[PreparedListener]":
         """Unavailable, and nothing has changed."""
@@ -268,8 +316,8 @@ class Node:
             raise
         return prepared
 
-    def _fresh_logins(self, fresh: Fresh) -> Logins | None:
-        """Those of before where the users are in the same file; ConfigError if another is wrong."""
+    def _fresh_logins(self, fresh: ReloadedConfig) -> Logins | None:
+        """The present logins if the users file is the same; ConfigError if a new one is invalid."""
         users = fresh.network.security.users
         if self.driver.logins is not None and users == self.network.security.users:
             return self.driver.logins
@@ -288,7 +336,7 @@ class Node:
         """As the file has them; with no more connections than there can be open files."""
         limits, possible = network.limits, max(1, self._files_max - FILES_KEPT)
         if limits.connections > possible:
-            told = "the system allows %d open files: no more than %d connections are let in, though %d would be allowed"
+            told = "the system allows %d open files; accepting at most %d connections instead of %d"
             log.warning(told, self._files_max, possible, limits.connections)
             limits = structs.replace(limits, connections=possible)
         return Settings(limits, Access(network.access), qos_table(network), network.security.anonymous)

@@ -1,7 +1,7 @@
-"""Observing: what a broker's turns have brought about, told in the log and to observers.
+"""Observing: reports the effects of a broker's turns to the log and to observers.
 
-Nobody who observes is in a hurry: deliveries are shown some at a time, after clients and neighbours have got what they
-wait for. What is observed does not depend on who observes it: an observer that fails is a failure of its own.
+Observers have low priority: deliveries are reported some at a time, after clients and neighbours have got what they
+wait for. An observer that fails does not affect others: its exception is a failure of its own.
 """
 
 import logging
@@ -11,6 +11,7 @@ from typing import assert_never
 from overlane.core.events import (
     BrokersRefused,
     DeadlineUnmeetable,
+    DirectLinksWanted,
     LaterIncarnationKnown,
     LinkChanged,
     NameConflict,
@@ -18,6 +19,8 @@ from overlane.core.events import (
     PathTrusted,
     ReportedEffect,
     RouteChanged,
+    ScopeChanged,
+    ScopeDigest,
 )
 from overlane.errors import Failure
 from overlane.mqtt.arrival_counts import tally
@@ -40,6 +43,9 @@ class Observing:
         self._timers = timers
         self._failures = failures
         self._outlived = outlived
+        self.on_scope_changed: Callable[[ScopeDigest], None] = lambda _: None
+        self.on_direct_links_wanted: Callable[[DirectLinksWanted], None] = lambda _: None
+        """Called with the bundles that clients use, whenever these are others than before."""
         self._delivered: list[Delivered] = []
         """What the observers have not been shown yet."""
 
@@ -61,8 +67,12 @@ class Observing:
                 except Exception as error:
                     self._observer_failed(observer, error)
 
-    def tell(self, effect: LaterIncarnationKnown | ReportedEffect) -> None:
+    def tell(self, effect: LaterIncarnationKnown | ScopeChanged | DirectLinksWanted | ReportedEffect) -> None:
         match effect:
+            case ScopeChanged(digest):
+                self.on_scope_changed(digest)
+            case DirectLinksWanted():
+                self.on_direct_links_wanted(effect)
             case LaterIncarnationKnown(incarnation, told_by):
                 self._outlived(incarnation, told_by)
             case _:
@@ -84,15 +94,13 @@ class Observing:
                     ", ".join(hops),
                 )
             case PathTrusted(destination, _, hops):
-                log.warning(
-                    "messages to %s over %s arrive again; not avoiding it any more", destination, ", ".join(hops)
-                )
+                log.warning("messages to %s over %s arrive again; no longer avoiding it", destination, ", ".join(hops))
             case BrokersRefused(neighbour, adverts, brokers_max):
                 log.error(
-                    "%s tells of more brokers than there is room for: %d adverts were not kept; [limits] brokers is %d",
+                    "%s advertises more brokers than [limits] brokers = %d allows; %d adverts ignored",
                     neighbour,
-                    adverts,
                     brokers_max,
+                    adverts,
                 )
             case NameConflict(broker, detail):
                 log.error("another broker runs under the name %s: %s", broker, detail)

@@ -1,12 +1,12 @@
-"""The one way in which the configuration of a running broker changes, whoever wants it.
+"""The one way in which the configuration of a running broker changes, for every source of changes.
 
-A source (the network file; later a coordination service) says what it wants of the whole overlay, again and again: only
-what it says differently from before is changed. Operators add and remove links of this broker: what they have said
-stays until the source says something else about it. Either way the result is one `Reconfigure` for the turns, which
-take it up whole or refuse it whole.
+A source (the network file, or a coordination service) repeatedly gives its state of the whole overlay: only the
+differences from its previous state are applied. Operators add and remove links of this broker: these changes remain
+until the source changes the same link. In both cases the result is one `Reconfigure` for the turns, which apply it as a
+whole or reject it as a whole.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from overlane.membership.changes import MembershipChange, apply_change, diff
 from overlane.membership.endpoint import Endpoint
@@ -25,12 +25,16 @@ class Reconfiguring:
         self._me = driver.core.name
         self._settings = settings
         self._source = NOBODY
-        """What the source said last."""
+        """The latest state of the source."""
         self.membership: Membership = NOBODY
+        self._assignment: Mapping[int, str] = {}
 
-    def follow(self, source: Membership, settings: Settings) -> None:
-        """The source says this from now on."""
-        self._take_up(apply_change(self.membership, diff(self._source, source)), settings)
+    def follow(self, source: Membership, settings: Settings | None = None, assignment: Mapping[int, str] = {}) -> None:
+        """A new state of the source. Without settings the present ones remain."""
+        wanted = apply_change(self.membership, diff(self._source, source))
+        settings = settings if settings is not None else self._settings
+        if (wanted, settings, assignment) != (self.membership, self._settings, self._assignment):
+            self._take_up(wanted, settings, assignment)
         self._source = source
 
     def link(self, peer: str, addresses: Iterable[Endpoint]) -> None:
@@ -55,9 +59,10 @@ class Reconfiguring:
         change = MembershipChange(unlinked=(self._ends(peer),), left=left)
         self._take_up(apply_change(self.membership, change), self._settings)
 
-    def _take_up(self, membership: Membership, settings: Settings) -> None:
-        self._driver.reconfigure(Reconfigure(membership, settings))
-        self.membership, self._settings = membership, settings
+    def _take_up(self, membership: Membership, settings: Settings, assignment: Mapping[int, str] | None = None) -> None:
+        assignment = assignment if assignment is not None else self._assignment
+        self._driver.reconfigure(Reconfigure(membership, settings, assignment))
+        self.membership, self._settings, self._assignment = membership, settings, assignment
 
     def _is_linked(self, peer: str) -> bool:
         return any(link.ends == self._ends(peer) for link in self.membership.links)

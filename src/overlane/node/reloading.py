@@ -1,11 +1,12 @@
 """Reloading: the network file is read again while the broker runs.
 
-Everything is read and checked first: the file, the certificates, the token, the users. If anything is wrong, nothing
-changes. What may change while running: users, certificates of clients' listeners, the admin token, access rules,
-limits, the QoS of topics, how much telemetry is kept, links. The rest takes a restart, and is told.
+Everything is read and checked first: the file, the certificates, the token, the users. If anything is invalid, nothing
+changes. These can change while running: users, certificates of listeners for clients, the admin token, access rules,
+limits, the QoS of topics, the amount of telemetry kept, links. Other changes need a restart, and are reported.
 """
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from msgspec import structs
 
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
-from overlane.network.reading import read_network
 from overlane.network.schema import Network
 from overlane.node.admin.service import token_of
 from overlane.node.security.tls import server_context
@@ -22,8 +22,8 @@ from overlane.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """The file as it is now, and what it names."""
+class ReloadedConfig:
+    """The network file as it is now, and the files that it names."""
 
     network: Network
     token: Secret | None
@@ -31,11 +31,11 @@ class Fresh:
     users: Users | None
 
 
-def read_again(file: Path, at: Endpoints) -> Fresh:
+def reload_config(read: Callable[[], Network], at: Endpoints) -> ReloadedConfig:
     """ConfigError or Unavailable if anything is wrong. `at`: where the broker listens, and goes on listening."""
-    network = read_network(file)
+    network = read()
     users = network.security.users
-    return Fresh(
+    return ReloadedConfig(
         network,
         token_of(network),
         server_context(network.security) if needs_tls(at) else None,
@@ -58,7 +58,7 @@ def with_fixed_part(new: Network, started: Network) -> Network:
 
 
 def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str]:
-    """What the file says anew that a running broker does not take up."""
+    """Changes of the file that need a restart."""
     found = []
     mine = [broker for network in (old, new) for broker in network.brokers if broker.name == name]
     if name not in [broker.name for broker in new.brokers]:

@@ -1,7 +1,7 @@
-"""The file of suspects: which messages have ended the process, written as the last thing that it does.
+"""The suspect file: messages that have ended the process, written as the last action of the process.
 
-It is beside the store and not in it: nothing is written to the store when the process ends in doubt. Each line has a
-digest (`pubsub.suspects`) and the time. A line that was cut short is ignored, and so is one that is old.
+It is beside the store and not in it: nothing is written to the store when the process ends because of an internal
+error. Each line has a digest (`pubsub.suspects`) and the time. Incomplete and old lines are ignored.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Whether and where a broker records what it does."""
+"""Whether and where a broker records telemetry."""
 
 import logging
 from pathlib import Path

@@ -9,6 +9,18 @@ package; Spark is needed only to run the pipeline.
 
 from typing import TYPE_CHECKING
 
+__all__ = [
+    "analysis",
+    "output_directory",
+    "register",
+    "report",
+    "runner",
+    "samples",
+    "session",
+    "settings",
+    "small_runs",
+]
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -30,7 +30,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "deliveries": tuple(name for name in SCHEMAS["deliveries"].names if name not in ("at_ns", "broker", "incarnation")),
     "events": tuple(name for name in SCHEMAS["events"].names if name not in ("at_ns", "broker", "incarnation")),
 }
-"""What tells rows of the same broker and moment apart. A second row of the same key is a repetition."""
+"""The key of rows of the same broker and moment. A second row with the same key is a repetition."""
 
 ENTITY = "kind string, broker string, peer string"
 """A broker, or a link with the first of its ends in the alphabet as `broker`."""

@@ -1,6 +1,6 @@
 """Time-constrained flooding: every link that can be part of a path within the deadline, and no other.
 
-No choice of links delivers more in time than this one; it is what redundancy is measured against.
+No choice of links delivers more in time than this one; it is the reference for redundancy.
 """
 
 from collections.abc import Sequence

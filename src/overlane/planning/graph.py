@@ -1,11 +1,11 @@
 """The dissemination subgraph: one source, several destinations, one route for all of them.
 
-Every destination gets its own best set of paths within the deadline; the route is the union of them all. A broker on
-it passes a parcel on to all its next hops and drops what it has seen, so a link that many destinations share carries
-the parcel once.
+Every destination gets its own best set of paths within the deadline; the route is the union of them all. A broker on it
+forwards a parcel to all its next hops and drops duplicates, so a link that many destinations share carries the parcel
+once.
 
-What is said of a destination holds for its own paths alone. The union may hold further ways to it, so its message
-may come earlier and more surely than said, never later or less surely.
+The values for a destination refer to its own paths alone. The union may contain further paths to it, so a message may
+arrive earlier and with a higher probability than computed, never later or with a lower one.
 """
 
 from collections.abc import Sequence

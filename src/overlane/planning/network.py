@@ -1,14 +1,14 @@
-"""The network map as the path solvers want it: small integers, no floats in any sum.
+"""The network map for the path solvers: small integers, no floats in any sum.
 
 Brokers are numbered in the order of their names, so "the smaller index" and "the earlier name" are the same rule, and
-every broker that holds the same map breaks every tie the same way. Latencies are whole nanoseconds: their sums are
-exact, do not depend on the order of addition, and come out bit for bit alike on every machine.
+all brokers with the same map break every tie the same way. Latencies are whole nanoseconds: their sums are exact, do
+not depend on the order of addition, and are identical on every machine.
 
-A link joins two brokers. Its two directions may take different times, and either may be closed; it fails as a whole,
-so two paths that use it in opposite directions share one element.
+A link joins two brokers. Its two directions may have different latencies, and either may be closed; it fails as a
+whole, so two paths that use it in opposite directions share one element.
 
-Costs. Stepping over a link to a broker takes the link's latency and that broker's processing. The solvers also need
-steps that are never free, or a cycle of zero latency would look as short as no cycle. So a cost is one integer,
+Costs. A step over a link to a broker takes the link's latency and that broker's processing. The solvers also need steps
+that are never free; otherwise a cycle of zero latency would look as short as no cycle. So a cost is one integer,
 `latency_ns << HOP_BITS | hops`: least latency first, then fewest hops.
 """
 
@@ -27,7 +27,7 @@ Steps = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerNode:
     """A broker: how long a message stays in it, and how probable it is to be down."""
 
     name: str
@@ -66,7 +66,7 @@ class Network:
     _index: dict[str, int] = field(repr=False, compare=False)
 
     @classmethod
-    def build(cls, brokers: Iterable[Broker], links: Iterable[Link]) -> "Network":
+    def build(cls, brokers: Iterable[BrokerNode], links: Iterable[Link]) -> "Network":
         """The map of these brokers and links, in any order; `BadProblem` names what contradicts itself."""
         ordered = sorted(brokers, key=lambda broker: broker.name)
         index = {broker.name: at for at, broker in enumerate(ordered)}
@@ -118,7 +118,7 @@ class Network:
         return cost >> HOP_BITS
 
 
-def _check_brokers(ordered: Sequence[Broker], index: dict[str, int]) -> None:
+def _check_brokers(ordered: Sequence[BrokerNode], index: dict[str, int]) -> None:
     if len(index) < len(ordered):
         twice = next(one.name for one, other in pairwise(ordered) if one.name == other.name)
         raise BadProblem("brokers", f"{twice!r} twice", "every broker once")

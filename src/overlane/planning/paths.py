@@ -1,14 +1,14 @@
-"""Paths for a deadline: the few that together are most likely to deliver in time.
+"""Paths for a deadline: the set of paths that is most likely to deliver in time.
 
-`multipath` is the whole of it: of the k quickest simple paths between two brokers, those within the deadline, and among
-these the set of at most n that most probably has one path up. The parts can be had alone: `network` holds the map,
-`shortest` the order of paths, `resiliency` what a set of them is worth.
+`multipath` does everything: of the k fastest simple paths between two brokers, those within the deadline, and among
+these the set of at most n with the highest probability that one path is up. The parts can be used alone: `network` is
+the map, `shortest` the order of paths, `resiliency` the value of a set of them.
 
 Everything is a pure function of the map, in integers: the same map gives the same paths in every process on every
 machine, whatever the order in which brokers and links were learned.
 """
 
-from overlane.planning.network import Broker, Link, Network, both_ways
+from overlane.planning.network import BrokerNode, Link, Network, both_ways
 from overlane.planning.problem import BadProblem
 from overlane.planning.resiliency import PATHS_MAX, WORK_MAX, PathSet, best_set, resiliency
 from overlane.planning.shortest import Path, Tree, k_shortest, shortest_tree
@@ -17,7 +17,7 @@ __all__ = [
     "PATHS_MAX",
     "SEARCH_MAX",
     "WORK_MAX",
-    "Broker",
+    "BrokerNode",
     "Link",
     "Network",
     "Path",

@@ -1,25 +1,25 @@
-"""Resiliency: how probably a message gets through on at least one of several paths.
+"""Resiliency: the probability that a message arrives on at least one of several paths.
 
 A path is up while every broker and every link on it is up, both ends included. Elements fail independently, but paths
-share elements, so the probability that some path of a set Q is up is taken by inclusion and exclusion, each shared
+share elements, so the probability that some path of a set Q is up is computed by inclusion and exclusion, each shared
 element counted once:
 
     Pr(Q) = sum over non-empty subsets I of Q of (-1)^(|I|+1) * product of (1 - p) over the union of I's elements
 
-Probabilities are fixed-point integers (`ONE` is certainty), so the alternating sum cancels without loss and comes out
-alike on every machine. A product is always taken over elements in ascending failure; it then depends on nothing but
-the failures in it, and sets that are alike tie exactly.
+Probabilities are fixed-point integers (`ONE` is certainty), so the alternating sum cancels without loss and is
+identical on every machine. A product is always taken over elements in ascending failure; it then depends only on the
+failures in it, and equal sets tie exactly.
 
-The best set is found by branch and cut. Adding a path never lowers resiliency, and adds the less the more paths there
-are already, so from what each candidate would add now follows a bound on what several could add later:
+The best set is found by branch and cut. Adding a path never lowers resiliency, and adds less the more paths there are
+already, so the present gain of each candidate gives a bound of what several could add later:
 
 - no more than the sum of their gains, and
-- no more than if they failed independently of the rest, for what is shared only makes joint failure likelier
+- no more than if they failed independently of the rest, since shared elements only make joint failure likelier
   (Harris's inequality).
 
-Branches whose bound is below the best set found are cut; what remains is searched entirely, so the answer is exact,
-unless `work_max` stops it first. Among sets of equal resiliency the one with the least total latency wins, then the
-one with the fewest paths, then the first in the order of paths.
+Branches whose bound is below the best set found are cut; the rest is searched completely, so the answer is exact,
+unless `work_max` stops it first. Among sets of equal resiliency the one with the least total latency wins, then the one
+with the fewest paths, then the first in the order of paths.
 """
 
 from collections.abc import Iterable, Sequence

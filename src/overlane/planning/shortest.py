@@ -1,17 +1,17 @@
-"""Shortest paths: the tree from one broker, and the k quickest simple paths between two.
+"""Shortest paths: the tree from one broker, and the k fastest simple paths between two.
 
-All paths stand in one total order: latency, then hops, then the names along the way. Every function here returns the
-first of that order, never "one of the best", so that equal maps give equal routes everywhere.
+All paths have one total order: latency, then hops, then the names along the path. Every function here returns the first
+in that order, never "one of the best", so that equal maps give equal routes everywhere.
 
 The k shortest paths follow Yen and Lawler. All simple paths are split into disjoint families, each given by a prefix
 and the brokers that must not come next; a family is entered into a queue by its best path. Taking a path out of the
-queue splits the rest of its family along that path. Two things make this quick:
+queue splits the rest of its family along that path. Two things make this fast:
 
-- One Dijkstra search backward from the destination tells from every broker how far the destination is when nothing is
-  in the way. The bound for a family is then a look at the neighbours of one broker, and when the way it suggests does
-  not run into the prefix, the bound is the answer.
-- Only where it does, the true best path is searched, guided by the same distances (A*), and only when the family
-  comes to the head of the queue: most families never do.
+- One Dijkstra search backward from the destination gives the unobstructed distance of every broker. The bound of a
+  family is then computed from the neighbours of one broker, and if the path it suggests does not cross the prefix,
+  the bound is the answer.
+- Only if it does, the true best path is searched, guided by the same distances (A*), and only when the family
+  reaches the head of the queue: most families never do.
 
 With a deadline, families whose bound exceeds it are never entered.
 """

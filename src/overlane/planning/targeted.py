@@ -1,14 +1,14 @@
-"""Targeted redundancy: extra links only where the trouble is.
+"""Targeted redundancy: extra links only where there is trouble.
 
-While every link on the quickest path is well, that path is the whole answer. Where links are in trouble (each has a
-measured probability that a message on it does not come through in time), paths are added one by one, each time the one
-that gains the most for the fewest additional links, until the message is likely enough to arrive or nothing helps any
-more. Trouble around a destination thus fans the last hops out over its neighbours, trouble around the source the first
-hops, trouble in between gives a second way past it: the shapes follow from the measurements.
+While no link on the fastest path is in trouble, that path is the answer. If links are in trouble (each has a measured
+probability that a message on it does not arrive in time), paths are added one by one, each time the one with the
+largest gain per additional link, until the message is likely enough to arrive or nothing helps any more. For trouble
+around a destination this spreads the last hops over its neighbours, around the source the first hops; for trouble in
+between it adds a second path: the shape follows from the measurements.
 
 The probability that a message arrives over a set of links is estimated broker by broker, from the source outward: it
-reaches a broker unless it fails on every link into it. Copies are taken as independent, which errs little where paths
-are short, and the estimate is used only to compare.
+reaches a broker unless it fails on every link into it. Copies are assumed to be independent, which is a small error if
+paths are short, and the estimate is used only for comparison.
 """
 
 from collections.abc import Mapping, Sequence

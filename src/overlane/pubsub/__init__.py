@@ -1,4 +1,27 @@
-"""What clients of every protocol share: sessions, subscriptions, retained messages, delivery, wills, access, streams.
+"""Parts shared by all client protocols: sessions, subscriptions, retained messages, delivery, wills, access, streams.
 
 State machines without I/O: messages, requests and the time go in, records and messages for consumers come out.
 """
+
+__all__ = [
+    "access",
+    "backpressure",
+    "cluster",
+    "consumer",
+    "counters",
+    "delivery",
+    "limits",
+    "message",
+    "notices",
+    "properties",
+    "publishing",
+    "record_kinds",
+    "refused",
+    "service",
+    "sessions",
+    "state",
+    "streams",
+    "subscriptions",
+    "suspects",
+    "timers",
+]

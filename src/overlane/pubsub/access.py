@@ -1,19 +1,19 @@
-"""Access: who may publish and receive what.
+"""Access: who may publish and receive which topics.
 
-Without any rule, whoever may connect may do everything. With one, only what some rule allows, so that a forgotten rule
-closes a door and never opens one. Rules only add rights: a client has those of all rules for its user.
+Without rules, every connected client may do everything. With rules, only what some rule allows, so that a forgotten
+rule denies and never grants. Rules only add rights: a client has those of all rules for its user.
 
-A rule's patterns are topic filters in which the level `%u` stands for the client's user name and `%c` for its client
-id. A name with `+`, `#` or `/` in it would change what the filter means, and one with `$` in front as the first level
-would reach into the server's own topics: for such a client the pattern matches nothing at all.
+The patterns of a rule are topic filters in which the level `%u` stands for the user name of the client and `%c` for its
+client id. A name that contains `+`, `#` or `/` would change the meaning of the filter, and one that begins with `$` as
+the first level would match the topics of the server: for such a client the pattern matches nothing.
 
-A client may subscribe where one pattern covers its whole filter, and each message is judged again on its own topic
-when it is delivered, since rights can change while a session lasts. Topics that begin with `$` are the server's: they
-can be read where a pattern says so literally, and no client publishes to them.
+A client may subscribe if one pattern covers its whole filter, and each message is checked again by its own topic on
+delivery, since rights can change during a session. Topics that begin with `$` belong to the server: they can be read if
+a pattern names them literally, and no client publishes to them.
 
-Rules never change here: new rules are a new `Access`. That lets it remember the rights of each user, of each client
-where patterns speak of `%c`, and the verdicts on topics. Client ids and topics are chosen by clients, so what is
-remembered is bounded; a full memory starts anew.
+Rules never change here: new rules are a new `Access`. So the rights of each user, of each client if patterns contain
+`%c`, and the results per topic can be cached. Client ids and topics are chosen by clients, so the caches are bounded; a
+full one is emptied.
 """
 
 from collections.abc import Iterable, Iterator
@@ -114,7 +114,7 @@ class Rights:
 
     @property
     def everything(self) -> bool:
-        """Whether there are no rules, and nothing to ask but that nobody publishes to a topic that begins with `$`."""
+        """Whether there are no rules; then only topics that begin with `$` are denied to publishers."""
         return self._receive is None
 
     def may_publish(self, topic: str) -> bool:

@@ -1,17 +1,17 @@
-"""Backpressure: publishers stop while the first link on the way of their messages is full, or rest for slow readers.
+"""Backpressure: publishers stop while the first link for their messages is full, and slow down for slow readers.
 
-Best-effort messages that can wait are not dropped at a full queue. Before such a message is accepted, it is asked
-whether its way is full; if it is, it stays where it is and its publisher is not read from until there is room again, so
-that its own connection fills up. Messages with a deadline are accepted at once, since the order of the queue lets them
-overtake; then their publisher stops for no longer than a part of the deadline. Reliable messages have a window of their
-own from end to end.
+Best-effort messages that can wait are not dropped at a full queue. Before such a message is accepted, the queue of its
+first link is checked; if it is full, the message is not accepted and its publisher is not read from until there is
+room, so that the publisher's own connection fills up. Messages with a deadline are accepted at once, since the order of
+the queue lets them overtake; then their publisher stops for no longer than a part of the deadline. Reliable messages
+have an end-to-end send window of their own.
 
-A stop is bounded. Without a deadline it lasts as long as the way moves, but no longer than STOP_MAX, or half the
-keep-alive of a client that has a short one: the client hears nothing meanwhile. Where nothing moves for PATIENCE, what
-was read is accepted, and what is too much is dropped and counted.
+A stop is limited. Without a deadline it lasts while the queue makes progress, but no longer than STOP_MAX, or half the
+keep-alive of a client with a short one, since the client receives nothing meanwhile. If there is no progress for
+PATIENCE, the messages that were read are accepted, and the excess is dropped and counted.
 
-A publisher to a local queue that fills up rests after each read, the longer the fuller the queue is: so a reader that
-is slow, but there, loses nothing. A reader that is away, or does not answer, is not waited for.
+A publisher to a local queue that fills up pauses after each read, longer the fuller the queue is: so a reader that is
+slow but connected loses nothing. A reader that is offline, or does not answer, is not waited for.
 """
 
 from overlane.core.qos import QosClass
@@ -37,9 +37,15 @@ class MustStop(OverlaneError):
     """The way of a message is full: it was not accepted, and its publisher has to stop."""
 
 
+def stops_when_full(qos: QosClass) -> bool:
+    """Whether publishers of the class are stopped before a message is accepted for which the way has no room."""
+    return not qos.reliable and qos.deadline_ns >= NEVER
+
+
 def stop_if_full(uplink: Uplink, publisher: Publisher, topic: str, qos: QosClass, now: Nanos) -> bool:
-    """Before a message on the topic is accepted: stop its publisher if the way is full; whether that was done."""
-    if qos.reliable or qos.deadline_ns < NEVER or publisher.passes or uplink.way_share(topic, qos) <= STOP_SHARE:
+    """Before a message on the topic is accepted, of a class that `stops_when_full`: stop its publisher if the way is
+    full; whether that was done."""
+    if publisher.passes or uplink.way_share(topic, qos) <= STOP_SHARE:
         return False
     _stop(uplink, publisher, topic, qos, PATIENCE, now)
     return True
@@ -59,7 +65,7 @@ def _stop(uplink: Uplink, publisher: Publisher, topic: str, qos: QosClass, patie
 
 def stop_max_ns(publisher: Publisher) -> Nanos:
     """How long a client may be stopped at a time."""
-    return min(STOP_MAX, publisher.keep_alive_ns // 3)  # `keep_alive_ns` is one and a half of what the client said
+    return min(STOP_MAX, publisher.keep_alive_ns // 3)  # this is 1.5 times the keep-alive of the client
 
 
 def rest_ns(crowding: float) -> Nanos:

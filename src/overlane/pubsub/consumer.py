@@ -1,16 +1,15 @@
-"""Clients as the rest of pubsub sees them, whatever protocol they speak.
+"""Clients as the rest of pubsub sees them, for any protocol.
 
 A `Consumer` takes messages: the connection of an MQTT session, an AMQP link, a NATS subscription, a reader of a stream.
-Delivery asks it for little: to take a message with a QoS, how much it has still to read, whether it keeps reading. A
-`Publisher` is where messages come from, and can be stopped while there is no room for more of them. Both are ends of a
-connection, of which operators are told who and where it is.
+Delivery needs little of it: to take a message with a QoS, the number of unread bytes, and whether it keeps reading. A
+`Publisher` is a source of messages, and can be stopped while there is no room for more. Both are ends of a connection;
+operators can see its user and address.
 
-A delivery of QoS 1 and 2 has a tag, 1 to 65,535, by which the consumer acknowledges it: the tag is free again when that
-has happened. At QoS 2 a consumer confirms twice: that it has received the message, and, when it was released, that it
-has forgotten the tag.
+A delivery of QoS 1 and 2 has a tag, 1 to 65,535, by which the consumer acknowledges it; after that the tag is free. At
+QoS 2 a consumer confirms twice: that it has received the message and, after the release, that it has removed the tag.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +18,7 @@ from overlane.core.units import Nanos
 from overlane.pubsub.message import Message
 
 if TYPE_CHECKING:
+    from overlane.pubsub.delivery.window import Entry
     from overlane.pubsub.sessions.session import Session
 
 
@@ -27,7 +27,7 @@ class Ending(Enum):
 
     TAKEN_OVER = "another connection has come for the session"
     BY_OPERATOR = "an operator has ended it"
-    SHUTTING_DOWN = "the broker shuts down"
+    SHUTTING_DOWN = "the broker is shutting down"
     INTERNAL_ERROR = "internal error of the broker"
 
 
@@ -60,8 +60,11 @@ class Client(Protocol):
 class Consumer(Client, Protocol):
     closing: str | None
     """Why the connection has been ended, if it has."""
+    unanswerable_until_ns: Nanos
+    """Until then it could not answer: it was not read from, or what it was sent waited for a slow disk. NEVER while it
+    is not read from."""
     waits: bool
-    """What it was told in this turn must not leave before the records of the turn are durable; set by pubsub."""
+    """Packets of this turn must not be sent before the records of the turn are durable; set by pubsub."""
 
     @property
     def backlog_bytes(self) -> int:
@@ -69,9 +72,6 @@ class Consumer(Client, Protocol):
 
     def keeps_reading(self, now: Nanos) -> bool:
         """Whether it has read a good deal lately. Asked of one that has much left to read."""
-
-    def has_stopped(self) -> bool:
-        """Whether it is not read from at the moment, so that its acknowledgements cannot come."""
 
     def take(
         self,
@@ -85,6 +85,10 @@ class Consumer(Client, Protocol):
     ) -> bool:
         """Take a message. `identifiers`: those of the subscriptions it came by. `again`: it may have been given before.
         False if the consumer does not take messages of this size."""
+
+    def take_run(self, entries: "Sequence[Entry]") -> bool:
+        """Take messages of QoS 1 that have nothing but topic and payload, each under the tag of its entry, all for the
+        first time. False, and none is taken, if they have to be given one by one."""
 
     def release(self, tag: int) -> None:
         """A QoS 2 message that it has received will not come again."""
@@ -103,4 +107,4 @@ class Publisher(Client, Protocol):
     passes: bool
     """It was stopped for long enough: what it publishes next is accepted, room or not."""
     keep_alive_ns: Nanos
-    """After so much silence it counts as gone, whoever caused the silence."""
+    """After this time without input it counts as gone, whatever the cause."""

@@ -1,4 +1,4 @@
-"""What a server counts, for operators: everything that was dropped or refused has a name here."""
+"""Counters of a server, for operators: every cause of a dropped or refused message has a name here."""
 
 from collections import Counter
 from dataclasses import dataclass, field

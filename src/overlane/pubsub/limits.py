@@ -1,8 +1,8 @@
-"""The limits of a broker: what one client, and all of them together, can make it spend.
+"""The limits of a broker: the resources that one client, and all of them together, can use.
 
-Everything that grows with what others send has a bound here, so that a client that floods, dawdles or never reads costs
-a known amount and no more. Sizes are checked before anything is allocated; what is dropped or refused at a limit is
-counted. Fields where `NONE` is allowed can be left without a bound.
+Everything that grows with the input of others has a limit here, so that a client that floods, is slow or never reads
+costs a known amount. Sizes are checked before anything is allocated; what is dropped or refused at a limit is counted.
+Fields that allow `NONE` can be unlimited.
 """
 
 import msgspec
@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """New connections a second in the long run; as many again may come in one burst."""
 
     packet_bytes: int = 2**20
-    """The largest packet of a client; told to MQTT 5 clients as the maximum packet size."""
+    """The largest packet of a client; sent to MQTT 5 clients as the maximum packet size."""
 
     packet_bytes_before_connect: int = 4_096
     """The largest CONNECT: before a client is known it cannot make the broker hold more than this."""
@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of those messages; at least a packet, or the largest message could never wait."""
 
     in_flight: int = 100
-    """QoS 1 and 2 messages on their way to or from one client at once; told as the receive maximum."""
+    """QoS 1 and 2 messages in flight to or from one client; sent as the receive maximum."""
 
     user_properties: int = 32
     """User properties in one packet."""
@@ -96,7 +96,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the log of one stream, which is in memory too."""
 
     stream_expiry_s: int = 7 * 86_400
-    """A stream that nobody reads for so long is removed."""
+    """A stream that is not read for this time is removed."""
 
     brokers: int = 1_024
     """Brokers of the overlay that are kept in mind beside those of the network file."""

@@ -1,7 +1,7 @@
-"""Notices for operators: clients that connected or left and why, and what was refused to whom.
+"""Notices for operators: connections, disconnections with their reasons, and refusals.
 
-They are collected during a turn and taken by the driver at its end. Strangers can make any number of things happen in
-one turn, so only the first of them are kept; the counters know of all.
+They are collected during a turn and taken by the driver at its end. Unauthenticated clients can cause any number of
+them in one turn, so only the first ones are kept; the counters include all.
 """
 
 from dataclasses import dataclass, field

@@ -1,15 +1,15 @@
-"""Properties of a message: values for every protocol, and the encoding that the store and the overlay keep them in.
+"""Properties of a message: values for every protocol, and the encoding in the store and the overlay.
 
     tag u8 | value ...      0x01 payload format u8: 0 is bytes, 1 is UTF-8
-                            0x02 expiry in seconds u32: in front, and only where a message is on its way
+                            0x02 expiry in seconds u32: in front, and only while a message is in transit
                             0x03 content type text
                             0x08 response topic text
                             0x09 correlation data binary
                             0x26 user property text text: any number of them
     text, binary            length u16 | bytes; a text is UTF-8 without U+0000
 
-A message keeps the encoded form; values are made of it only where somebody asks for them. The tags are those of MQTT 5
-(section 2.2.2), so that MQTT passes the bytes on untouched: a message from one MQTT client to another is never decoded.
+A message keeps the encoded form; it is decoded only where values are needed. The tags are those of MQTT 5 (section
+2.2.2), so that MQTT passes the bytes on unchanged: a message from one MQTT client to another is never decoded.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ _LENGTH_BYTES_MAX = 4
 
 
 class Properties(NamedTuple):
-    """`is_text`: the payload is said to be UTF-8."""
+    """`is_text`: the payload is declared to be UTF-8."""
 
     content_type: str | None = None
     response_topic: str | None = None

@@ -1,12 +1,12 @@
 """Publishing: messages of clients, QoS 0, 1 and 2, on their way to subscribers, retention and the overlay.
 
-A message is accepted or refused. Accepted means that nothing will be lost that had to be kept: its acknowledgement
-waits for the records of the turn where there are any (`Accepted.is_stored`). A message of QoS 2 is passed on when it
-comes; the publisher's identifier of it is remembered until the publisher releases it, so that one that is published
-again is only acknowledged again. So it is at QoS 1 where the client has asked for deduplication.
+A message is accepted or refused. An accepted message is not lost if it must be kept: its acknowledgement waits for the
+records of the turn if there are any (`Accepted.is_stored`). A QoS 2 message is passed on when it arrives; its
+identifier is kept until the publisher releases it, so that a duplicate is only acknowledged again. The same holds for
+QoS 1 if the client has requested deduplication.
 
-A message that nobody waits to have acknowledged, of QoS 0 or a will, is not refused for want of room: what can be done
-with it is done, and what cannot is counted.
+A message without an acknowledgement, of QoS 0 or a will, is not refused for lack of room: it is delivered as far as
+possible, and the rest is counted.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,11 @@ from overlane.errors import InDoubt
 from overlane.pubsub import backpressure
 from overlane.pubsub.cluster import envelope
 from overlane.pubsub.cluster.directory import RemoteGroup
+from overlane.pubsub.cluster.names import SHARE, read_share_name
 from overlane.pubsub.consumer import Publisher
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import NOT_GIVEN, Delivery, Given, both
-from overlane.pubsub.message import Message
+from overlane.pubsub.message import Message, Run
 from overlane.pubsub.qos_override import RELIABLE, BadOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
 from overlane.pubsub.sessions.session import Session
@@ -48,7 +49,8 @@ class Publishing:
         self._state = state
         self._delivery = delivery
         self._has_begun = False
-        """Whether the message at hand may have reached somebody."""
+        """Whether the current message may have reached a receiver."""
+        state.uplink.watch_released(self._released)
 
     # Messages with an identifier
 
@@ -87,6 +89,23 @@ class Publishing:
             raise
         return accepted
 
+    def publish_run(
+        self, run: Run, session: Session, audience: Audience, identifiers: Sequence[bytes], now: Nanos
+    ) -> Accepted:
+        """Accept messages of QoS 1 of a client that may publish them, for receivers here alone, while the store works;
+        one at a time of a client that was promised to have each taken once. `identifiers`: the publisher's own."""
+        state = self._state
+        self._has_begun = True
+        try:
+            is_stored, crowding = self._delivery.spread_run(run, audience, now)
+            if is_stored and session.is_durable and session.promises_once:
+                for identifier in identifiers:
+                    state.effects += session.deduplication.take(int.from_bytes(identifier), state.limits.in_flight)
+        except Exception as error:
+            self._check_whole(run.messages[0], session, int.from_bytes(identifiers[0]), error)
+            raise
+        return Accepted(bool(audience.receivers), is_stored, crowding)
+
     def _check_whole(self, message: Message, session: Session, identifier: int, error: Exception) -> None:
         """InDoubt if a message that failed has reached some of its receivers and is to reach all of them once: its
         client publishes it again, and those that have it already would get it twice."""
@@ -120,7 +139,7 @@ class Publishing:
         if not state.uplink.carries(topic):
             return False
         qos = state.cluster.class_of(topic, state.settings.qos.of(topic), now)
-        return backpressure.stop_if_full(state.uplink, publisher, topic, qos, now)
+        return backpressure.stops_when_full(qos) and backpressure.stop_if_full(state.uplink, publisher, topic, qos, now)
 
     # Every message
 
@@ -160,7 +179,7 @@ class Publishing:
             is_stored |= self._retain(message, is_answered, now)
         if is_carried:
             try:
-                crowding = self._send_up(message, qos, publisher, now)
+                crowding = self._send_up(message, qos, publisher, now, _served(audience, shared))
             except PublishRefused as refused:
                 if is_answered or is_will:
                     raise
@@ -177,7 +196,7 @@ class Publishing:
     def _class_of(
         self, message: Message, qos: QosClass, user_properties: Sequence[tuple[str, str]], now: Nanos
     ) -> QosClass:
-        """How it is to be carried: as the file says, and as publisher and subscribers ask for beyond that."""
+        """Its QoS class: that of the file, tightened by publisher and subscribers."""
         if user_properties:
             try:
                 qos = self._state.cluster.apply_override(qos, read_override(user_properties), now)
@@ -208,10 +227,37 @@ class Publishing:
             given = both(given, self._delivery.share(message, group, now))
         return given
 
+    def _released(
+        self, topic: str, flags: int, body: bytes, qos: QosClass, served: tuple[str, ...], now: Nanos
+    ) -> None:
+        """A message that had to wait is sent to those who are known to need it now: so it is to members of shared
+        subscriptions that were not known before."""
+        if topic.startswith(SHARE):
+            self._released_to_group(topic, flags, body, now)
+            return
+        shared = self._state.cluster.directory.shared(topic)
+        if not shared or flags & envelope.RUN_MASK:
+            return
+        message = envelope.unpack(topic, flags, body, now)
+        for one in shared:
+            if f"{one.group}/{one.filter}" not in served:
+                broker = self._state.cluster.choose(one.group, one.filter, one.brokers, is_here=False)
+                if self._state.cluster.send_to_group(broker, one, message, qos, now) is not PublishResult.ACCEPTED:
+                    self._state.counters.dropped[Drop.OVERLAY_FULL] += 1
+
+    def _released_to_group(self, name: str, flags: int, body: bytes, now: Nanos) -> None:
+        """If the last member has gone from the broker that was chosen before the message had to wait, another one gets
+        it."""
+        group, broker, tag, topic = read_share_name(name)
+        if broker not in self._state.uplink.needing(name):
+            message = envelope.unpack(topic, flags, body, now)
+            if not self._delivery.share_by_name(message, group, tag, now):
+                self._state.counters.dropped[Drop.SESSION_ENDED] += 1
+
     def _retain(self, message: Message, is_answered: bool, now: Nanos) -> bool:
         """Keep it at all brokers, this one included; or PublishRefused, and it is kept at none. Whether it is stored.
 
-        That comes before anybody gets the message: what is refused is published again.
+        This comes before any delivery: a refused message is published again.
         """
         state = self._state
         state.retained.stamp_latest(message)
@@ -235,13 +281,15 @@ class Publishing:
             return None
         if state.is_store_failing:
             return PublishRefused(Fault.NO_ROOM, Refusal.STORE, STORE_FAILS)
-        has_room, effects = state.retained.has_room(message, now)
+        has_room, effects = state.retained.make_room(message, now)
         state.effects += effects
         if has_room:
             return None
         return PublishRefused(Fault.NO_ROOM, Refusal.QUOTA, "no room for more retained messages")
 
-    def _send_up(self, message: Message, qos: QosClass, publisher: Publisher | None, now: Nanos) -> float:
+    def _send_up(
+        self, message: Message, qos: QosClass, publisher: Publisher | None, now: Nanos, served: tuple[str, ...]
+    ) -> float:
         """To other brokers: how far readers there are behind; or PublishRefused."""
         state = self._state
         if state.is_store_failing and qos.reliable:
@@ -249,6 +297,8 @@ class Publishing:
         if not state.uplink.carries(message.topic):
             return 0.0
         flags, body = envelope.pack(message, now)
+        if served:
+            state.uplink.note_served(message.topic, served)
         match state.uplink.publish(message.topic, body, flags, qos, now):
             case PublishResult.BUSY:
                 raise PublishRefused(Fault.NO_ROOM, Refusal.BUSY, OVERLAY_BUSY)
@@ -259,6 +309,13 @@ class Publishing:
                 if publisher is not None:
                     backpressure.stop_for_deadline(state.uplink, publisher, message.topic, qos, now)
                 return state.uplink.crowding(message.topic, qos, now)
+
+
+def _served(audience: Audience, shared: list[RemoteGroup]) -> tuple[str, ...]:
+    """The shared subscriptions that a message is given to now."""
+    if not audience.groups and not shared:
+        return ()
+    return (*(f"{one.name}/{one.filter}" for one in audience.groups), *(f"{one.group}/{one.filter}" for one in shared))
 
 
 def _suspect(message: Message, session: Session, identifier: int) -> str:

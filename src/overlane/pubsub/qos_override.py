@@ -1,11 +1,11 @@
-"""QoS override: what a client asks of the overlay beyond what the network file gives its topic.
+"""QoS override: QoS that a client requests beyond the settings of the network file.
 
     overlane-deadline      "60ms"
     overlane-reliability   "reliable" or "best-effort"
     overlane-order         "strict" or "deadline"
 
-as user properties of a message or a subscription. They can only ask for more: an earlier deadline, reliable instead of
-best effort, strict order where the topic has chosen its deadline over its order.
+as user properties of a message or a subscription. They can only tighten: an earlier deadline, reliable instead of best
+effort, strict order for a topic with `order = "deadline"`.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ ORDERS = {Order.STRICT.value: True, Order.DEADLINE.value: False}
 EXACT_MAX = 64
 """Different deadlines of clients that are used as they are."""
 IDLE_MAX: Nanos = 60 * SECOND
-"""A deadline that nobody has asked for in this time makes room for another."""
+"""A deadline that was not requested for this time may be replaced by another."""
 
 
 class BadOverride(OverlaneError, ValueError):
@@ -88,12 +88,12 @@ class Deadlines:
         if deadline_ns >= NEVER:
             return deadline_ns
         deadline_ns = max(US, deadline_ns)  # parcels carry microseconds, and 0 for none
-        if deadline_ns in self._asked_ns or self._has_room(now):
+        if deadline_ns in self._asked_ns or self._make_room(now):
             self._asked_ns[deadline_ns] = now
             return deadline_ns
         return coarse_us(min(DEADLINE_US_MAX, deadline_ns // US)) * US
 
-    def _has_room(self, now: Nanos) -> bool:
+    def _make_room(self, now: Nanos) -> bool:
         if len(self._asked_ns) >= EXACT_MAX and now - self._looked_ns >= SECOND:
             self._looked_ns = now
             self._asked_ns = {one: at for one, at in self._asked_ns.items() if now - at <= IDLE_MAX}

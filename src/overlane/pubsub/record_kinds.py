@@ -1,10 +1,12 @@
-"""The kinds of records that pubsub writes, in the order in which recovery takes them: each finds what it belongs to.
+"""The kinds of records that pubsub writes, in the order of recovery: a record comes after those it depends on.
 
-Messages come before the queues that they wait in, sessions and streams before all that is theirs.
+Messages come before the queues that contain them, sessions and streams before the records that belong to them.
 """
 
+from overlane.core.records import Kind
 from overlane.pubsub.delivery.queue_records import QUEUE_KIND
 from overlane.pubsub.message import MESSAGE_KIND
+from overlane.pubsub.retained.handouts import HANDOUT_KIND
 from overlane.pubsub.retained.messages import RETAINED_KIND
 from overlane.pubsub.sessions.session import (
     DEDUPLICATION_KIND,
@@ -18,9 +20,10 @@ from overlane.pubsub.streams.backfill import BACKFILL_KIND
 from overlane.pubsub.streams.log import LOG_KIND, STREAM_KIND
 from overlane.pubsub.streams.writers import WRITER_KIND
 
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     MESSAGE_KIND,
     RETAINED_KIND,
+    HANDOUT_KIND,
     SESSION_KIND,
     SUBSCRIPTION_KIND,
     RECEIVED_KIND,

@@ -1,7 +1,7 @@
-"""Recovery: the records of an earlier life of the broker become the state of this one.
+"""Recovery: the records of an earlier run of the broker become the state of this one.
 
-They are taken in the order of `record_kinds.KINDS`, so that each finds what it belongs to. A record whose owner was
-lost is erased, or it would come back with a later owner of the same name.
+They are read in the order of `record_kinds.KINDS`, so that each comes after those it depends on. A record whose owner
+was lost is erased; otherwise it would appear with a later owner of the same name.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,9 @@ from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery import queue_records
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.record_kinds import KINDS
+from overlane.pubsub.retained import handouts
 from overlane.pubsub.retained import messages as retained
+from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.sessions import deduplication, wills
 from overlane.pubsub.sessions import session as stored
 from overlane.pubsub.sessions.registry import Sessions
@@ -36,8 +38,10 @@ class Recovery:
         wills: Wills,
         streams: Streams,
         writers: Writers,
+        handouts: Handouts,
     ) -> None:
         self._state = state
+        self._handouts = handouts
         self._subscribing = subscribing
         self._sessions = sessions
         self._wills = wills
@@ -50,14 +54,17 @@ class Recovery:
             KINDS,
             records,
             {
-                message.TABLE: lambda key, value: state.queue_records.restore_message(key, message.restored(value)),
+                message.TABLE: lambda key, value: state.queue_records.restore_messages(
+                    key, message.restored_run(value)
+                ),
                 retained.TABLE: self._take_retained,
+                handouts.TABLE: self._handouts.restore,
                 stored.SESSIONS: self._take_session,
                 stored.SUBSCRIPTIONS: lambda key, value: self._take_part(stored.SUBSCRIPTIONS, key, value),
                 stored.RECEIVED: lambda key, value: self._take_part(stored.RECEIVED, key, value),
                 stored.REPLAYS: lambda key, value: self._take_part(stored.REPLAYS, key, value),
                 deduplication.TABLE: lambda key, value: self._take_part(deduplication.TABLE, key, value),
-                queue_records.QUEUES: self._take_entry,
+                queue_records.QUEUES: self._take_entries,
                 wills.TABLE: self._wills.restore,
                 streamlog.STREAMS: lambda key, value: self._streams.restore(key, value, now),
                 streamlog.LOGS: self._streams.restore_message,
@@ -80,13 +87,15 @@ class Recovery:
         session = stored.restored(key, value)
         self._state.sessions[session.client_id] = session
 
-    def _take_entry(self, key: bytes, value: bytes) -> None:
+    def _take_entries(self, key: bytes, value: bytes) -> None:
         state = self._state
-        found = state.queue_records.restore_entry(key, value)
-        if found is not None and (owner := state.sessions.get(found[0])) is not None:
-            owner.window.restore(found[1])
-        elif found is not None:
-            state.queue_records.take(*found)
+        client_id, entries = state.queue_records.restore_entries(key, value)
+        owner = state.sessions.get(client_id)
+        for entry in entries:
+            if owner is not None:
+                owner.window.restore(entry)
+            else:
+                state.queue_records.take(entry)
 
     def _take_part(self, table: str, key: bytes, value: bytes) -> None:
         """What belongs to a session."""
@@ -107,7 +116,7 @@ class Recovery:
             owner.received[stored.restored_identifier(rest)] = None
 
     def _is_set_aside(self, told: str | None, client_id: str = "") -> bool:
-        """Whether a record of an earlier version cannot be used: it stays in the store, and operators are told."""
+        """Whether a record of an earlier version cannot be used: it stays in the store, and is reported."""
         if told is not None:
             self._state.refuse(Refusal.TOO_LARGE, f"a stored record is set aside: {told}", client_id=client_id)
         return told is not None

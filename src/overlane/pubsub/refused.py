@@ -1,4 +1,4 @@
-"""Requests that are refused: a fault that every protocol maps to a code of its own, the counter, and a sentence."""
+"""Refused requests: a fault that every protocol maps to a code of its own, the counter, and a sentence."""
 
 from enum import Enum
 

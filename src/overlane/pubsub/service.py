@@ -1,12 +1,12 @@
-"""The publish/subscribe service: the parts put together, for protocols to use.
+"""The publish/subscribe service: all parts together, for protocols to use.
 
 A protocol claims a session (`sessions`), publishes (`publishing`), subscribes (`subscribing`), passes confirmations on
-(`delivery`), and implements `Consumer`. The driver's turn:
+(`delivery`), and implements `Consumer`. The turn of the driver:
 
     inputs of any protocol, in any number
     effects = service.take_effects()
-    make the Saves and Erases durable, and then let leave what waits for them
-    call service.durable(turn, now) when the records of that turn are on disk: what it makes belongs to the next turn
+    make the Saves and Erases durable, and then send what waits for them
+    call service.durable(turn, now) when the records of that turn are on disk: its results belong to the next turn
     call service.tick(t) at t = service.next_deadline()
 """
 
@@ -22,12 +22,12 @@ from overlane.pubsub.cluster.arrivals import Arrivals, NoRuns, Runs
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
-from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.message import Message
 from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.recovery import Recovery
 from overlane.pubsub.refused import STORE_FAILS
+from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.sessions.session_export import SessionExport
@@ -50,11 +50,11 @@ class PubSub:
         records: Iterable[Record] = (),
         now: Nanos = 0,
     ) -> None:
-        effects: list[Effect] = []
         retained = RetainedMessages(settings.limits)
-        self.state = state = State(name, settings, uplink, fresh_id, effects, QueueRecords(effects), retained)
+        self.state = state = State(name, settings, uplink, fresh_id, retained)
         self.delivery = Delivery(state)
-        self.subscribing = Subscribing(state, self.delivery)
+        self.handouts = Handouts(state, self.delivery)
+        self.subscribing = Subscribing(state, self.delivery, self.handouts)
         self.publishing = Publishing(state, self.delivery)
         self.streams = Streams(state, self.delivery, self.subscribing)
         self.writers = Writers(state, self.publishing)
@@ -63,14 +63,18 @@ class PubSub:
         self.admission = Admission(state)
         self.next_deadline = state.timers.next_deadline
         self._started_ns = now
-        recovery = Recovery(state, self.subscribing, self.sessions, self.wills, self.streams, self.writers)
+        recovery = Recovery(
+            state, self.subscribing, self.sessions, self.wills, self.streams, self.writers, self.handouts
+        )
         recovery.recover(records, now)
         state.cluster.start(now)
+        self.handouts.reassigned(now)
+        self.handouts.recovered(now)
         self._publish_sys(now)
 
     def arrivals(self, runs: Runs | None = None) -> Arrivals:
         """What handles messages from other brokers; `runs`: the protocol that puts runs into the overlay."""
-        return Arrivals(self.state, self.delivery, self.admission, runs or NoRuns())
+        return Arrivals(self.state, self.delivery, self.admission, runs or NoRuns(), self.handouts)
 
     # Time
 
@@ -96,26 +100,38 @@ class PubSub:
         """The records of the turn, which ends with this."""
         state = self.state
         state.turn += 1
+        queue_records = state.queue_records.flush() if state.queue_records.has_effects else []
         if not state.effects:
-            return []
-        effects = list(state.effects)
-        state.effects.clear()
-        return effects
+            return queue_records
+        effects, state.effects = state.effects, []
+        return effects + queue_records
 
-    def durable(self, turn: int, now: Nanos) -> None:
-        """The records of all turns up to this one are on disk."""
+    def commits_since(self, since_ns: Nanos) -> None:
+        """Since when the oldest batch is under way that is not on disk; NEVER if there is none."""
+        self.state.commit_since_ns = since_ns
+
+    def durable(self, turn: int, now: Nanos) -> bool:
+        """The records of all turns up to this one are on disk; whether anything had waited for that."""
         state = self.state
         state.durable_turn = turn
+        if not (state.postponed or self.delivery.has_stalled):
+            return False
         if self.delivery.has_stalled:
             self.delivery.durable(now)
         if state.postponed and state.can_erase:
             state.handle_postponed(now)
+        return True
 
     def reconfigure(self, settings: Settings) -> None:
         """New limits, rights and classes, from now on; what is connected stays connected."""
         self.state.settings = settings
         self.state.retained.limits = settings.limits
         self.state.subscriptions.forget()
+
+    def tier_changed(self, now: Nanos) -> None:
+        """This broker has become an edge or a routing broker, or bundles have moved."""
+        self.state.cluster.start(now)
+        self.handouts.reassigned(now)
 
     def meet_others(self, now: Nanos) -> None:
         """There are other brokers from now on, which have to know what was retained before."""
@@ -150,7 +166,7 @@ class PubSub:
         if state.is_store_failing:
             raise NotTransferable(STORE_FAILS)
         if state.is_draining:
-            raise NotTransferable("the broker shuts down")
+            raise NotTransferable("the broker is shutting down")
         for one in exported.subscriptions:
             if told := uncarriable(*split_shared(one.name)):
                 raise NotTransferable(told)
@@ -165,9 +181,9 @@ class PubSub:
         return True
 
     def drain(self, now: Nanos) -> None:
-        """No more clients; those that are connected are told to go elsewhere."""
+        """Accept no more clients; connected ones are told to use another server."""
         self.state.is_draining = True
         connections: list[Consumer] = list(self.state.connections)
         for connection in connections:
-            connection.end(Ending.SHUTTING_DOWN, "the broker shuts down")
+            connection.end(Ending.SHUTTING_DOWN, "the broker is shutting down")
         self.sessions.leave_all(connections, now)

@@ -1,4 +1,4 @@
-"""What the parts of pubsub share."""
+"""State shared by the parts of pubsub."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from heapq import nsmallest
 
 from overlane.core.events import Effect
 from overlane.core.qos import QosTable
-from overlane.core.units import Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
 from overlane.pubsub.access import Access
 from overlane.pubsub.cluster.cluster import Cluster
@@ -26,8 +26,11 @@ TOPIC_CHARS_COUNTED = 8 * 2**20
 TOPICS_FORGOTTEN = 1_000
 """Of more topics than can be counted so many are forgotten at once: the idlest since the last time."""
 
+SLOW_COMMIT: Nanos = SECOND
+"""Whoever waits for a batch that takes longer has the time to answer anew (`delivery.window.ANSWER_WITHIN`)."""
+
 POSTPONED_MAX = 10_000
-"""Beyond this number a client that confirms more waits for the store with everything that it is to be told."""
+"""Beyond this number, all packets for a client that confirms more wait for the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,11 @@ class State:
     settings: Settings
     uplink: Uplink
     fresh_id: Callable[[], str]
-    """Makes a client identifier that nobody has."""
-    effects: list[Effect]
-    queue_records: QueueRecords
+    """Makes an unused client identifier."""
     retained: RetainedMessages
+    effects: list[Effect] = field(default_factory=list)
+    """Records of the turn that is open, but for those of queues."""
+    queue_records: QueueRecords = field(default_factory=QueueRecords)
     subscriptions: SubscriptionTable = field(init=False)
     cluster: Cluster = field(init=False)
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -72,6 +76,8 @@ class State:
     """The number of the turn that is open."""
     durable_turn: int = 0
     """What was stored in turns up to this one is on disk."""
+    commit_since_ns: Nanos = NEVER
+    """Since when the oldest of the batches is under way that are not on disk; NEVER if there is none."""
     topics: dict[str, TopicStats] = field(default_factory=dict)
     _topic_chars: int = 0
     """Of all topics that are counted."""
@@ -84,6 +90,15 @@ class State:
 
     def may_receive(self, session: Session, topic: str) -> bool:
         return session.is_operators or self.settings.access.may_receive(session.user, session.client_id, topic)
+
+    def awaits(self, session: Session, now: Nanos) -> bool:
+        """Whether publishers wait for it where it falls behind: it is there, and answers, or cannot answer. Where the
+        disk is slow, what it was sent may not have left yet."""
+        consumer = session.consumer
+        return consumer is not None and (
+            session.window.keeps_answering(now, consumer.unanswerable_until_ns)
+            or now - self.commit_since_ns > SLOW_COMMIT
+        )
 
     def may_publish(self, session: Session, topic: str) -> bool:
         if session.is_operators:

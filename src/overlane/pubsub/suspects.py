@@ -1,9 +1,8 @@
 """Suspects: messages that have ended the process.
 
-A fault of ours that is met halfway through a message, where it must reach all of its receivers once, ends the process:
-whoever sent the message sends it again after the restart. If the fault is in what the message is, and not in what the
-broker was doing, that would go on for ever. So the message is remembered, by a digest, when it ends the process, and
-refused once it has done so twice.
+An internal error in the middle of a message, which must reach all of its receivers once, ends the process: the sender
+sends the message again after the restart. If the message itself is the cause, this would repeat forever. So a digest of
+the message is stored when it ends the process, and the message is refused once it has done so twice.
 """
 
 from hashlib import sha256
@@ -13,6 +12,6 @@ ENDINGS_MAX = 2
 
 
 def suspect_of(source: str, packet_id: int, topic: str, payload: bytes) -> str:
-    """What tells a message from others: whose it is, its packet identifier (0 if it has none) and its content."""
+    """Digest of a message: its sender, its packet identifier (0 if it has none) and its content."""
     head = f"{source}\0{packet_id}\0{topic}\0".encode("utf-8", "replace")
     return sha256(head + payload).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""`$SYS`: what a server tells of itself in its own topics, every few seconds, to whoever may read them.
+"""`$SYS` topics: statistics that a server publishes every few seconds.
 
-The names are those that MQTT servers share by habit (`$SYS/broker/clients/connected`), so that dashboards just work.
+The names are those that MQTT servers commonly use (`$SYS/broker/clients/connected`), so that dashboards work unchanged.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Timers: calls at a time to come, in one heap.
+"""Timers: calls at a later time, in one heap.
 
-A call finds out itself whether it is still due, and if not sets a new timer or does nothing; so a keep-alive costs
-nothing per packet. Timers that do not matter any more are cancelled, so that clients that come and go leave nothing
-behind. Cancelled timers stay in the heap, empty, until they are a quarter of it.
+A call checks itself whether it is still due, and if not sets a new timer or does nothing; so a keep-alive costs nothing
+per packet. Timers that are no longer needed are cancelled, so that clients that come and go leave nothing behind.
+Cancelled timers stay in the heap, empty, until they are a quarter of it.
 """
 
 import heapq
@@ -82,10 +82,14 @@ class Timers:
             self._cancelled = 0
 
     def next_deadline(self) -> Nanos:
-        while self._heap and self._heap[0][2].call is None:
-            heapq.heappop(self._heap)
+        heap = self._heap
+        while heap:
+            when, _, timer = heap[0]
+            if timer.call is not None:
+                return when
+            heapq.heappop(heap)
             self._cancelled -= 1
-        return self._heap[0][0] if self._heap else NEVER
+        return NEVER
 
     def run(self, now: Nanos) -> None:
         while self.next_deadline() <= now:

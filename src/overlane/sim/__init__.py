@@ -1,22 +1,24 @@
-"""Brokers under virtual time and a seeded network: the core alone, and whole brokers (`whole`).
+"""Brokers in virtual time and a seeded network: the core alone, and whole brokers (`whole`).
 
-    engine      virtual time: what happens next
-    luck        seeded randomness, one stream per purpose
-    clock       what a broker takes for the time
-    line        one direction of a link: delay, loss, order, rate
-    link        a connection between two brokers: opening, breaking, dialling again
-    host        drives one broker: turns, timer, durable store, crash and restart
-    traffic     publishers
-    judge       watches from outside and counts what arrived, when, how often
-    chronicle   writes down what was done to the network and how routes answered
-    audience    subscribers
-    report      what a run came to
-    setup       from a network file to brokers
-    world       all of it, built from a network file
-    story       the same for scenarios written in Python
-    soak        random overlays and faults, and what must hold whatever happens
-    whole       whole brokers with MQTT clients and disks, and a soak of them
+    engine       virtual time: the queue of events
+    luck         seeded randomness, one stream per purpose
+    clock        the clock of a broker
+    line         one direction of a link: delay, loss, order, rate
+    link         a connection between two brokers: opening, breaking, dialling again
+    host         drives one broker: turns, timer, durable store, crash and restart
+    traffic      publishers
+    judge        observes from outside and counts what arrived, when, how often
+    chronicle    records changes of the network and of routes
+    subscribers  applications that subscribe and unsubscribe
+    report       the results of a run
+    setup        from a network file to brokers
+    world        all of it, built from a network file
+    story        the same for scenarios written in Python
+    soak         random overlays and faults, and invariants
+    whole        whole brokers with MQTT clients and disks, and a soak of them
 
 Dependencies point upwards in this list. The same network and seed give the same digest on any machine: time is in whole
-nanoseconds, randomness comes from seeded streams through exact arithmetic, and no set's order reaches anything.
+nanoseconds, randomness comes from seeded streams through exact arithmetic, and the order of sets has no effect.
 """
+
+__all__ = ["chronicle", "host", "judge", "line", "link", "report", "setup", "soak", "traffic", "whole", "world"]

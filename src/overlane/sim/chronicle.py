@@ -1,8 +1,8 @@
-"""The chronicle of a run: what was done to the network, how routes answered, and which deadlines nobody could meet.
+"""The chronicle of a run: changes of the network, changes of routes in response, and deadlines that could not be met.
 
-A route is in use from the moment its source moves it, since parcels bring a new route along; that it is established,
-told by every broker on it, comes later and is noted too. The time from fault to new route is counted from the last
-thing that was done to the network before.
+A route is in use from the moment its source changes it, since parcels carry a new route with them; that it is
+established, confirmed by every broker on it, comes later and is recorded too. The delay of a route change is counted
+from the last change of the network before it.
 """
 
 from collections.abc import Mapping

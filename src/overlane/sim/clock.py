@@ -1,7 +1,7 @@
-"""What a broker takes for the time: the true time, wrong by an offset and running too fast or too slow.
+"""The clock of a broker: the true time, with an offset and a drift.
 
-A broker's clock is monotonic and starts anywhere, as clocks of machines do. The arithmetic is in whole numbers, since a
-rounding error here would be another history there.
+It is monotonic and starts anywhere, as clocks of machines do. The arithmetic is in whole numbers, since a rounding
+error would change the run.
 """
 
 from overlane.core.units import NEVER, SECOND, Nanos
@@ -20,13 +20,13 @@ class SkewedClock:
         self._drift_ppb = round(drift_ppm * 1_000)
 
     def read(self, now: Nanos) -> Nanos:
-        """What this clock says at the true time `now`."""
+        """The reading of this clock at the true time `now`."""
         if self._drift_ppb:
             return self._base + now + now * self._drift_ppb // BILLION
         return self._base + now
 
     def true_time(self, reading: Nanos) -> Nanos:
-        """The first true time at which this clock says `reading` or more."""
+        """The first true time at which this clock reads `reading` or more."""
         if reading >= NEVER:
             return NEVER
         if not self._drift_ppb:

@@ -1,11 +1,11 @@
-"""Virtual time: a queue of what happens next.
+"""Virtual time: a queue of events.
 
-An entry is a time, a sequence number, an action and its argument. Entries of the same time happen in the order in which
-they were put in, so a run depends on nothing but what was scheduled. Time jumps from entry to entry: a quiet hour costs
-nothing.
+An entry is a time, a sequence number, an action and its argument. Entries of the same time run in the order in which
+they were added, so a run depends only on what was scheduled. Time advances from entry to entry: an hour without entries
+costs nothing.
 
-Entries cannot be taken back. Whoever may change his mind keeps a generation number or the time he now wants, hands it
-over as the argument, and ignores what has gone stale when it comes: that is cheaper than searching the queue.
+Entries cannot be cancelled. A caller that may change its mind passes a generation number or the current deadline as the
+argument, and ignores stale entries when they run: this is cheaper than searching the queue.
 """
 
 from collections.abc import Callable

@@ -4,18 +4,19 @@ A turn is: inputs, then `flush`, then the effects in order, then sending what is
 atomic: a crash comes between turns, and what a turn saved is saved. A crash drops the broker's memory and breaks its
 connections; a restart makes a new broker from the store, under the next incarnation.
 
-The driver decides nothing. It asks for no more than the contract below, so that tests can put anything in a broker's
-place.
+The driver decides nothing. It requires only the contract below, so that tests can replace the broker by anything.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar, assert_never
 
+from overlane.core.config import BrokerConfig
 from overlane.core.events import (
     BrokersRefused,
     Close,
     DeadlineUnmeetable,
     Deliver,
+    DirectLinksWanted,
     Effect,
     Erase,
     Event,
@@ -32,6 +33,8 @@ from overlane.core.events import (
     RouteChanged,
     RouteEstablished,
     Save,
+    ScopeChanged,
+    SetConfig,
     SetFailureRisk,
     Subscribe,
     Tick,
@@ -80,13 +83,15 @@ class Witness(Protocol):
     def route_changed(self, broker: str, effect: RouteChanged) -> None: ...
     def route_established(self, broker: str, effect: RouteEstablished) -> None: ...
     def deadline_unmeetable(self, broker: str, effect: DeadlineUnmeetable) -> None: ...
+
+    def direct_links_wanted(self, broker: str, effect: DirectLinksWanted) -> None: ...
     def link_changed(self, broker: str, effect: LinkChanged) -> None: ...
     def path_judged(self, broker: str, effect: PathSuspected | PathTrusted) -> None: ...
     def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None: ...
 
 
 class Host(Generic[CoreT]):
-    """`links` by the neighbour's name; whoever builds the world fills it in."""
+    """`links` by the neighbour's name, filled in by the builder of the world."""
 
     def __init__(self, name: str, engine: Engine, clock: SkewedClock, make: Make[CoreT], witness: Witness) -> None:
         self._name = name
@@ -174,12 +179,15 @@ class Host(Generic[CoreT]):
         self._turn(Unsubscribe(subscriber, topic_filter))
 
     def leave(self) -> None:
-        """Say goodbye. The broker goes on for as long as the driver lets it, so that the word can get round."""
+        """Announce that it leaves. The broker continues until the driver stops it, so that the announcement spreads."""
         self._is_leaving = True
         self._turn(Leave())
 
     def foresee(self, failure: float | None, links: Mapping[str, float]) -> None:
         self._turn(SetFailureRisk(failure, links))
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._turn(SetConfig(config))
 
     def publish(self, topic: str, body: bytes) -> PublishResult:
         """Publish a message; it goes nowhere before the end of the turn."""
@@ -257,7 +265,9 @@ class Host(Generic[CoreT]):
                 self._witness.deadline_unmeetable(self._name, effect)
             case LinkChanged():
                 self._witness.link_changed(self._name, effect)
-            case BrokersRefused() | LaterIncarnationKnown() | NameConflict():
+            case DirectLinksWanted():
+                self._witness.direct_links_wanted(self._name, effect)
+            case BrokersRefused() | LaterIncarnationKnown() | NameConflict() | ScopeChanged():
                 pass
             case PathSuspected() | PathTrusted():
                 self._witness.path_judged(self._name, effect)

@@ -1,17 +1,17 @@
-"""The judge: watches from outside what was published, and what arrived when, how often and in which order.
+"""The judge: observes from outside what was published, and what arrived when, how often and in which order.
 
-It knows every message by the stamp in its body, counts in true time, and believes nothing that brokers say about age.
+It identifies every message by the stamp in its body, uses true time, and ignores the ages that brokers report.
 
-A delivery is expected for every message that a broker accepted while a matching subscriber was subscribed to whom the
-borders let it pass, whether or not that subscriber's broker was up at that moment. A subscription takes time to travel:
-a message published up to `GRACE_NS` after a subscription began, or before it ended, counts if it arrives and is no loss
-if it does not. What a late subscriber gets of a topic's history was published before it came: it is counted apart, and
-never late.
+A delivery is expected for every message that a broker accepted while a matching subscriber was subscribed and the
+borders let it pass, even if that subscriber's broker was down at that moment. A subscription takes time to propagate: a
+message published up to `GRACE_NS` after a subscription began, or before it ended, counts if it arrives and is no loss
+if it does not. History that a late subscriber gets was published before its subscription: it is counted separately, and
+is never late.
 
-Order is judged per subscriber and publisher (a publisher has one topic). On a reliable topic whose order is strict no
-message may come for the first time after a younger one. On others one that does must have missed its deadline by then,
-and without a deadline it must not come so at all. Brokers estimate a message's age, so they are given a little doubt
-there: 10 ms and a twentieth of the deadline.
+Order is checked per subscriber and publisher (a publisher has one topic). On a reliable topic with strict order no
+message may arrive for the first time after a later one. On other topics such a message must have missed its deadline by
+then, and without a deadline it must not arrive at all. Brokers only estimate the age of a message, so there is a
+tolerance: 10 ms and a twentieth of the deadline.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as people want to hear of it."""
+    """A message as it is reported."""
 
     publisher: int
     number: int
@@ -179,7 +179,7 @@ class Judge:
         may_reach: Callable[[str], bool] = lambda _: True,
         is_strict: bool = False,
     ) -> int:
-        """`may_reach` tells of a broker whether the borders between let the messages pass."""
+        """`may_reach` returns whether the borders let the messages pass to a broker."""
         self._flows.append(_Flow(topic, self.rows.setdefault(row, Row(deadline_ns)), may_reach, is_strict))
         return len(self._flows) - 1
 

@@ -1,16 +1,16 @@
-"""One direction of a link: when, in which order and whether at all a frame gets there.
+"""One direction of a link: when, in which order and whether at all a frame arrives.
 
-Frames on the DATA lane of a datagram link go each for itself: lost with the link's probability, delayed by its latency
-plus or minus its jitter, able to overtake one another. Frames on the CONTROL lane, and all frames of a stream link, go
-the way of TCP: they arrive, in order. A loss costs the time of a retransmission, soon for the first one (a duplicate
-acknowledgement tells) and with a doubling timeout after that, and holds up everything behind it. A frame that finds no
-way through in five seconds ends the connection, as TCP_USER_TIMEOUT does.
+Frames on the DATA lane of a datagram link are independent: lost with the link's probability, delayed by its latency
+plus or minus its jitter, and able to overtake each other. Frames on the CONTROL lane, and all frames of a stream link,
+behave as with TCP: they arrive, in order. A loss costs the time of a retransmission, soon for the first one (by
+duplicate acknowledgements) and with a doubling timeout after that, and delays everything behind it. A frame that does
+not arrive within five seconds ends the connection, as TCP_USER_TIMEOUT does.
 
-A line that is cut swallows datagrams without a word. What it had of a stream stays with the sender's kernel, which
-tries again and again with growing pauses, so it arrives some time after healing, if the connection still stands.
+A cut line drops datagrams silently. Its stream data stays with the sender's kernel, which retransmits with growing
+pauses, so it arrives some time after healing, if the connection still exists.
 
-A line with a rate sends one frame after the other. Between the broker and the wire stands a send buffer, kept small on
-purpose: what lies in it is decided, what still lies in the broker's queue can be overtaken by something more urgent.
+A line with a rate sends one frame after the other. Between the broker and the wire is a send buffer, which is small on
+purpose: the order of its content is fixed, while frames in the broker's queue can be overtaken by more urgent ones.
 """
 
 from collections import deque

@@ -1,17 +1,17 @@
 """A link between two brokers: how its connection opens, breaks and opens again.
 
-The end with the lower name dials. A connection opens after one round trip if both brokers are alive and the link
-passes; then both are told. If it fails, or an open one breaks, the dialler tries again after a pause that doubles from
-200 ms to 5 s.
+The end with the lower name dials. A connection opens after one round trip if both brokers are up and the link passes
+packets; then both ends are informed. If it fails, or an open one breaks, the dialling end tries again after a pause
+that doubles from 200 ms to 5 s.
 
-A connection breaks when one end closes it or crashes, or when what an end sent cannot be got across for seconds. The
-other end learns of it once the news has crossed the link, after everything that was sent before. A cut tells nobody
-anything: an end whose peer went away meanwhile believes in its connection until it closes it itself, until the link
-heals and its next frame is answered by a reset, or until the peer dials anew.
+A connection breaks if one end closes it or crashes, or if data of an end is not delivered for seconds. The other end is
+informed after the latency of the link, after everything that was sent before. A cut informs neither end: an end whose
+peer has closed meanwhile keeps its connection until it closes it itself, until the link heals and its next frame is
+answered by a reset, or until the peer dials again.
 
-The two directions may differ. What the uplinks of the two brokers add counts for both. When a broker changes to another
-uplink its connections are stranded on the old one: nothing passes, as with a cut, until an end gives up and a new one
-is dialled over the new uplink.
+The two directions may differ. The conditions of the uplinks of both brokers are added in both directions. When a broker
+changes to another uplink, its connections remain on the old one: nothing passes, as with a cut, until an end gives up
+and a new connection is dialled over the new uplink.
 """
 
 from functools import partial
@@ -272,7 +272,7 @@ class Link:
         self._change()
 
     def heal(self) -> None:
-        """Put the link back to what the file says."""
+        """Restore the values of the file."""
         self._slowed_ns = self._loses = None
         self._is_cut = False
         self._change()

@@ -1,10 +1,10 @@
 """Seeded randomness, one stream per purpose.
 
-A stream is named by the seed and what it is for, such as one direction of one link: what one link carries does not
-change another one's luck, so a change to a scenario stays a small change.
+A stream is identified by the seed and its purpose, such as one direction of one link: the traffic of one link does not
+change the random numbers of another, so a change to a scenario stays a small change.
 
-Callers use `random()` and the functions here, and only `+ - * /` on the results. Those are exact on
-every machine, which logarithms and the like are not, and a digest must be.
+Callers use `random()` and the functions here, and only `+ - * /` on the results. Those are exact on every machine,
+which logarithms and the like are not, and a digest must be.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What a run came to, in the words and units of its JSON form.
+"""The results of a run, in the terms and units of its JSON form.
 
 Latencies and deadlines are judged by true virtual time. `lost + delivered == expected` and `in_time + late ==
 delivered` in every row; a message counts once per subscriber.

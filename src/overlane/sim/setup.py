@@ -1,12 +1,14 @@
 """From a network file to brokers: their QoS classes, their configuration, and the rows of the report.
 
-A topic belongs to the row of the most specific filter of the file that matches it, which is also the one that gives it
-its class. A topic that no filter of the file matches has the default class and the row of the first subscriber who asks
-for it, or `(default)`.
+A topic belongs to the row of the most specific filter of the file that matches it, which also determines its class. A
+topic that no filter of the file matches has the default class and the row of the first subscriber to it, or
+`(default)`.
 """
 
+from collections.abc import Mapping
+
 from overlane.core.broker import OverlayBroker
-from overlane.core.config import BrokerConfig
+from overlane.core.config import PLAIN, BrokerConfig
 from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
 from overlane.core.topics import FilterTrie, matches, specificity
 from overlane.core.units import NEVER, Nanos
@@ -17,7 +19,7 @@ from overlane.sim.host import Make, Record
 DEFAULT_ROW = "(default)"
 
 
-class Plan:
+class SimulationSetup:
     """What a network and the options of a run mean for its brokers. `routing` and `scheduling` override the file's."""
 
     def __init__(self, network: Network, routing: str | None, scheduling: str | None) -> None:
@@ -29,6 +31,10 @@ class Plan:
         self._filters: FilterTrie[str] = FilterTrie()
         for topic_filter in self.classes:
             self._filters.add(topic_filter, topic_filter)
+        self.roles: Mapping[str, str] = {}
+        """Of brokers that are not plain."""
+        self.assignment: Mapping[int, str] = {}
+        """The current assignment: bundles, and the routing brokers that carry them."""
 
     def filters_of_classes(self) -> dict[QosClass, tuple[str, ...]]:
         filters: dict[QosClass, tuple[str, ...]] = {self.default: (DEFAULT_ROW,)} if not self.classes else {}
@@ -47,8 +53,16 @@ class Plan:
 
     def maker(self, name: str, failure: float) -> Make[OverlayBroker]:
         """What makes the broker of this name, each time it starts."""
+
+        def make(incarnation: int, records: list[Record], now: Nanos) -> OverlayBroker:
+            return OverlayBroker(self.config_of(name, failure), incarnation, records, now)
+
+        return make
+
+    def config_of(self, name: str, failure: float) -> BrokerConfig:
+        """The configuration of a broker, as it would start now."""
         links = {end: link for link in self.network.links if name in link.ends for end in link.ends if end != name}
-        config = BrokerConfig(
+        return BrokerConfig(
             name=name,
             qos=self._table,
             scheduling=self.scheduling,
@@ -59,12 +73,9 @@ class Plan:
             link_queue_bytes_max={peer: link.from_end(name).queue_bytes for peer, link in links.items()},
             named=frozenset(broker.name for broker in self.network.brokers),
             brokers_max=self.network.limits.brokers,
+            role=self.roles.get(name, PLAIN),
+            assignment=self.assignment,
         )
-
-        def make(incarnation: int, records: list[Record], now: Nanos) -> OverlayBroker:
-            return OverlayBroker(config, incarnation, records, now)
-
-        return make
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:

@@ -1,4 +1,4 @@
-"""Scenarios in Python: build an overlay, do things to it, let time pass, ask what came of it.
+"""Scenarios in Python: build an overlay, apply faults, let time pass, query the results.
 
     net = Story(
         links={("a", "b"): 10 * MS, ("b", "c"): link(10 * MS, loss=0.1)},
@@ -10,8 +10,8 @@
     net.run(3 * SECOND)
     assert net.missed("alarms") == 0
 
-A story begins when the overlay has settled, at time zero; publishers run from then on. Nothing happens between a
-question and the next `run`. A topic may be named by its filter or by any topic that it matches.
+A story begins when the overlay has settled, at time zero; publishers run from then on. Nothing happens between a query
+and the next `run`. A topic may be named by its filter or by any topic that matches it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -95,10 +95,20 @@ class Story:
         seed: int | None = None,
         routing: str | None = None,
         scheduling: str | None = None,
+        roles: Mapping[str, str] | None = None,
+        assignment: Mapping[int, str] | None = None,
         **parts: Any,
     ) -> None:
         network = like or network_of(links or {}, topics or {}, **parts)
-        self.world = World(network, seed=seed, routing=routing, scheduling=scheduling, duration_ns=NEVER)
+        self.world = World(
+            network,
+            seed=seed,
+            routing=routing,
+            scheduling=scheduling,
+            duration_ns=NEVER,
+            roles=roles,
+            assignment=assignment,
+        )
         self.world.engine.run_until(0)
 
     # Time
@@ -149,19 +159,23 @@ class Story:
     def join(self, broker: str) -> None:
         self.world.do(Join(self.now, broker))
 
+    def assign(self, assignment: Mapping[int, str], *brokers: str) -> None:
+        """Let routing brokers carry these bundles from now on; only these brokers hear of it, or all."""
+        self.world.assign(assignment, brokers or None)
+
     def foresee(self, one: str, other: str, failure: float) -> None:
-        """Let history say of a link how likely it is down."""
+        """Set the failure probability of a link, as a plan does."""
         for end, peer in ((one, other), (other, one)):
             self.host(end).foresee(None, {peer: failure})
 
     def subscribe(self, broker: str, topic_filter: str) -> str:
         """A new subscriber, from now on; its name."""
-        name = self.world.audience.add(Subscriber(broker=broker, topic=topic_filter, start_ns=max(self.now, 1)))
+        name = self.world.subscribers.add(Subscriber(broker=broker, topic=topic_filter, start_ns=max(self.now, 1)))
         self.run(0)
         return name
 
     def unsubscribe(self, subscriber: str) -> None:
-        self.world.audience.remove(subscriber)
+        self.world.subscribers.remove(subscriber)
 
     def publish(self, broker: str, topic_name: str, count: int = 1, size_bytes: int = 64) -> int:
         """Publish so many messages now, in one turn, by a publisher of their own; how many the broker accepted."""
@@ -199,7 +213,7 @@ class Story:
         return self.row(topic_name).delivered
 
     def replayed(self, topic_name: str) -> int:
-        """How many messages of before their time late subscribers got."""
+        """Number of messages that late subscribers got from the history."""
         return self.row(topic_name).replayed
 
     def duplicates(self, topic_name: str) -> int:

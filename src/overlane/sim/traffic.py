@@ -1,11 +1,11 @@
-"""Publishers: applications that publish at a constant rate, and what their messages carry.
+"""Publishers: applications that publish at a constant rate, and the content of their messages.
 
-A message begins with the number of its publisher and its own number, counted from zero; the rest is padding. That is
-all the judge needs to know it again, whatever way it took.
+A message begins with the number of its publisher and its own number, counted from zero; the rest is padding. By these
+the judge identifies it, whatever path it took.
 
-A publisher has slots, one every 1/rate seconds after a phase of its own, so that publishers of the same rate do not
-beat in step. A message of a slot is published when the broker accepts it: one that is told to wait tries again until
-then, and slots that pass meanwhile are left out, as they are while the broker is down.
+A publisher has slots, one every 1/rate seconds after a phase of its own, so that publishers of the same rate are not
+synchronised. The message of a slot is published when the broker accepts it: if the broker refuses it for now, the
+publisher tries again until then, and slots that pass meanwhile are skipped, as they are while the broker is down.
 """
 
 import struct
@@ -21,7 +21,7 @@ STAMP = struct.Struct(">IQ")
 RETRY_NS: Nanos = 10 * MS
 
 
-class Refused(OverlaneError):
+class MessageTooLarge(OverlaneError):
     """A publisher's messages are of a kind that its broker never takes."""
 
     error_code = "OVL-120"
@@ -101,6 +101,6 @@ class Publisher:
             case PublishResult.BUSY:
                 return False
             case PublishResult.TOO_LARGE:
-                raise Refused(f"a message of {len(body)} bytes on {self.topic} is too large for a broker")
+                raise MessageTooLarge(f"a message of {len(body)} bytes on {self.topic} is too large for a broker")
             case answer:
                 assert_never(answer)

@@ -1,14 +1,15 @@
-"""A whole overlay under virtual time: brokers, links, publishers, subscribers, and what is done to them.
+"""A whole overlay in virtual time: brokers, links, publishers, subscribers, and changes of the network.
 
-Brokers start a little apart from one another, `settle` before time zero, so that links, maps and subscriptions are in
-place when publishers begin. From zero to the duration the events of the file happen and publishers publish. After that
-nothing new comes, and the run ends when everything has arrived or some seconds have passed: what is still under way at
-the end of the duration is not lost.
+Brokers start at slightly different times, `settle` before time zero, so that links, maps and subscriptions are in place
+when publishers begin. From zero to the duration the events of the file happen and publishers publish. After that
+nothing new is published, and the run ends when everything has arrived or some seconds have passed: messages in transit
+at the end of the duration are not lost.
 
-Everything that can be done to a network is a method, whether the file, a story or the soak asks for it.
+Every possible change of the network is a method, used by the file, a story and the soak.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -16,6 +17,7 @@ from overlane.core.broker import OverlayBroker
 from overlane.core.events import (
     DeadlineUnmeetable,
     Deliver,
+    DirectLinksWanted,
     LinkChanged,
     PathSuspected,
     PathTrusted,
@@ -27,7 +29,6 @@ from overlane.network import Crash, Cut, Event, Heal, Join, Leave, Lossy, Networ
 from overlane.network.classes import may_cross
 from overlane.network.schema import Plug, Unplug, Uplink
 from overlane.sim import luck, traffic
-from overlane.sim.audience import Audience
 from overlane.sim.chronicle import Chronicle, told
 from overlane.sim.clock import SkewedClock
 from overlane.sim.engine import Engine
@@ -35,7 +36,8 @@ from overlane.sim.host import Core, Host
 from overlane.sim.judge import Judge
 from overlane.sim.link import Link
 from overlane.sim.report import Report, sum_up
-from overlane.sim.setup import Plan
+from overlane.sim.setup import SimulationSetup
+from overlane.sim.subscribers import Subscribers
 
 START_WITHIN_NS: Nanos = 200 * MS
 LINGER_NS: Nanos = 1 * SECOND
@@ -48,7 +50,7 @@ Progress = Callable[[Nanos], None]
 
 
 class Watch:
-    """Passes on what brokers do to whom it concerns, and sees that their queues keep within their bounds."""
+    """Passes effects of brokers to judge and chronicle, and checks the limits of their queues."""
 
     def __init__(self, engine: Engine, judge: Judge, chronicle: Chronicle) -> None:
         self._engine = engine
@@ -57,6 +59,7 @@ class Watch:
         self.route_changed: Callable[[str, RouteChanged], None] = chronicle.route_changed
         self.route_established: Callable[[str, RouteEstablished], None] = chronicle.route_established
         self.deadline_unmeetable: Callable[[str, DeadlineUnmeetable], None] = chronicle.deadline_unmeetable
+        self.direct_links_wanted: Callable[[str, DirectLinksWanted], None] = lambda *_: None
         self.link_changed: Callable[[str, LinkChanged], None] = chronicle.link_changed
         self.path_judged: Callable[[str, PathSuspected | PathTrusted], None] = chronicle.path_judged
 
@@ -69,7 +72,7 @@ class Watch:
 
 
 class World:
-    """`seed`, `routing`, `scheduling` and `duration_ns` stand for what the network says where they are given."""
+    """`seed`, `routing`, `scheduling` and `duration_ns` override the values of the network."""
 
     def __init__(
         self,
@@ -79,11 +82,15 @@ class World:
         routing: str | None = None,
         scheduling: str | None = None,
         duration_ns: Nanos | None = None,
+        roles: Mapping[str, str] | None = None,
+        assignment: Mapping[int, str] | None = None,
+        plan: SimulationSetup | None = None,
     ) -> None:
         simulation = network.simulation
         self.seed = simulation.seed if seed is None else seed
         self.duration_ns = simulation.duration_ns if duration_ns is None else duration_ns
-        self.plan = Plan(network, routing, scheduling)
+        self.plan = plan or SimulationSetup(network, routing, scheduling)
+        self.plan.roles, self.plan.assignment = roles or {}, assignment or {}
         self.engine = Engine(-simulation.settle_ns)
         self.judge = Judge(self.engine, {name: qos.deadline_ns for name, qos in self.plan.classes.items()})
         self.chronicle = Chronicle(self.engine, self.plan.filters_of_classes())
@@ -91,7 +98,7 @@ class World:
         self.hosts: dict[str, Host[OverlayBroker]] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.publishers: list[traffic.Publisher] = []
-        self.audience = Audience(self.engine, self.hosts, self.judge)
+        self.subscribers = Subscribers(self.engine, self.hosts, self.judge)
         self._control_bytes: dict[Nanos, int] = {}  # what had been sent by then
         self._uplinks: dict[str, dict[str, Uplink]] = {}  # of each broker that has several ways to be connected
         self._unplugged: set[tuple[str, str]] = set()
@@ -113,7 +120,7 @@ class World:
                 self._uplinks[broker.name] = {uplink.name: uplink for uplink in broker.uplinks}
                 self._use(broker.name, broker.uplinks[0])
         for subscriber in network.subscribers:
-            self.audience.add(subscriber)
+            self.subscribers.add(subscriber)
         starts = luck.stream(self.seed, "start")
         absent = network.absent_at_start()
         for name in self.hosts:
@@ -160,6 +167,15 @@ class World:
     def _note_control_bytes(self, _: None) -> None:
         self._control_bytes[self.engine.now] = self.counter("control_bytes_sent")
 
+    def assign(self, assignment: Mapping[int, str], brokers: Iterable[str] | None = None) -> None:
+        """Tell running brokers, all or some, which routing broker carries which bundle; others learn it when they
+        start."""
+        self.plan.assignment = assignment
+        for name in self.hosts if brokers is None else brokers:
+            if self.hosts[name].is_alive:
+                config = self.hosts[name].core.config
+                self.hosts[name].configure(replace(config, assignment=assignment))
+
     # Applications
 
     def add_publisher(self, spec: Publisher) -> traffic.Publisher:
@@ -172,7 +188,7 @@ class World:
         return publisher
 
     def add_hand_publisher(self, broker: str, topic: str, size_bytes: int = 64) -> traffic.Publisher:
-        """A publisher that publishes when it is told to."""
+        """A publisher that publishes on request."""
         index = self.judge.add_publisher(
             topic,
             self.plan.row_of(topic),
@@ -256,7 +272,7 @@ class World:
     def _leave(self, broker: str) -> None:
         host = self.hosts[broker]
         if host.is_open:
-            self.audience.broker_leaves(broker)
+            self.subscribers.broker_leaves(broker)
             host.leave()
             self.engine.at(self.engine.now + LINGER_NS, self._gone, host)
 
@@ -268,7 +284,7 @@ class World:
         host = self.hosts[broker]
         if not host.is_alive:
             host.start()
-            self.audience.broker_is_back(broker)
+            self.subscribers.broker_is_back(broker)
 
 
 def _key(one: str, other: str) -> tuple[str, str]:

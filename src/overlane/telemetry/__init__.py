@@ -15,3 +15,5 @@ lake          the finished files, and their size limit
 writer        the thread that writes
 recording     all parts together, for one broker
 """
+
+__all__ = ["recording", "rows", "schema"]

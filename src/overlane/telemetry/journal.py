@@ -129,7 +129,7 @@ def lock(file: BinaryIO) -> bool:
 
 
 def abandoned(path: Path) -> bool:
-    """Whether nobody writes this journal or makes a file of it."""
+    """Whether the journal is not locked."""
     try:
         with path.open("rb") as file:
             return lock(file)

@@ -21,7 +21,7 @@ class JournalRows(NamedTuple):
     rows: Any
     """A pyarrow.Table."""
     lost: int
-    """Rows that are not what the schema says."""
+    """Rows that do not match the schema."""
 
 
 def read_journal(file: BinaryIO, name: FileName) -> JournalRows:
@@ -49,7 +49,7 @@ def read_journal(file: BinaryIO, name: FileName) -> JournalRows:
 
 
 def _arranged(rows: Sequence[Sequence[Any]], columns: Sequence[Any], name: FileName) -> Sequence[Sequence[Any]]:
-    """The rows with the columns of now."""
+    """The rows with the present columns."""
     wanted = ROWS[name.table]._fields
     if tuple(columns) == wanted:
         return rows

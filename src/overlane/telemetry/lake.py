@@ -75,7 +75,7 @@ class Lake:
         """Make a file of the rows, a pyarrow.Table."""
         directory, path = self._directory(name), self._path(name)
         part = f"{directory}/.{name.stem}{SUFFIX}{PART}"
-        self._system.create_dir(directory, recursive=True)
+        self._make(name)
         with self._system.open_output_stream(part) as sink:
             pa.parquet.write_table(rows, sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
         if isinstance(self._system, pa.fs.LocalFileSystem):
@@ -105,6 +105,14 @@ class Lake:
 
     def _directory(self, name: FileName) -> str:
         return f"{self._root}/{name.table}/{DATE}{name.date}"
+
+    def _make(self, name: FileName) -> None:
+        """The directory of a file. The lake itself was made by the broker: one that has been removed stays so."""
+        if isinstance(self._system, pa.fs.LocalFileSystem):
+            for directory in (f"{self._root}/{name.table}", self._directory(name)):
+                Path(directory).mkdir(exist_ok=True)
+        else:
+            self._system.create_dir(self._directory(name), recursive=True)
 
     def _path(self, name: FileName) -> str:
         return f"{self._directory(name)}/{name.stem}{SUFFIX}"

@@ -2,8 +2,12 @@
 
 For each journal: lock it, read it, write its file under a hidden name, give the file its name, remove the journal. If
 this is cut off anywhere, the journal is still there, and doing it again makes the same file.
+
+It ends with the broker, whatever it is doing: whoever removes or moves a directory after its broker has ended finds
+nobody who still writes there. What was not done is done at the broker's next start.
 """
 
+import ctypes
 import os
 import select
 import signal
@@ -21,6 +25,9 @@ from overlane.telemetry.journal import FileName, abandoned, lock
 from overlane.telemetry.journal_reader import read_journal
 from overlane.telemetry.lake import Lake
 from overlane.telemetry.publishing import LINGER_S, Job, Published
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2)."""
 
 
 class _Progress:
@@ -117,8 +124,18 @@ def execute(job: Job) -> Published:
     return _Progress(job).run()
 
 
-def main() -> None:
-    """Jobs from standard input, answers to standard output."""
+def end_with(broker: int) -> None:
+    """Let this process be killed when the thread ends that has started it. Where the system has no such thing (it is
+    Linux's), only what is done between two jobs ends with the broker."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != broker:
+        sys.exit()  # it had ended before
+
+
+def main(broker: int) -> None:
+    """Jobs of the broker with this process identifier from standard input, answers to standard output."""
+    end_with(broker)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which still has rows to be written
     stay_without_pandas()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -136,4 +153,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     with suppress(BrokenPipeError):  # the broker is gone
-        main()
+        main(int(sys.argv[1]))

@@ -2,7 +2,7 @@
 
 Arrow takes as much memory as the rest of a broker, and is needed for a moment every few minutes. So brokers do not load
 it: they hand a `Job` to a child process, which answers with what it has `Published`, as lines of JSON over pipes. The
-child ends when no further job comes for a while, or when the broker is gone.
+child ends when no further job comes for a while, and with the thread of the broker that hands jobs to it.
 
 Broker and child may be killed at any moment. A journal is removed only after its file has its name, and it always
 becomes the file of that name: what was not answered is simply asked for again.
@@ -51,7 +51,7 @@ class Published(msgspec.Struct, frozen=True):
     files_removed: int = 0
     bytes_removed: int = 0
     rows_lost: dict[str, int] = {}
-    """Rows that were not what the schema says, by table."""
+    """Rows that did not match the schema, by table."""
     warnings: tuple[str, ...] = ()
     trouble: str = ""
     """Why the rest could not be done; it is to be tried again."""
@@ -79,7 +79,7 @@ class Publisher:
         self._child = Popen(
             # Nothing else is inherited: every descriptor is opened to be closed on exec. To close them one by one would
             # hold up the broker that has thousands of connections.
-            [sys.executable, "-m", CHILD],
+            [sys.executable, "-m", CHILD, str(os.getpid())],
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,

@@ -39,8 +39,8 @@ from overlane.telemetry.topic_rates import TopicRates
 from overlane.telemetry.writer import Writer
 
 SPOOL = ".open"
-"""Where journals lie in a lake that is a directory: hidden from whoever reads the lake."""
-CLOSE_S = 5.0
+"""Directory of journals in a lake that is a directory: hidden from readers of the lake."""
+CLOSE_S = 10.0
 CAUSES_MAX = 16
 """Of failures that are logged one by one."""
 
@@ -109,7 +109,7 @@ class Recording:
         self.recorder.add(Event(self._wall(), EventKind.BROKER_STOPPED))
         is_written = await asyncio.get_running_loop().run_in_executor(None, self.writer.close, CLOSE_S)
         if not is_written:
-            log.warning("telemetry was not written in time; the next start does it")
+            log.warning("telemetry was not written in time; it will be written after the next start")
 
     def reconfigure(self, settings: Telemetry) -> None:
         """New limits, from now on."""
@@ -135,10 +135,10 @@ class Recording:
                 self._causes[cause] += 1
             elif len(self._causes) < CAUSES_MAX:
                 self._causes[cause] = 1
-                log.exception("a sample of telemetry failed; further ones for the same reason are only counted")
+                log.exception("a telemetry sample failed; further failures with the same cause are only counted")
         else:
             if self._causes:
-                log.warning("samples of telemetry are taken again; failed: %d", sum(self._causes.values()))
+                log.warning("telemetry samples succeed again; failed: %d", sum(self._causes.values()))
                 self._causes.clear()
 
     async def _look(self) -> None:

@@ -14,7 +14,7 @@ from overlane.pubsub.subscriptions.table import Audience
 from overlane.telemetry.rows import TopicRate
 
 TOPICS_MAX = 10_000
-"""From other brokers, in one interval; what comes on further topics is not told apart."""
+"""Topics of other brokers per interval; messages on further topics are counted together."""
 
 
 class TopicRates:
@@ -25,7 +25,7 @@ class TopicRates:
         self._arrived: dict[str, list[int]] = {}
         self._reach: dict[Audience, int] = {}
         self.untold = 0
-        """Messages from other brokers on more topics than are told apart."""
+        """Messages from other brokers beyond the limit of topics."""
 
     def tally(self, topic: str, messages: int, size_bytes: int) -> None:
         """Messages came from another broker."""

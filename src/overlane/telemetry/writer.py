@@ -61,7 +61,7 @@ class Writer:
             self._publisher.close()
         except Exception:
             # A defect of ours; what follows is counted as lost, and the broker goes on.
-            log.exception("telemetry ends")
+            log.exception("telemetry stopped")
 
     def _record(self, batch: Batch) -> None:
         for table, rows in batch.items():
@@ -100,5 +100,5 @@ class Writer:
         if trouble and not self._trouble:
             log.warning("telemetry cannot be written: %s", trouble)
         elif self._trouble and not trouble:
-            log.info("telemetry is written again")
+            log.info("writing telemetry again")
         self._trouble = trouble

@@ -8,3 +8,5 @@ wide_area          sites in network namespaces, joined by paths that delay, lose
 emulator          the process that moves those packets: `switch` decides, `direction`, `nat` and `packets` are its parts
 certificates      a disposable certificate authority, and certificates for brokers and clients
 """
+
+__all__ = ["client_processes", "environment", "loopback", "processes", "trial", "trial_clients", "wide_area"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from overlane.core.units import Nanos
 from overlane.sim.judge import GRACE_NS
 from overlane.sim.report import TopicReport, latency
-from overlane.sim.setup import Plan
+from overlane.sim.setup import SimulationSetup
 from overlane.testbed.presence import Presence, Span, is_for
 from overlane.testbed.trial_clients import Observations, Received
 
@@ -39,7 +39,7 @@ class _Row:
         )
 
 
-def topic_reports(plan: Plan, seen: Sequence[Observations], presence: Presence) -> dict[str, TopicReport]:
+def topic_reports(plan: SimulationSetup, seen: Sequence[Observations], presence: Presence) -> dict[str, TopicReport]:
     rows = {name: _Row(qos.deadline_ns) for name, qos in plan.classes.items()}
     read = {(one.subscriber, one.publisher): one for everything in seen for one in everything.read}
     for written in (one for everything in seen for one in everything.written):

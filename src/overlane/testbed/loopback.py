@@ -4,22 +4,19 @@ Each broker emulates the links it sends on: it delays bytes as long as the link 
 a retransmission. The kernel's TCP does not see it.
 """
 
-import random
-import socket
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from urllib.parse import urlencode
 
 from msgspec import structs
 
 from overlane.core.units import Nanos
 from overlane.errors import ConfigError, Fault, Unavailable
+from overlane.local_ports import HOST, free_ports
 from overlane.network import Network
 from overlane.network.schema import Broker, Endpoint, Plug, Security, Unplug
 from overlane.quantities import format_duration, format_rate
 from overlane.testbed.environment import admin_request
-
-HOST = "127.0.0.1"
 
 
 class LoopbackEnvironment:
@@ -88,29 +85,3 @@ def _relocated(broker: Broker) -> Broker:
     mqtt, overlay, admin = (Endpoint(HOST, port) for port in free_ports(3))
     return structs.replace(broker, listeners={"mqtt": mqtt}, overlay=overlay, admin=admin, reach=None)
 
-
-PORTS = range(20_000, 32_000)
-"""Below the ephemeral ports: an outgoing connection could take the port of a broker that restarts, or even connect to
-itself when it dials a broker that is down."""
-_given: set[int] = set()
-
-
-def free_ports(count: int) -> list[int]:
-    """Free ports that were not returned before."""
-    generator = random.SystemRandom()
-    ports: list[int] = []
-    while len(ports) < count:
-        port = generator.choice(PORTS)
-        if port not in _given and _is_free(port):
-            _given.add(port)
-            ports.append(port)
-    return ports
-
-
-def _is_free(port: int) -> bool:
-    with closing(socket.socket()) as probe:
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True

@@ -36,7 +36,7 @@ class Presence:
             self._spans[broker].append((since_ns, at_ns))
 
     def is_there(self, broker: str) -> bool:
-        """By what was told last."""
+        """By the latest event."""
         return bool(self._spans[broker]) and self._spans[broker][-1][1] == NEVER
 
     def has(self, broker: str, at_ns: Nanos) -> bool:

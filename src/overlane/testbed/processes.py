@@ -77,7 +77,7 @@ class Processes:
             await process.wait()
 
     async def leave(self, name: str) -> None:
-        """It says goodbye, and ends when that has got round. Nothing if it does not run."""
+        """It leaves the overlay, and ends when all brokers know. Nothing happens if it does not run."""
         async with self._doors[name]:
             if self.is_running(name):
                 self._counted_before += await self._counters(name)
@@ -122,7 +122,7 @@ class Processes:
                 with suppress(ProcessLookupError):
                     process.kill()
 
-    # What they say
+    # Their output
 
     async def counters(self) -> Counter[str]:
         """Of all brokers and all their lives, so far."""
@@ -147,7 +147,7 @@ class Processes:
         return self._directory / (f"{name}@{number}" if number else name)
 
     async def _told(self, name: str, word: str) -> None:
-        """Until the broker has said a word; Unavailable if it ends before."""
+        """Waits until the broker has printed a word; Unavailable if it ends before."""
         while word not in (text := self._words(name)):
             process = self._running.get(name)
             if process is None or process.returncode is not None:

@@ -36,7 +36,7 @@ from overlane.network.schema import (
 )
 from overlane.sim.chronicle import Deed, told
 from overlane.sim.report import Report
-from overlane.sim.setup import Plan
+from overlane.sim.setup import SimulationSetup
 from overlane.testbed import route_report
 from overlane.testbed.client_processes import ClientProcesses
 from overlane.testbed.delivery_report import topic_reports
@@ -114,7 +114,7 @@ class _Trial:
             for task in [*self._coming.values(), *self._going]:
                 task.cancel()
         await processes.end()
-        plan = Plan(network, None, None)
+        plan = SimulationSetup(network, None, None)
         topics = topic_reports(plan, seen, self._presence)
         published = sum(topic.published for topic in topics.values())
         records = processes.records()
@@ -165,7 +165,7 @@ class _Trial:
         self._presence.came(broker, monotonic_ns() - start_ns)
 
     def _stop_coming(self, broker: str) -> None:
-        """Whatever becomes of it now, nobody waits for it to be there."""
+        """It is no longer waited for."""
         if (coming := self._coming.pop(broker, None)) is not None:
             coming.cancel()
 
@@ -178,7 +178,7 @@ class _Trial:
 
     async def _drain(self) -> None:
         network = self._environment.network
-        plan = Plan(network, None, None)
+        plan = SimulationSetup(network, None, None)
         reliable = {number for number, one in enumerate(network.publishers) if plan.qos_of(one.topic).reliable}
         began_ns = monotonic_ns()
         while under_way := await self._clients.publishers_pending():

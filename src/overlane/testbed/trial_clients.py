@@ -26,7 +26,7 @@ from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.network import Publisher, Subscriber, read_network
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
-from overlane.sim.setup import Plan
+from overlane.sim.setup import SimulationSetup
 
 PROBE_S = 0.1
 _STAMP = struct.Struct("!IQQ")
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 async def _run(network: Network, broker: str) -> None:
-    plan = Plan(network, None, None)
+    plan = SimulationSetup(network, None, None)
     address = str(endpoints(network, broker).mqtt)
     readers = [SubscriberClient(number, one) for number, one in enumerate(network.subscribers) if one.broker == broker]
     writers = [

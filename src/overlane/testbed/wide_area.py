@@ -116,7 +116,7 @@ class WideArea:
         self._emulator: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._answers: IO[bytes] | None = None
-        self._asking = threading.Lock()
+        self._one_at_a_time = threading.Lock()
         self.runs_in_real_time = False
         """Whether the emulator has the priority it wants."""
 
@@ -304,7 +304,7 @@ class WideArea:
         return {(one, other): carried for one, other, carried in self._ask(HowMuch()).carried}
 
     def refused(self) -> int:
-        """How many packets had nowhere to go, or met somebody behind NAT."""
+        """Number of packets without a route, or rejected by NAT."""
         return self._ask(HowMuch()).refused
 
     def emulator_cpu_s(self) -> float:
@@ -329,7 +329,7 @@ class WideArea:
         return next(number for number, plug in enumerate(self._plugs) if (plug.site, plug.uplink) == (site, uplink))
 
     def _ask(self, question: Question) -> Answer:
-        with self._asking:
+        with self._one_at_a_time:
             if self._control is None or self._answers is None:
                 raise Unavailable("the wide area", "it is not open")
             try:

@@ -1,13 +1,15 @@
-"""A broker's turns: what the running broker and the simulator share, without an event loop, a socket or a disk.
+"""The turns of a broker: shared by the running broker and the simulator, without an event loop, a socket or a disk.
 
     turn           inputs, effects, one batch of records, the commit, and what waited for it
     reconfigure    a new configuration for a running broker
     assembly       a broker of a core, an MQTT server and its turns, from its records
     uplink         the core, as the MQTT server sees it
-    client_link     a client's connection: what waits to leave through it, and when it is read from
-    backpressure   clients that are not read from, since what they publish finds no room
+    client_link    a client's connection: what waits to be sent on it, and when it is read from
+    backpressure   clients that are not read from, since their messages have no room
     lingering      connections that the broker has ended and that are read to their end
-    timers         what these ask of an event loop
+    timers         the timers that these need of an event loop
 
 `node` drives it with asyncio, sockets and SQLite, `sim` with virtual time, simulated links and a simulated disk.
 """
+
+__all__ = ["assembly", "client_link", "lingering", "reconfigure", "record_registry", "timers", "turn"]

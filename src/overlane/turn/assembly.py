@@ -1,4 +1,4 @@
-"""A broker from its records: the overlay's core, the MQTT server and their turns, put together in one way only."""
+"""A broker from its records: the core, the MQTT server and their turns, assembled in one way only."""
 
 from collections.abc import Callable, Iterable
 

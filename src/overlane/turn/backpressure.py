@@ -1,13 +1,13 @@
-"""Backpressure: clients that are not read from, since what they publish finds no room on its way to other brokers.
+"""Backpressure: clients that are not read from, since their messages have no room on the way to other brokers.
 
-They wait in line, one line for each way, in the order in which they came. When a way has room the first of its line
-goes on, takes it until it is shut again, and joins the end of the line; so all have their turn, and no more is taken in
-at once than the way takes.
+They wait in line, in the order of arrival. There is one line per *way*: topics whose messages join the same first link
+queues share a way. When a way has room, the first client of its line continues until the way is full again, and joins
+the end of the line; so all clients have their turn, and no more is accepted at once than the way takes.
 
-A turn is ended after a while, however many clients have something to say: the others have to wait for the next one.
+A turn is ended after a while, however many clients have sent something: the others wait for the next one.
 
-Nobody waits for ever (`pubsub.backpressure`): not for a way on which nothing has left for a while, nor longer than a
-client can be kept waiting.
+No client waits forever (`pubsub.backpressure`): not for a way on which nothing was sent for a while, and not longer
+than a client can be kept waiting.
 """
 
 from collections.abc import Hashable
@@ -23,7 +23,7 @@ TURN_MAX: Nanos = 20 * MS
 
 
 class Ways(Protocol):
-    """As `pubsub.cluster.uplink.Uplink` tells of them."""
+    """The part of `pubsub.cluster.uplink.Uplink` that is used here."""
 
     def share_of(self, way: Hashable) -> float: ...
     def progress_of(self, way: Hashable) -> int: ...
@@ -46,7 +46,7 @@ class Backpressure:
         """By way, those that wait: since when, and how much had left on the way when that was last looked at."""
         self._count = 0
         self.turn_until_ns: Nanos = NEVER
-        """When what clients say has to wait for the next turn."""
+        """When input of clients has to wait for the next turn."""
         self.reads_little = False
         """Whether so many wait that what was read of each, and has to wait with it, is to be little."""
 
@@ -70,7 +70,7 @@ class Backpressure:
         self._count = count
         self.reads_little = count > MANY
 
-    def may_wait_on(self, client: Waiting, now: Nanos) -> bool:
+    def wait_on(self, client: Waiting, now: Nanos) -> bool:
         """Its patience is over; whether it is to wait once more as long, since its way moves."""
         on = client.connection.stops_for
         since_ns, progress = self._lines[on][client]

@@ -1,19 +1,21 @@
-"""A client's connection: its transport, and what waits to leave through it.
+"""The connection of a client: its transport, and what waits to be sent on it.
 
-What a turn has to say to a client leaves at the end of the turn, or, if it depends on records, when those are on disk.
-Either way in order: what does not wait itself waits behind what does.
+The packets of a turn for a client are sent at the end of the turn or, if they depend on records, when those are on
+disk. The order is kept: packets that need not wait are sent after earlier ones that must.
 
-Reading is paused while the client itself does not read, while much waits for the disk, while the client must rest
-because it publishes too fast, while what it publishes finds no room on its way to other brokers, and while there is
-more left of what was read than is handled in one turn, of this client or of all.
+Reading is paused while the client itself does not read, while much waits for the disk, and while more has been read
+than one turn handles, of this client or of all. While the client must pause because it publishes too fast, or its
+messages have no room on the way to other brokers, it is read ahead: its acknowledgements are handled, everything else
+waits. Reading is paused when much waits.
 
-A connection that the broker ends is half closed and read to its end (`lingering`), so that the client learns why.
+A connection that the broker ends is half closed and read to its end (`lingering`), so that the client receives the
+reason.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mqtt.connection import UNKNOWN, Connection
 from overlane.mqtt.handshake import Verdict
 from overlane.mqtt.server import Server
@@ -29,8 +31,10 @@ PACKETS_A_TURN = 64
 """Of one client. Each may take a tenth of a millisecond: a read full of small ones would make all others wait."""
 HELD_BYTES_MAX = 1 << 20
 """What may wait for the disk before nothing more is read from the client, as all answers would have to wait too."""
+READ_AHEAD_BYTES = 16 * 1024
+"""What of a client that has to rest, or to stop, may wait before nothing more is read from it."""
 LINGER_S = 5.0
-"""How long a connection that is being closed may take to send what was said last, the disk's part included."""
+"""Time limit for the last packets of a connection that is being closed, including the wait for the disk."""
 
 
 class Pipe(Protocol):
@@ -132,6 +136,10 @@ class ClientLink:
                 self._drain.discard(len(data))
             return
         now = self._now()
+        if self._is_resting or self._stop is not None:
+            self._read_ahead(data, now)
+            self._end_turn_soon()
+            return
         if now > self._backpressure.turn_until_ns and self._server.receive_later(self.connection, data, now):
             self._pipe.pause_reading()
             self._timers.call_soon(self._go_on)
@@ -155,10 +163,11 @@ class ClientLink:
         connection = self.connection
         if connection.stops_for is not None and self._stop is None:
             self._backpressure.wait(self, now)
-            self._pipe.pause_reading()
             self._stop_for(connection.stops_until_ns - now)
+            self._read_ahead(b"", now)
         if connection.rests_until_ns > now and not self._is_resting:
             self._rest(connection.rests_until_ns - now)
+            self._read_ahead(b"", now)
         elif self._stop is not None:
             pass
         elif (is_more or connection.is_behind) and not (self._is_resting or self._is_full or self._is_waiting):
@@ -166,8 +175,35 @@ class ClientLink:
             self._timers.call_soon(self._go_on)
         self._end_turn_soon()
 
+    def _read_ahead(self, data: bytes, now: Nanos) -> None:
+        """It rests, or has to stop: only its acknowledgements are handled. Where many have to stop, nothing more is
+        read of those who have said something."""
+        has_more = False
+        try:
+            has_more = self._server.receive_ahead(self.connection, data, now, PACKETS_A_TURN)
+        except Exception as error:
+            self._failed(self, error)
+        if has_more:
+            self._pipe.pause_reading()
+            self._timers.call_soon(self._go_on)
+        elif not self._may_read_ahead():
+            self.connection.unanswerable_until_ns = NEVER
+            self._pipe.pause_reading()
+
+    def _read_on_ahead(self) -> None:
+        """Handle what is left of its acknowledgements, or read more."""
+        ahead = self.connection.ahead
+        if ahead is not None and ahead.acknowledgements:
+            self._read_ahead(b"", self._now())
+            self._end_turn_soon()
+        elif self._may_read_ahead():
+            self._pipe.resume_reading()
+
+    def _may_read_ahead(self) -> bool:
+        return self.connection.waiting_bytes <= (0 if self._backpressure.reads_little else READ_AHEAD_BYTES)
+
     def full(self) -> None:
-        """The client does not read: nothing more is read from it, so that it cannot make us say more."""
+        """The client does not read: nothing more is read from it, so that it causes no more output."""
         self._is_full = True
         self._pipe.pause_reading()
 
@@ -186,18 +222,25 @@ class ClientLink:
 
     def go(self) -> None:
         """What the client publishes finds room on its way again."""
+        now = self._now()
         self._end_stop()
         self.connection.stops_for = None
-        self.connection.stops_until_ns = self._now()
+        self.connection.stops_until_ns = now
+        self._listen_again(now)
+
+    def _listen_again(self, now: Nanos) -> None:
+        """It need not rest any more, or not stop."""
+        if self.connection.unanswerable_until_ns == NEVER and not self._is_resting and self._stop is None:
+            self.connection.unanswerable_until_ns = now
         self._go_on()
 
     def _stop_for(self, patience_ns: Nanos) -> None:
         self._stop = self._timers.call_later(max(0, patience_ns) / SECOND, self._lose_patience)
 
     def _lose_patience(self) -> None:
-        """It has waited as long as was meant. If its way moves it waits on; if not, what it said is taken in."""
+        """The wait is over. If its link makes progress it waits on; if not, its input is accepted."""
         now = self._now()
-        if self._backpressure.may_wait_on(self, now):
+        if self._backpressure.wait_on(self, now):
             self.connection.stops_until_ns = now + PATIENCE
             self._stop_for(PATIENCE)
         else:
@@ -299,16 +342,18 @@ class ClientLink:
 
     def _rest(self, rest_ns: Nanos) -> None:
         self._is_resting = True
-        self._pipe.pause_reading()
         self._timers.call_later(rest_ns / SECOND, self._rested)
 
     def _rested(self) -> None:
         self._is_resting = False
-        self._go_on()
+        self._listen_again(self._now())
 
     def _go_on(self) -> None:
-        """Listen again, if there is nothing left of what was heard."""
-        if self._is_full or self._is_resting or self._stop is not None or self._is_waiting or self._is_closing:
+        """Resume reading, if everything that was read has been handled, or if the client may be read ahead."""
+        if self._is_full or self._is_waiting or self._is_closing:
+            return
+        if self._is_resting or self._stop is not None:
+            self._read_on_ahead()
             return
         if self.connection.is_behind:
             self.received(b"", is_more=True)

@@ -1,13 +1,13 @@
-"""Lingering close: a connection that the broker ends is still read for a while, and what comes is discarded.
+"""Lingering close: a connection that the broker ends is still read for a while, and its data discarded.
 
-A kernel answers data for a closed socket with a reset, and a reset takes away what the client has not read yet: the
-CONNACK or DISCONNECT that tells it the reason. So the sending side is shut down first (TCP: FIN; WebSocket: a close
-frame; TLS has no half-close), and the connection is closed when
+A kernel answers data for a closed socket with a reset, and a reset discards what the client has not read yet: the
+CONNACK or DISCONNECT with the reason. So the sending side is shut down first (TCP: FIN; WebSocket: a close frame; TLS
+has no half-close), and the connection is closed when
 
-    the client has closed its side, or has sent nothing for QUIET_S, or more than DISCARDED_BYTES_MAX in all,
-    or when the time is over that the client link gives a connection that is being closed
+    the client has closed its side, or has sent nothing for QUIET_S, or more than DISCARDED_BYTES_MAX in total,
+    or at the end of the time that the client link gives a connection that is being closed
 
-No more than LINGERING_MAX connections linger at once: any more are closed at once.
+At most LINGERING_MAX connections linger: any more are closed at once.
 """
 
 from typing import Protocol

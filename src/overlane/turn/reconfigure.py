@@ -1,11 +1,12 @@
-"""Reconfigure: the configuration of a running broker changes, as far as it can while it runs.
+"""Reconfigure: changes the configuration of a running broker, as far as possible without a restart.
 
-One value for all of it, whoever it comes from: who is in the overlay and by which links this broker belongs to it, and
-what clients may do and get. It is an input of a turn (`Turn.reconfigure`). Where it asks for what takes a restart it is
-refused whole, before anything has changed.
+One value contains all of it, from any source: the membership and the links of this broker, and the rights and limits of
+clients. It is an input of a turn (`Turn.reconfigure`). If it contains a change that needs a restart, it is rejected as
+a whole, before anything has changed.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from overlane.core.config import BrokerConfig
 from overlane.errors import OverlaneError
@@ -26,11 +27,14 @@ class Reconfigure:
     membership: Membership
     settings: Settings
     """Limits, rights, QoS classes, and who may come without a name."""
+    assignment: Mapping[int, str] = field(default_factory=dict)
+    """Bundles (`core.bundles`), and the routing brokers that carry them, as far as they are assigned."""
 
 
 def reconfigured(config: BrokerConfig, event: Reconfigure) -> BrokerConfig:
     """The core's configuration from now on; RestartNeeded."""
     neighbours = neighbours_of(event.membership, config.name)
+    role = next((one.role for one in event.membership.members if one.name == config.name), config.role)
     new = replace(
         config,
         qos=overlay_table(event.settings.qos),
@@ -38,6 +42,9 @@ def reconfigured(config: BrokerConfig, event: Reconfigure) -> BrokerConfig:
         link_queue_bytes_max={peer: neighbour.queue_bytes for peer, neighbour in neighbours.items()},
         named=event.membership.names(),
         brokers_max=event.settings.limits.brokers,
+        role=role,
+        assignment=event.assignment,
+        direct=frozenset(peer for peer, neighbour in neighbours.items() if neighbour.is_direct),
     )
     if fixed := config.needs_restart(new):
         raise RestartNeeded(f"{config.name}: {', '.join(fixed)} cannot change while the broker runs")

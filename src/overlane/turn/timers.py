@@ -1,4 +1,4 @@
-"""What client connections ask of an event loop: asyncio's has it, and so has the simulator's virtual time."""
+"""The timers that client connections need: implemented by asyncio's event loop and by the simulator's virtual time."""
 
 from collections.abc import Callable
 from typing import Protocol

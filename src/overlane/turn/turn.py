@@ -1,32 +1,34 @@
-"""A turn: everything that came in one iteration of a loop, its effects, its records, their commit, and what waited.
+"""A turn: everything that arrived in one iteration of a loop, its effects, its records, their commit, and what waited.
 
     closed -- open (an input) --> open -- end --> closed: an Outcome, with at most one batch of records
     a batch -- submitted by the driver --> on disk -- committed --> an Outcome, with what waited for it
 
-`end` takes the effects of the core, then those of the MQTT server, in this order: what the core delivers makes records
-of the server's that belong to the same batch. Packets whose promise rests on records of the turn wait for the batch, or
-for the one submitted last where the turn has none of its own. Batches are committed in the order in which they were
-submitted. When no batch is under way, all turns that were ended are durable.
+`end` takes the effects of the core, then those of the MQTT server, in this order: deliveries of the core make records
+of the server that belong to the same batch. Packets that depend on records of the turn wait for the batch, or for the
+last submitted one if the turn has none of its own. Batches are committed in the order in which they were submitted.
+When no batch is pending, all ended turns are durable.
 
-Bytes of a neighbour that are for other brokers alone need no turn: `receive` answers PASSED, and the links may send.
-One message for clients here does not wait for others to share a turn with, where nothing else has happened.
+Bytes of a neighbour that are only for other brokers need no turn: `receive` returns PASSED, and the links may send. A
+single message for clients here does not wait for others to share a turn, if nothing else has happened.
 
-Nothing here does I/O or reads a clock. Whatever the driver has to do comes back in an Outcome, whose parts are carried
-out in the order in which the class lists them. An exception leaves the turn half done: the driver has to end the broker
-(decision 10).
+Nothing here does I/O or reads a clock. Everything that the driver has to do is in an Outcome, whose parts are carried
+out in the order in which the class lists them. An exception leaves the turn incomplete: the driver has to end the
+broker (decision 10).
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import assert_never
+from typing import Final, assert_never
 
 from overlane.core.broker import OverlayBroker
+from overlane.core.config import PLAIN
 from overlane.core.events import (
     BrokersRefused,
     Close,
     DeadlineUnmeetable,
     Deliver,
+    DirectLinksWanted,
     Effect,
     Erase,
     Event,
@@ -41,6 +43,7 @@ from overlane.core.events import (
     RouteChanged,
     RouteEstablished,
     Save,
+    ScopeChanged,
     SetConfig,
     Tick,
 )
@@ -53,6 +56,7 @@ from overlane.mqtt.handshake import Authenticate
 from overlane.mqtt.server import Server
 from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.notices import Notice
+from overlane.pubsub.state import SLOW_COMMIT
 from overlane.turn.backpressure import TURN_MAX, Backpressure
 from overlane.turn.reconfigure import Reconfigure, reconfigured
 from overlane.turn.uplink import CoreUplink
@@ -63,11 +67,11 @@ Packets = tuple[Connection, list[bytes], bool]
 """For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
 Delivered = tuple[Deliver, Sequence[Mixed]]
 """What the overlay has brought, and what was in its mixed runs."""
-Told = Close | LaterIncarnationKnown | ReportedEffect
+Told = Close | LaterIncarnationKnown | ScopeChanged | DirectLinksWanted | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 
 
-NOTHING: Mapping[str, int] = {}
+NOTHING: Final[Mapping[str, int]] = {}
 
 
 class Heard(Enum):
@@ -96,7 +100,7 @@ class Outcome:
     """Whose packets have waited for the batch that was committed."""
     packets: Sequence[Packets] = ()
     recorded: Mapping[str, int] = NOTHING
-    """Bytes of records that neighbours have caused by what they say of their interest, and that are written now."""
+    """Bytes of records caused by the interest of neighbours, and written now."""
     records: Records | None = None
     """A batch to be submitted to the store; `committed(batch, now)` when it is on disk."""
     batch: int = 0
@@ -131,8 +135,8 @@ class Turn:
         """As `Outcome.recorded`, in this turn."""
         self._batch = 0
         """The batch submitted last."""
-        self._held: deque[tuple[int, list[Connection]]] = deque()
-        """For each batch that is not on disk yet: its turn, and who waits for it."""
+        self._held: deque[tuple[int, list[Connection], Nanos]] = deque()
+        """For each batch that is not on disk yet: its turn, who waits for it, and since when."""
         self._neighbours: dict[str, NeighbourConfig] = {}
         """Those of the configuration; none before the first one is given."""
         self._waiting: list[tuple[int, object]] = []
@@ -211,6 +215,8 @@ class Turn:
         self.server.reconfigure(event.settings)
         if self._neighbours:
             self._meet_others(now)
+        if config.role != PLAIN:
+            self.server.tier_changed(now)
         return neighbour_changes(before, self._neighbours)
 
     def _meet_others(self, now: Nanos) -> None:
@@ -221,7 +227,7 @@ class Turn:
             self._is_core_touched = True
 
     def when_written(self, waiting: object) -> None:
-        """Tell (`Outcome.written`) when all that the server was told so far is on disk."""
+        """Report (`Outcome.written`) when all inputs of the server so far are on disk."""
         self._waiting.append((self.number, waiting))
 
     # The end
@@ -238,7 +244,7 @@ class Turn:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether everything that was said is on disk and on its way."""
+        """Whether everything is on disk and sent."""
         return not self.is_open and not self._held
 
     def end(self, now: Nanos) -> Outcome:
@@ -246,7 +252,7 @@ class Turn:
         self.backpressure.turn_until_ns = NEVER
         outcome = Outcome()
         server, core, uplink = self.server, self.core, self._uplink
-        if server.admission.has_room_again(now):
+        if server.admission.take_room_again(now):
             self.handle(ReadersReady(), now)
         is_core_turn = self._is_core_touched or uplink.is_touched or now >= self._core_due
         records: Records = {}
@@ -310,6 +316,8 @@ class Turn:
                     pass
                 case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
                     told.append(effect)
+                case ScopeChanged() | DirectLinksWanted():
+                    told.append(effect)
                 case LinkChanged() | RouteChanged() | DeadlineUnmeetable() | PathSuspected() | PathTrusted():
                     told.append(effect)
                 case _:
@@ -338,9 +346,12 @@ class Turn:
         if records:
             self._batch += 1
             outcome.records, outcome.batch, outcome.turn = records, self._batch, turn
-            held.append((turn, waiting))
+            if not held:
+                self.server.commits_since(now)
+            held.append((turn, waiting, now))
         elif not held:
-            self._server_durable(outcome, turn, now)
+            if self.server.durable(turn, now) or self._waiting:
+                self._server_durable(outcome, turn)
             if is_core_turn:
                 self._core_durable(outcome, turn, now)
 
@@ -350,24 +361,27 @@ class Turn:
         """The records of the batch are on disk, and those of all before it."""
         if batch != self._batch - len(self._held) + 1:
             raise RuntimeError(f"batch {batch} was committed out of order")
-        turn, waiting = self._held.popleft()
+        turn, waiting, since_ns = self._held.popleft()
+        if now - since_ns > SLOW_COMMIT:
+            for connection in waiting:
+                connection.unanswerable_until_ns = max(connection.unanswerable_until_ns, now)
+        self.server.commits_since(self._held[0][2] if self._held else NEVER)
         if not self._held:  # turns that ended meanwhile had nothing to write
             turn = self.server.last_turn
         outcome = Outcome()
         outcome.released, outcome.lets_links_send, outcome.is_plain = waiting, True, False
         outcome.turn_written = turn
-        self._server_durable(outcome, turn, now)
+        if self.server.durable(turn, now) or self._waiting:
+            self._server_durable(outcome, turn)
         self._core_durable(outcome, turn, now)
         return outcome
 
-    def _server_durable(self, outcome: Outcome, turn: int, now: Nanos) -> None:
-        if self.server.durable(turn, now):
-            outcome.needs_turn = True
-            outcome.is_plain = False
-        if self._waiting:
-            outcome.is_plain = False
-            outcome.written = [one for until, one in self._waiting if until <= turn]
-            self._waiting = [waiting for waiting in self._waiting if waiting[0] > turn]
+    def _server_durable(self, outcome: Outcome, turn: int) -> None:
+        """Something has waited for that, in the server or outside."""
+        outcome.is_plain = False
+        outcome.needs_turn = self.server.has_output
+        outcome.written = [one for until, one in self._waiting if until <= turn]
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] > turn]
 
     def _core_durable(self, outcome: Outcome, turn: int, now: Nanos) -> None:
         """What the core wants done now belongs to the next turn, as its records would come too late for this one."""

@@ -1,4 +1,4 @@
-"""The overlay's core as the MQTT server sees it.
+"""The core of the overlay as the MQTT server sees it.
 
 Effects that the core returns are kept here until the end of the turn, which takes them.
 """
@@ -6,6 +6,7 @@ Effects that the core returns are kept here until the end of the turn, which tak
 from collections.abc import Hashable, Sequence
 
 from overlane.core.broker import OverlayBroker
+from overlane.core.config import BACKUP, EDGE, ROUTING
 from overlane.core.events import Effect, Event, PublishResult, Subscribe, Unsubscribe
 from overlane.core.qos import QosClass
 from overlane.core.topic_cache import TopicCache
@@ -21,15 +22,17 @@ class CoreUplink:
         self._effects: list[Effect] = []
         self.has_effects = False
         self.is_touched = True
-        """Whether the server has told the core anything since the core's turn was ended."""
+        """Whether the core has had input from the server since the end of its turn."""
         # What the core is only asked about, it is asked directly.
         self.way_share, self.way_of = core.path_fullness, core.flow_key
         self.share_of, self.progress_of = core.fullness_of, core.progress_of
         self.crowding, self.can_reach = core.backpressure, core.can_reach
         self.watch_reserved, self.needs_size = core.watch_reserved, core.needs_size
+        self.watch_released, self.note_served = core.watch_released, core.note_served
+        self.watch_needs, self.needing, self.carriers = core.watch_needs, core.needing, core.carriers
 
     def take_effects(self) -> list[Effect]:
-        """What the core wants done for all that the server has told it."""
+        """The effects of the core for all input of the server."""
         effects, self._effects = self._effects, []
         self.has_effects = False
         return effects
@@ -38,6 +41,14 @@ class CoreUplink:
         self.is_touched = True
         self._effects += self._core.handle(event, now)
         self.has_effects = bool(self._effects)
+
+    @property
+    def is_edge(self) -> bool:
+        return self._core.config.role == EDGE
+
+    @property
+    def is_routing(self) -> bool:
+        return self._core.config.role in (ROUTING, BACKUP)
 
     @property
     def changes(self) -> int:

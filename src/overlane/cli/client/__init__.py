@@ -1,1 +1,3 @@
 """Commands that publish and subscribe: `pub` and `sub`."""
+
+__all__: list[str] = []

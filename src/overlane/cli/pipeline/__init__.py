@@ -5,6 +5,8 @@ import typer
 from overlane.cli.commands import Command
 from overlane.cli.lazy_commands import group_of
 
+__all__: list[str] = []
+
 COMMANDS = {
     "run": Command("overlane.cli.pipeline.run", "Compute all tables from the lake."),
     "dry-run": Command(

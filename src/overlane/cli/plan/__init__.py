@@ -5,6 +5,8 @@ import typer
 from overlane.cli.commands import Command
 from overlane.cli.lazy_commands import group_of
 
+__all__: list[str] = []
+
 COMMANDS = {
     "paths": Command(
         "overlane.cli.plan.paths",

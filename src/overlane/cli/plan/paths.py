@@ -10,7 +10,7 @@ from rich.table import Table
 
 from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.planning.graph import Dissemination, disseminate
-from overlane.planning.network import LATENCY_NS_MAX, Broker, Network, both_ways
+from overlane.planning.network import LATENCY_NS_MAX, BrokerNode, Network, both_ways
 from overlane.planning.paths import multipath
 from overlane.planning.problem import BadProblem, NoSolution
 from overlane.planning.resiliency import PathSet, resiliency
@@ -42,7 +42,7 @@ class MapGiven(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """The map, with whatever is wrong in it named as it stands in the file."""
         return Network.build(
             [
-                Broker(name, _ns(f"brokers.{name}.processing_ms", given.processing_ms), given.failure)
+                BrokerNode(name, _ns(f"brokers.{name}.processing_ms", given.processing_ms), given.failure)
                 for name, given in self.brokers.items()
             ],
             [

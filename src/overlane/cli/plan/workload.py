@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from overlane.planning.allocation import Broker, Item, Problem
+from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.problem import BadProblem, NoSolution
 
 NAMES_SHOWN_MAX = 12
@@ -50,7 +50,7 @@ def checked(given: AllocateProblem) -> Problem:
     if not given.time_limit_s > 0:
         raise BadProblem("time_limit_s", f"{given.time_limit_s:g}", "a number of seconds above 0")
     items = [Item(i.name, i.mean, i.topics, i.reward, i.penalty, i.critical) for i in given.items]
-    brokers = [Broker(b.name, b.capacity, b.topics_max) for b in given.brokers]
+    brokers = [BrokerCapacity(b.name, b.capacity, b.topics_max) for b in given.brokers]
     return Problem.of(items, given.covariance, brokers, given.risk_max)
 
 

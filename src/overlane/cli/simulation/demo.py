@@ -4,6 +4,7 @@ Exit status: 0 no acknowledged message was lost or duplicated, 1 one was.
 """
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
@@ -21,10 +22,10 @@ from overlane.cli.plan.rollout import differences
 from overlane.cli.signals import cancelled_by_signals
 from overlane.demo.demo_run import DemoRun, StepOutcome
 from overlane.demo.pipeline_results import PipelineResults, run_pipeline, why_not
-from overlane.demo.step_results import Figures, is_lossless
+from overlane.demo.step_results import Figures, busy_note, is_lossless
 from overlane.demo.steps import STEPS, Step
 from overlane.errors import Unavailable
-from overlane.network.plan import BrokerOutlook, LinkOutlook, Plan
+from overlane.network.plan import BrokerForecast, LinkForecast, Plan
 from overlane.network.reading import read_network
 from overlane.network.schema import Network
 
@@ -125,6 +126,8 @@ def _summary(console: Console, outcomes: Sequence[StepOutcome], figures: Sequenc
     else:
         lost, twice = sum(one.missing for one in figures), sum(one.duplicates for one in figures)
         console.print(f"\n[bold red]{lost} acknowledged messages were lost, {twice} were duplicated.[/]")
+    if (note := busy_note(outcomes[0].figures, os.getloadavg()[0], os.cpu_count() or 1)) is not None:
+        console.print(note, style="yellow")
 
 
 def _cells(one: Figures) -> tuple[str, ...]:
@@ -192,6 +195,6 @@ def _as_plan(network: Network) -> Plan:
     """The values of the network file as a plan."""
     return Plan(
         made_ns=1,
-        brokers={broker.name: BrokerOutlook(broker.failure) for broker in network.brokers},
-        links=tuple(LinkOutlook(link.ends, link.failure) for link in network.links),
+        brokers={broker.name: BrokerForecast(broker.failure) for broker in network.brokers},
+        links=tuple(LinkForecast(link.ends, link.failure) for link in network.links),
     )

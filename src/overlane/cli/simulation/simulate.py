@@ -32,6 +32,7 @@ INVARIANT_VIOLATED = 1
 class SoakOf(StrEnum):
     OVERLAY = "overlay"
     BROKERS = "brokers"
+    TIERS = "tiers"
     BOTH = "both"
 
 
@@ -71,7 +72,8 @@ def simulate(
         SoakOf,
         typer.Option(
             "--soak-of",
-            help="Simulate the overlay protocol of many brokers, or whole brokers with MQTT clients and disks.",
+            help="Simulate the overlay protocol of many brokers, whole brokers with MQTT clients and disks, or whole "
+            "brokers in two tiers; both: the first two.",
         ),
     ] = SoakOf.BOTH,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes for --soak.")] = 1,
@@ -84,7 +86,7 @@ def simulate(
     """Simulate a network in virtual time and report delivery per topic. The same seed gives the same result."""
     # Imported here so that other commands start faster.
     from overlane.cli.simulation.simulate_view import show
-    from overlane.sim.traffic import Refused
+    from overlane.sim.traffic import MessageTooLarge
     from overlane.sim.world import World
 
     if soak is not None:
@@ -106,7 +108,7 @@ def simulate(
                 look(now)
 
             report = world.run(progress)
-    except Refused as refused:
+    except MessageTooLarge as refused:
         fail(f"{network_file}: {refused}", code=refused.error_code)
     except (ConfigError, Unavailable) as error:
         fail(error)
@@ -119,8 +121,8 @@ def simulate(
 def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> None:
     from overlane.sim import soak, whole
 
-    soaks = [] if of is SoakOf.BROKERS else [soak.run_seeds]
-    soaks += [] if of is SoakOf.OVERLAY else [whole.run_seeds]
+    kinds = {SoakOf.OVERLAY: soak.run_seeds, SoakOf.BROKERS: whole.run_seeds, SoakOf.TIERS: whole.run_tier_seeds}
+    soaks = [kinds[of]] if of in kinds else [soak.run_seeds, whole.run_seeds]
     verdicts = []
     seeds = range(first_seed, first_seed + count)
     with _bar("soaking", count * len(soaks)) as advance:

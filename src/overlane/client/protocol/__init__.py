@@ -1,39 +1,39 @@
-"""One client's side of MQTT 5 without I/O: bytes, calls and the time go in, bytes and events come out.
+"""The client side of MQTT 5 without I/O: bytes, calls and the time go in, bytes and events come out.
 
-Nothing here knows a socket, a clock or a thread; `overlane.client.client` drives it under asyncio.
+Nothing here uses a socket, a clock or a thread; `overlane.client.client` drives it under asyncio.
 """
 
 from overlane.client.protocol.events import (
-    Accepted,
-    Broken,
     Connected,
-    Dismissed,
+    ConnectionFailed,
+    ConnectRefused,
     Event,
-    Overdue,
-    Refused,
-    Rejected,
+    PublicationAccepted,
+    PublicationExpired,
+    PublicationRejected,
     Sending,
+    ServerDisconnected,
     Subscribed,
     SubscriptionRefused,
     Unsubscribed,
 )
 from overlane.client.protocol.machine import Protocol, Settings
-from overlane.client.protocol.subscribing import Wish
+from overlane.client.protocol.subscribing import WantedSubscription
 
 __all__ = [
-    "Accepted",
-    "Broken",
+    "ConnectRefused",
     "Connected",
-    "Dismissed",
+    "ConnectionFailed",
     "Event",
-    "Overdue",
     "Protocol",
-    "Refused",
-    "Rejected",
+    "PublicationAccepted",
+    "PublicationExpired",
+    "PublicationRejected",
     "Sending",
+    "ServerDisconnected",
     "Settings",
     "Subscribed",
     "SubscriptionRefused",
     "Unsubscribed",
-    "Wish",
+    "WantedSubscription",
 ]

@@ -1,4 +1,4 @@
-"""What the protocol tells its driver. A `Message` that arrived is an event too."""
+"""Events that the protocol returns to its driver. A received `Message` is an event too."""
 
 from dataclasses import dataclass
 
@@ -20,21 +20,21 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker accepted us. Without `session_present` it knows nothing of what was before."""
+    """The broker accepted the connection. Without `session_present` it has no earlier session."""
 
     session_present: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The broker answered CONNECT with no."""
+class ConnectRefused:
+    """The broker rejected CONNECT."""
 
     code: int
     words: str
 
 
 @dataclass(frozen=True, slots=True)
-class Dismissed:
+class ServerDisconnected:
     """The broker ended the connection with DISCONNECT."""
 
     code: int
@@ -42,23 +42,23 @@ class Dismissed:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """The connection is of no more use: the broker breaks the rules, or is silent for too long."""
+class ConnectionFailed:
+    """The connection cannot be used: the broker violates the protocol, or has been silent for too long."""
 
     reason: str
     is_violation: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class PublicationAccepted:
     """The broker acknowledged a publication of QoS 1 or 2."""
 
     sending: Sending
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
-    """A publication will not be delivered: the broker refused it, or it is beyond what the broker takes."""
+class PublicationRejected:
+    """A publication will not be delivered: the broker rejected it, or it exceeds a limit of the broker."""
 
     sending: Sending
     code: int
@@ -66,7 +66,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Overdue:
+class PublicationExpired:
     """A publication expired before it could be sent."""
 
     sending: Sending
@@ -93,12 +93,12 @@ class Unsubscribed:
 Event = (
     Message
     | Connected
-    | Refused
-    | Dismissed
-    | Broken
-    | Accepted
-    | Rejected
-    | Overdue
+    | ConnectRefused
+    | ServerDisconnected
+    | ConnectionFailed
+    | PublicationAccepted
+    | PublicationRejected
+    | PublicationExpired
     | Subscribed
     | SubscriptionRefused
     | Unsubscribed

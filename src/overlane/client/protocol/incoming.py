@@ -1,21 +1,22 @@
-"""Incoming: messages of QoS 1 and 2 on their way to the application, and the acknowledgements owed for them.
+"""Incoming: received QoS 1 and 2 messages, and their outstanding acknowledgements.
 
     held        given to the application, not acknowledged yet, by packet id
-    order       the same in the order in which this connection brought them
-    recorded    QoS 2 acknowledged with PUBREC, until the broker says PUBREL
-    finished    QoS 1 acknowledged with PUBACK lately, where the broker does not use packet ids anew so soon
+    order       the same, in the order of arrival on this connection
+    recorded    QoS 2 acknowledged with PUBREC, until the broker sends PUBREL
+    finished    QoS 1 acknowledged with PUBACK recently, if the broker does not reuse packet ids soon
 
-A message is acknowledged when the application is done with it, not when it arrives: what a crash catches unread comes
-again. Acknowledgements leave in the order of arrival, as MQTT demands (4.6.0-2), so one that is done early waits.
+A message is acknowledged when the application has processed it, not when it arrives: unread messages are delivered
+again after a crash. Acknowledgements are sent in the order of arrival, as MQTT requires (4.6.0-2), so an early one
+waits.
 
-After a lost connection the broker sends again what was not acknowledged. The application has these messages already: if
-the session lives on they are recognised and not given to it twice. If the session is lost, so is what was owed. An
-acknowledgement may be lost with the connection, or with the broker, too. By MQTT a packet id may then stand for another
-message; the repetitions of a broker that has promised that it does not are recognised as well
-(`overlane.pubsub.sessions.deduplication`).
+After a lost connection the broker retransmits unacknowledged messages. The application already has these messages: if
+the session is resumed, they are recognised and not delivered twice. If the session is lost, so are the outstanding
+acknowledgements. An acknowledgement may also be lost with the connection, or with the broker. In MQTT a packet id may
+then belong to another message; if the broker has promised not to reuse packet ids, its retransmissions are recognised
+too (`overlane.pubsub.sessions.deduplication`).
 
-A broker that sends more than was agreed before it is acknowledged is no danger, and is let be: brokers are seen to do
-so after they have resumed a session, and whoever drives this stops reading when too much is unread.
+A broker that exceeds the receive maximum is tolerated: some brokers do so after they have resumed a session, and the
+driver stops reading when too much is unread.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
-"""Keep-alive: the broker must hear from us within the agreed interval, and we want to know when it is gone.
+"""Keep-alive: the broker must receive something within the agreed interval, and the client must notice when it is gone.
 
-When nothing was sent or nothing was heard for half the interval, a PINGREQ goes out. If nothing at all is heard for
-another half, the connection is dead, whatever TCP says. While the application reads too slowly we do not listen, so
-silence then proves nothing; pings still go out.
+If nothing was sent or received for half the interval, a PINGREQ is sent. If nothing is received for another half, the
+connection is dead, whatever TCP reports. While the application reads too slowly, the client does not read from the
+connection, so silence proves nothing; pings are still sent.
 """
 
 from overlane.core.units import NEVER, Nanos

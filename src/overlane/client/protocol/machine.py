@@ -1,15 +1,16 @@
-"""The protocol: one client's side of MQTT 5 over any number of connections, as a state machine without I/O.
+"""The protocol: the client side of MQTT 5 over any number of connections, as a state machine without I/O.
 
     OFFLINE --opened--> GREETING --CONNACK--> ONLINE --disconnect--> LEAVING
        ^                   |                    |                       |
        +------------------- lost --------------------------------------+
 
-Bytes and calls go in with the time; events come back, and bytes for the broker gather in `out`. The parts each know
-one thing: `Outgoing` what is published, `Incoming` what is owed for what arrived, `Subscribing` what is to be heard,
-`KeepAlive` when to ask whether anyone is there. What they know outlives a connection; only the framing of bytes does
+Bytes and calls go in with the time; events come back, and bytes for the broker are collected in `out`. Each part has
+one responsibility: `Outgoing` published messages, `Incoming` acknowledgements of received messages, `Subscribing`
+subscriptions, `KeepAlive` pings and timeouts. Their state survives a lost connection; only the framing of bytes does
 not.
 
-After `Refused`, `Dismissed` or `Broken` the driver closes the connection and reports it with `lost`.
+After `ConnectRefused`, `ServerDisconnected` or `ConnectionFailed` the driver closes the connection and reports it with
+`lost`.
 """
 
 from collections.abc import Iterator
@@ -20,12 +21,19 @@ from typing import assert_never
 import mqtt5
 
 from overlane.client.message import Publication, Receipt
-from overlane.client.protocol.events import Broken, Connected, Dismissed, Event, Refused, Sending
+from overlane.client.protocol.events import (
+    Connected,
+    ConnectionFailed,
+    ConnectRefused,
+    Event,
+    Sending,
+    ServerDisconnected,
+)
 from overlane.client.protocol.incoming import Incoming
 from overlane.client.protocol.keep_alive import KeepAlive
 from overlane.client.protocol.outgoing import BrokerLimits, Outgoing
 from overlane.client.protocol.packet_ids import PacketIds
-from overlane.client.protocol.subscribing import Subscribing, Wish
+from overlane.client.protocol.subscribing import Subscribing, WantedSubscription
 from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.codec import codec5
 from overlane.mqtt.codec.framing import Framer
@@ -35,7 +43,7 @@ from overlane.pubsub.sessions.deduplication import PROPERTY
 
 PACKET_BYTES_LIMIT = 1 << 28
 DISCONNECT_REASONS = frozenset({0x81, 0x82, 0x90, 0x94, 0x95, 0x99})
-"""What a client may say of a packet when it leaves."""
+"""Reason codes that a client may send in DISCONNECT because of a packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +174,7 @@ class Protocol:
         self._stage = Stage.LEAVING
 
     def writable(self, writable: bool, now: Nanos) -> list[Event]:
-        """Whether the line takes more bytes; publications wait while it does not."""
+        """Whether the connection takes more bytes; publications wait while it does not."""
         self._writable = writable
         return self._pump(now)
 
@@ -182,7 +190,7 @@ class Protocol:
         """The next deadline has come."""
         if now >= self._keepalive.dead_at:
             self._stage = Stage.OFFLINE
-            return [Broken("the broker has been silent for too long", is_violation=False)]
+            return [ConnectionFailed("the broker has been silent for too long", is_violation=False)]
         if now >= self._keepalive.ask_at:
             self.out.append(PINGREQ)
             self._keepalive.asked(now)
@@ -199,8 +207,8 @@ class Protocol:
         """Nobody waits for the publication any more: it is not sent, if it has not been."""
         self._outgoing.withdraw(sending)
 
-    def subscribe(self, number: int, wish: Wish) -> None:
-        self._subscribing.subscribe(number, wish)
+    def subscribe(self, number: int, wanted: WantedSubscription) -> None:
+        self._subscribing.subscribe(number, wanted)
 
     def unsubscribe(self, number: int) -> None:
         self._subscribing.unsubscribe(number)
@@ -246,7 +254,7 @@ class Protocol:
                 yield from self._greeted(packet, now)
             case mqtt5.DisconnectPacket():
                 self._stage = Stage.OFFLINE
-                yield Dismissed(int(packet.reason_code), packet.reason_str or "")
+                yield ServerDisconnected(int(packet.reason_code), packet.reason_str or "")
             case (
                 mqtt5.ConnectPacket()
                 | mqtt5.PublishPacket()
@@ -262,7 +270,7 @@ class Protocol:
     def _greeted(self, packet: mqtt5.ConnAckPacket, now: Nanos) -> Iterator[Event]:
         if code := int(packet.reason_code):
             self._stage = Stage.OFFLINE
-            yield Refused(code, packet.reason_str or "")
+            yield ConnectRefused(code, packet.reason_str or "")
             return
         self._stage = Stage.ONLINE
         keep_alive_s = self._settings.keep_alive_s if packet.server_keep_alive is None else packet.server_keep_alive
@@ -280,10 +288,10 @@ class Protocol:
         yield from self._outgoing.connected(packet.session_present, is_first, self.limits)
         yield Connected(packet.session_present)
 
-    def _give_up(self, wrong: Malformed) -> Broken:
+    def _give_up(self, wrong: Malformed) -> ConnectionFailed:
         if self.online:
             code = wrong.reason if wrong.reason in DISCONNECT_REASONS else PROTOCOL_ERROR
             reason = mqtt5.DisconnectReasonCode(code)
             self.out.append(codec5.write(mqtt5.DisconnectPacket(reason_code=reason, reason_str=str(wrong)[:200])))
         self._stage = Stage.OFFLINE
-        return Broken(str(wrong), is_violation=True)
+        return ConnectionFailed(str(wrong), is_violation=True)

@@ -1,17 +1,17 @@
-"""Outgoing: what the application publishes, from the outbox until the broker has acknowledged it.
+"""Outgoing: published messages, from the outbox until the broker has acknowledged them.
 
-    waiting     published, not sent: the connection is down, the broker's window is used up, or the line is full
-    sent        QoS 1 and 2 without an answer, by packet id in the order of sending
+    waiting     not sent: the connection is down, the broker's window is used up, or the write buffer is full
+    sent        QoS 1 and 2 without a response, by packet id in the order of sending
     released    QoS 2 that the broker has (PUBREC): only PUBREL and PUBCOMP are left
-    repeat      packet ids of a resumed session that have to be sent again before anything new
+    repeat      packet ids of a resumed session that must be retransmitted before anything new
 
-Everything leaves in the order in which it was published. A session that the broker still has is resumed: what was
-sent goes again under its old packet id, marked as a duplicate. If the broker has lost the session, what it may not
-have goes back to the front of the outbox, and what it had confirmed with PUBREC is done.
+Messages are sent in the order in which they were published. If the broker still has the session, it is resumed: sent
+messages are retransmitted under their old packet ids, marked as duplicates. If the broker has lost the session,
+messages that it may not have go back to the front of the outbox, and those confirmed with PUBREC are done.
 
-A session may also come from an earlier run of the application, which had QoS 2 packet ids in use that we know nothing
-of. The broker would take a new message under such an id for an old one, and drop it. So the first time an id is used
-for QoS 2 in an inherited session, a PUBREL goes ahead of it and frees the id.
+A session may also come from an earlier run of the application, whose QoS 2 packet ids are unknown. The broker would
+treat a new message under such an id as a duplicate, and drop it. So before an id is first used for QoS 2 in an
+inherited session, a PUBREL is sent, which frees the id.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import mqtt5
 
 from overlane.client.message import Publication
-from overlane.client.protocol.events import Accepted, Event, Overdue, Rejected, Sending
+from overlane.client.protocol.events import Event, PublicationAccepted, PublicationExpired, PublicationRejected, Sending
 from overlane.client.protocol.packet_ids import PacketIds
 from overlane.client.qos import Qos
 from overlane.core.units import NEVER, SECOND, Nanos
@@ -32,7 +32,7 @@ PACKET_ID_NOT_FOUND = 0x92
 RETAIN_NOT_SUPPORTED = 0x9A
 QOS_NOT_SUPPORTED = 0x9B
 FAILURE = 0x80
-"""Reason codes from here on say no."""
+"""Reason codes from here on are errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Outgoing:
         for packet_id, sending in self._sent.items():
             self._ids.give_back(packet_id)
             if sending.released:
-                done.append(Accepted(sending))
+                done.append(PublicationAccepted(sending))
         again = [sending for sending in self._sent.values() if not sending.released and not sending.cancelled]
         self._sent.clear()
         self._waiting.extendleft(reversed(again))
@@ -120,7 +120,7 @@ class Outgoing:
             self._waiting.popleft()
             self.waiting_bytes -= sending.publication.size_bytes
             if sending.expires_at <= now:
-                events.append(Overdue(sending))
+                events.append(PublicationExpired(sending))
             else:
                 events += self._send(sending, now)
         return events
@@ -148,25 +148,25 @@ class Outgoing:
                 self._ids.give_back(packet_id)
                 self._credit = min(self._credit + 1, self._limits.receive_max)
                 if code >= FAILURE and not sending.released:
-                    yield Rejected(sending, code, packet.reason_str or "")
+                    yield PublicationRejected(sending, code, packet.reason_str or "")
                 else:
-                    yield Accepted(sending)
+                    yield PublicationAccepted(sending)
 
     def _send(self, sending: Sending, now: Nanos) -> list[Event]:
         publication = sending.publication
         code = self._beyond_limits(publication)
         if code:
-            return [Rejected(sending, code, "")]
+            return [PublicationRejected(sending, code, "")]
         packet_id = self._ids.take() if publication.qos else 0
         try:
             data = publication.written(packet_id, _left_s(sending, now))
         except Malformed as wrong:
             self._ids.give_back(packet_id)
-            return [Rejected(sending, wrong.reason, str(wrong))]
+            return [PublicationRejected(sending, wrong.reason, str(wrong))]
         if len(data) > self._limits.packet_bytes_max:
             self._ids.give_back(packet_id)
             words = f"{len(data)} bytes, the broker takes at most {self._limits.packet_bytes_max}"
-            return [Rejected(sending, PACKET_TOO_LARGE, words)]
+            return [PublicationRejected(sending, PACKET_TOO_LARGE, words)]
         if not packet_id:
             self._out.append(data)
             return []
@@ -194,7 +194,7 @@ class Outgoing:
         if self._credit <= 0:
             return False
         self._credit -= 1
-        # It goes even if it has expired: it may have been delivered, and only the broker can tell.
+        # It is sent even if it has expired: it may have been delivered, and only the broker knows.
         self._out.append(sending.publication.written(packet_id, _left_s(sending, now), duplicate=True))
         return True
 

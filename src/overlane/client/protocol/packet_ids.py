@@ -1,6 +1,6 @@
-"""Packet identifiers: which of 1 to 65535 are in use by us, for publications and subscriptions alike.
+"""Packet identifiers: which of 1 to 65535 this client uses, for publications and subscriptions.
 
-They are given round and round, so that an answer which comes too late seldom meets a new owner of its number.
+They are assigned in turn, so that a late response rarely matches a new user of its identifier.
 """
 
 from overlane.client.errors import InvalidRequest

@@ -1,12 +1,12 @@
-"""Subscribing: what the application wants to hear, and what the broker has been asked for.
+"""Subscribing: the subscriptions of the application, and their requests to the broker.
 
     wanted      subscriptions by number; the number is also MQTT's subscription identifier
-    granted     those that the broker's session has
-    asked       requests without an answer, by packet id
+    granted     those that the session at the broker has
+    asked       requests without a response, by packet id
     leaving     subscriptions to be ended, until the broker confirms
 
-A lost connection loses requests and answers: on the next one, whatever is wanted and not known to be granted is asked
-for again, and whatever is leaving is ended again. If the session is lost too, nothing is granted any more.
+A lost connection loses requests and responses: on the next one, subscriptions that are not known to be granted are
+requested again, and those that are leaving are ended again. If the session is lost too, none is granted any more.
 
 A subscription with several filters is granted as a whole or not at all.
 """
@@ -25,7 +25,7 @@ from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WantedSubscription:
     """One subscription as the application asked for it."""
 
     filters: tuple[str, ...]
@@ -57,10 +57,10 @@ class Subscribing:
         self._out = out
         self._online = False
         self._identifiers = True
-        self._wanted: dict[int, Wish] = {}
+        self._wanted: dict[int, WantedSubscription] = {}
         self._granted: set[int] = set()
         self._asked: dict[int, int] = {}
-        self._leaving: dict[int, Wish] = {}
+        self._leaving: dict[int, WantedSubscription] = {}
 
     @property
     def unanswered(self) -> int:
@@ -83,17 +83,17 @@ class Subscribing:
     def lost(self) -> None:
         self._online = False
 
-    def subscribe(self, number: int, wish: Wish) -> None:
-        self._wanted[number] = wish
+    def subscribe(self, number: int, wanted: WantedSubscription) -> None:
+        self._wanted[number] = wanted
         if self._online:
             self._ask(number)
 
     def unsubscribe(self, number: int) -> None:
-        wish = self._wanted.pop(number, None)
-        if wish is None:
+        wanted = self._wanted.pop(number, None)
+        if wanted is None:
             return
         self._granted.discard(number)
-        self._leaving[number] = wish
+        self._leaving[number] = wanted
         if self._online:
             self._ask_to_leave(number)
 
@@ -104,14 +104,14 @@ class Subscribing:
 
     def subscribed(self, packet: mqtt5.SubAckPacket) -> Iterator[Event]:
         number = self._answered(packet.packet_id, "SUBACK")
-        wish = self._wanted.get(number)
-        if wish is None:
+        wanted = self._wanted.get(number)
+        if wanted is None:
             return
-        if len(packet.reason_codes) != len(wish.filters):
+        if len(packet.reason_codes) != len(wanted.filters):
             raise Malformed(
-                PROTOCOL_ERROR, f"SUBACK with {len(packet.reason_codes)} codes for {len(wish.filters)} filters"
+                PROTOCOL_ERROR, f"SUBACK with {len(packet.reason_codes)} codes for {len(wanted.filters)} filters"
             )
-        answers = list(zip(wish.filters, map(int, packet.reason_codes), strict=True))
+        answers = list(zip(wanted.filters, map(int, packet.reason_codes), strict=True))
         refused = [(topic_filter, code) for topic_filter, code in answers if code >= FAILURE]
         if not refused:
             self._granted.add(number)

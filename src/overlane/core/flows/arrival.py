@@ -16,6 +16,8 @@ from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Message, Predecess
 HELD_MAX = 1024
 HELD_BYTES_MAX = 2 << 20
 """Per flow. A reliable parcel that finds no room is not acknowledged, and sent again; best effort waits no longer."""
+SKIPPED_MAX = 256
+"""Best-effort parcels of a flow that are remembered as not waited for."""
 HELD_TOLD = 8192
 BEHIND_LENGTH_MAX = 1 << 16
 """Of all topics in one receipt together: it must fit into a frame."""
@@ -75,6 +77,9 @@ class Inflow:
     held_bytes: int = 0
     held_topics: dict[str, int] = field(default_factory=dict)
     """The topics of what is held, and how many parcels have them."""
+    skipped: set[int] = field(default_factory=set)
+    """Best-effort parcels that were not waited for and have not come yet, the latest of them: when they come, they are
+    lost."""
     reached: int = 0
     """All up to here is done or held."""
     behind: dict[str, int] = field(default_factory=dict)
@@ -120,8 +125,9 @@ class Inflow:
     def is_past(self, earlier: Predecessor) -> bool:
         return self.is_done(earlier.sequence) if earlier.kind & ALONE else self.waits_beyond >= earlier.sequence
 
-    def can_pass(self, arrival: Arrival, waiting: Collection[str]) -> bool:
-        """Whether all that it must come after is done, or here but of other topics than its own and these."""
+    def advance_to(self, arrival: Arrival, waiting: Collection[str]) -> bool:
+        """Note how far arrivals reach without a gap; True if all that this one must come after is done, or is here but
+        of other topics than its own and these."""
         at = max(self.reached, self.next - 1, self.horizon)
         while at + 1 in self.done or at + 1 in self.held:
             at += 1
@@ -142,11 +148,20 @@ class Inflow:
 
     def raise_floor(self, floor: int) -> None:
         if floor > self.next:
+            if not self.reliable:
+                self.skip(self.next, floor)
             self.next = floor
             self.done = {sequence for sequence in self.done if sequence >= floor}
             while self.next in self.done:
                 self.done.discard(self.next)
                 self.next += 1
+
+    def skip(self, start: int, end: int) -> None:
+        """What is missing from `start` up to, and without, `end` is not waited for."""
+        latest = range(max(start, end - SKIPPED_MAX), end)
+        self.skipped.update(sequence for sequence in latest if not (sequence in self.done or sequence in self.held))
+        if len(self.skipped) > 2 * SKIPPED_MAX:
+            self.skipped = set(sorted(self.skipped)[-SKIPPED_MAX:])
 
     def release_up_to(self, horizon: int) -> None:
         """Stop waiting for what is missing up to there: what is held of it waits for nothing else any more, since what

@@ -22,6 +22,7 @@ from overlane.core.wire.frame_codec import AGE_US_MAX, PARCEL_BYTES, FrameType, 
 from overlane.core.wire.parcel import SINGLE, SINGLE_TOPIC_CHARS_MAX, Message, encoded, unpack_single
 
 _PARCEL = int(FrameType.PARCEL)
+_TWO_US = 2 * US
 _SINGLE_FRAME = struct.Struct("!IBB6sHIIH" + "BHIHHB")
 """The header of a plain parcel (frame_codec.py), and what a message alone has ahead of its topic (parcel.py)."""
 _SINGLE_LENGTH = _SINGLE_FRAME.size - 4
@@ -63,7 +64,9 @@ class CutThrough:
         if not entry.only_next_hop or entry.unconfirmed:
             return None
         neighbour = self._neighbours.get(entry.only_next_hop)
-        return neighbour if neighbour is not None and neighbour.is_free else None
+        if neighbour is None or neighbour.parked is not None or not neighbour.connected:
+            return None
+        return neighbour if neighbour.queue.is_empty else None
 
     def try_forward(self, source: Neighbour, data: bytes, now: Nanos) -> bool:
         """Bytes from a neighbour; False, and nothing done, if they are not a single parcel that can be cut through."""
@@ -79,7 +82,7 @@ class CutThrough:
         if deadline_us or origin == self._me:
             return False
         number = high << 32 | low
-        age_us += source.health.latency_ns // US
+        age_us += source.health.rtt_ns // _TWO_US  # the latency of a link is half its round trip
         if age_us > AGE_US_MAX:
             age_us = AGE_US_MAX
         if not entry.next_hops:

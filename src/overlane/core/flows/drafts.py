@@ -6,13 +6,16 @@ A draft that finds no room on its first link stays for another turn. How full th
 brokers are behind, is the backpressure that publishers are slowed down and stopped by.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
+from overlane.core.bundles import HANDOUT, group_of
 from overlane.core.events import Deliver, PublishResult
+from overlane.core.flows.held_messages import Held
 from overlane.core.flows.outflow import Outflow
 from overlane.core.flows.sink import Sink
 from overlane.core.flows.source import Source
+from overlane.core.gossip.edge_scope import EdgeScope
 from overlane.core.limits import TOPIC_BYTES_MAX, fits
 from overlane.core.links.neighbour import Neighbour
 from overlane.core.qos import QosClass
@@ -43,6 +46,10 @@ class Drafts:
         self._drafted: dict[str, Outflow] = {}
         """The reliable flow whose draft has the last message of a topic."""
         self._flushed_ns: Nanos = now
+        self.scope: EdgeScope | None = None
+        """Where this broker is an edge: which messages have to wait."""
+        self.served: tuple[str, tuple[str, ...]] = ("", ())
+        """A topic, and what is noted of the message that is published on it next, as long as that waits."""
         self.open: list[Outflow] = []
         """Flows with a draft."""
         self.published: list[Message] = []
@@ -52,6 +59,8 @@ class Drafts:
         """A local publisher's message. Nothing leaves before `flush`."""
         entry = self._topics.get(topic)
         if entry is None:
+            if self.scope is not None and self.waits(topic):
+                return self._hold_published(topic, body, flags, now)
             entry = self._enter(topic, now)
         flow, subscribers, body_max = entry
         if len(body) > body_max:
@@ -72,13 +81,24 @@ class Drafts:
             self.published.append((topic, flags, body))
         return _ACCEPTED
 
-    def send(self, topic: str, body: bytes, now: Nanos, flags: int, qos: QosClass) -> PublishResult:
-        """As `publish`, in a class of its own, by a driver that serves the local subscribers itself."""
+    def send(
+        self,
+        topic: str,
+        body: bytes,
+        now: Nanos,
+        flags: int,
+        qos: QosClass,
+        is_released: bool = False,
+    ) -> PublishResult:
+        """As `publish`, in a class of its own, by a driver that serves the local subscribers itself. `is_released`: the
+        message has waited."""
         chars = len(topic)
         if len(body) > MESSAGE_BYTES_MAX - 4 * chars or (chars > _SHORT_CHARS and not fits(topic, TOPIC_BYTES_MAX)):
             return PublishResult.TOO_LARGE
         flow = self._carried.get((topic, qos))
         if flow is None:
+            if self.scope is not None and not is_released and self.waits(topic):
+                return self._hold(topic, body, flags, qos, now)
             flow = self._flow_of(topic, qos, now)
             if flow is None:
                 self._source.keep_unsent(topic, body, flags, now)
@@ -111,19 +131,104 @@ class Drafts:
             return PublishResult.TOO_LARGE
         flow = self._carried.get((topics[0], qos))
         if flow is None:
+            if self.scope is not None and self.waits(topics[0]):
+                return self._hold_mixed_run(topics, encoded, count, flags, alone, qos, now)
             for topic in topics:
                 flow = self._flow_of(topic, qos, now)
             if flow is None:
                 return _ACCEPTED
-        mixed_run = flow.mixed_run
-        if mixed_run is None or not mixed_run.takes(flags, len(encoded)):
-            if not flow.draft and mixed_run is None:
-                self.open.append(flow)
-            flow.close_mixed_run()
-            mixed_run = flow.mixed_run = MixedRun(flags)
-        mixed_run.add(topics, encoded, count, alone)
         flow.draft_bytes += len(encoded)
+        if flow.mixed_run is None and not flow.draft:
+            self.open.append(flow)
+            if alone is not None:
+                message = topics[0], *alone
+                flow.draft.append(message)
+                flow.joinable = message, flags, encoded
+                return _ACCEPTED
+        flow.open_mixed_run(flags, len(encoded)).add(topics, encoded, count, alone)
         return _ACCEPTED
+
+    # Messages that wait for news of who needs them
+
+    def waits(self, topic: str) -> bool:
+        """Whether a message on the topic has to wait, at an edge; that it is published is noted."""
+        if self.scope is None or topic.startswith(HANDOUT):
+            return False
+        if self.scope.must_wait(topic) or self._source.held.has(group_of(topic)):
+            return True
+        # Others of the group may have been sent; who gets this one may still be new. One that is sent already does not
+        # wait for somebody who comes to need it.
+        return (
+            bool(self.scope.newcomers) and self._source.is_unsent(topic) and self._source.destinations.awaits_map(topic)
+        )
+
+    def _hold(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
+        source = self._source
+        before = source.held.reliable_bytes
+        served = self.served[1] if self.served[0] == topic else ()
+        self.served = "", ()
+        result = source.held.hold(topic, flags, body, qos, source.room, now, served)
+        source.room -= source.held.reliable_bytes - before
+        return result
+
+    def _hold_published(self, topic: str, body: bytes, flags: int, now: Nanos) -> PublishResult:
+        if not fits(topic, TOPIC_BYTES_MAX) or len(body) > MESSAGE_BYTES_MAX - 4 * len(topic):
+            return PublishResult.TOO_LARGE
+        result = self._hold(topic, body, flags, self._source.qos.of(topic), now)
+        if result is _ACCEPTED and self._sink.subscribers(topic):
+            self.published.append((topic, flags, body))
+        return result
+
+    def _hold_mixed_run(
+        self,
+        topics: Sequence[str],
+        encoded: bytes,
+        count: int,
+        flags: int,
+        alone: tuple[int, bytes] | None,
+        qos: QosClass,
+        now: Nanos,
+    ) -> PublishResult:
+        """Its topics need not have the same destinations when they are known: they are told apart."""
+        mixed_run = MixedRun(flags)
+        mixed_run.add(topics, encoded, count, alone)
+        topic, flags, body = mixed_run.message()
+        for one, its_flags, its_body in [(topic, flags, body)] if topic else self._sink.split(flags, body):
+            self._hold(one, its_body, its_flags, qos, now)
+        return _ACCEPTED
+
+    def release_held(self, groups: Iterable[int], now: Nanos) -> None:
+        """Send what has waited."""
+        source = self._source
+
+        def send(held: Held, may_wait: bool) -> PublishResult:
+            if may_wait and not held.qos.reliable and source.destinations.awaits_map(held.topic):
+                return PublishResult.BUSY
+            taken_bytes = held.size if held.qos.reliable else 0
+            source.room += taken_bytes
+            result = self._send_held(held, now)
+            if result is PublishResult.BUSY:
+                source.room -= taken_bytes
+            return result
+
+        source.held.release(groups, send, now)
+
+    def _send_held(self, held: Held, now: Nanos) -> PublishResult:
+        """One that has a deadline is a parcel of its own: the messages of a parcel have one age."""
+        is_aged = held.qos.deadline_ns < NEVER and held.published_ns < now
+        flow = self._flow_of(held.topic, held.qos, now) if is_aged else None
+        if flow is not None and flow in self.open:
+            self._seal_draft(flow, now)
+        result = self.send(held.topic, held.body, now, held.flags, held.qos, is_released=True)
+        if flow is not None and result is _ACCEPTED:
+            # A reliable one may have joined a flow of its topic alone.
+            self._seal_draft(self._drafted[held.topic] if flow.reliable else flow, now, held.published_ns)
+        return result
+
+    def _seal_draft(self, flow: Outflow, now: Nanos, published_ns: Nanos | None = None) -> None:
+        """Before the end of the turn."""
+        self.open.remove(flow)
+        self._source.seal_draft(flow, now, published_ns)
 
     def _add(self, flow: Outflow, message: Message) -> None:
         if flow.mixed_run is not None:
@@ -145,14 +250,15 @@ class Drafts:
         """A topic's reliable messages go here from now on. Those of this turn that went elsewhere are sealed before."""
         before = self._drafted.get(topic)
         if before is not None and before.draft:
-            self.open.remove(before)
-            self._source.seal_draft(before, now)
+            self._seal_draft(before, now)
         self._drafted[topic] = flow
 
     def flush(self, now: Nanos) -> bool:
         """The end of a turn; whether anything is to be done later about what was sent."""
-        is_more_to_do = bool(self._drafted)
-        self._drafted.clear()
+        is_more_to_do = False
+        if self._drafted:
+            is_more_to_do = True
+            self._drafted.clear()
         if self.open:
             self._flushed_ns = now
             self.open, is_more_to_do = self._source.flush(self.open, now)

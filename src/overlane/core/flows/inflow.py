@@ -113,6 +113,9 @@ class Inflows:
                 moved = True
                 yield from self._release_ready(name, flow, now)
         if flow.has(part.sequence):
+            if part.sequence in flow.skipped:
+                flow.skipped.discard(part.sequence)
+                self._losses.overtaken += self._losses.of(arrival.messages)
             held = flow.held.get(part.sequence)
             if held is not None and (gone := held.given_up(arrival)):
                 self._give_up(origin, held, gone)
@@ -259,6 +262,8 @@ class Inflows:
         self._counts[name[0]] = count + 1
         # Of a reliable flow we get everything from its first parcel on; of another, what comes from now on.
         flow = self._flows[name] = Inflow(arrival.reliable, 1 if arrival.reliable else arrival.part.sequence)
+        if not arrival.reliable:
+            flow.skip(1, flow.next)
         return flow
 
     def _count_less(self, origin: int) -> None:
@@ -283,7 +288,7 @@ class Inflows:
         if part.follows:
             if not all(map(flow.is_done, part.follows)):
                 return False
-        elif part.after > flow.waits_beyond and (waiting is None or not flow.can_pass(arrival, waiting)):
+        elif part.after > flow.waits_beyond and (waiting is None or not flow.advance_to(arrival, waiting)):
             return False
         return all(self._is_past(origin, earlier) for earlier in part.predecessors)
 

@@ -106,6 +106,8 @@ class Outflow:
         self.draft_bytes = 0
         self.mixed_run: MixedRun | None = None
         """What plain messages of this turn join; it comes behind the draft."""
+        self.joinable: tuple[Message, int, bytes] | None = None
+        """A message that others may still join, if it is the last of the draft; its flags and bytes in a mixed run."""
         self.sequence = 0
         self.retained: dict[int, Retained] = {}
         self.retained_bytes = 0
@@ -121,6 +123,20 @@ class Outflow:
         """Flows to the same destinations in the same class, each for one topic whose readers are behind, or were."""
         self.main: Outflow = self
         """The flow that this one was separated from, or itself."""
+
+    def open_mixed_run(self, flags: int, size: int) -> MixedRun:
+        """The mixed run that so many more bytes can join; a single message at the end of the draft becomes one."""
+        mixed_run, draft = self.mixed_run, self.draft
+        if mixed_run is None and draft and self.joinable is not None and draft[-1] is self.joinable[0]:
+            message, its_flags, encoded = self.joinable
+            draft.pop()
+            mixed_run = self.mixed_run = MixedRun(its_flags)
+            mixed_run.add(message[:1], encoded, 1, message[1:])
+        if mixed_run is None or not mixed_run.takes(flags, size):
+            self.close_mixed_run()
+            mixed_run = self.mixed_run = MixedRun(flags)
+        self.joinable = None
+        return mixed_run
 
     def close_mixed_run(self) -> None:
         """Nothing more joins it: it is the last message of the draft."""

@@ -29,10 +29,15 @@ class Headers:
         flags, deadline_us = _flags(qos, history), 0
         if qos.deadline_ns < NEVER:
             deadline_us = qos.deadline_us
-            # A deadline the route cannot meet would have every hop give the message up: it is carried as well as it
-            # can be.
-            if route.slack_ns < 0:
-                deadline_us = min(DEADLINE_US_MAX, 2 * route.latency_ns // US)  # latencies are what others claim
+            # A deadline that cannot be met, because of the route or because the message was held before it could be
+            # sent, would have every hop give the message up: it is carried as well as it can be. What was held is as
+            # urgent as what is published now, or later messages would overtake it.
+            held_us = 0 if qos.reliable else age_us
+            if held_us or route.slack_ns < 0:
+                bearable_us = 2 * route.latency_ns // US  # latencies are what others claim
+                if route.slack_ns >= 0:
+                    bearable_us = min(bearable_us, deadline_us)
+                deadline_us = min(DEADLINE_US_MAX, max(deadline_us, held_us + bearable_us))
                 flags |= _OWN_DEADLINE
         self.sequence += 1
         return Header(

@@ -18,7 +18,7 @@ from overlane.core.flows.arrival import Arrival, Inflow
 from overlane.core.flows.gaps import Gaps
 from overlane.core.flows.history import AWAITED_FOR, NAME_BYTES, Kept, TopicHistory, unwrap
 from overlane.core.flows.inflow import INFLOWS, InflowName, Inflows, Steps, bits_to_bytes, encode_name
-from overlane.core.gossip.interest import LocalInterest
+from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.qos import QosTable
 from overlane.core.records import Kind, owner_of_subscriber
 from overlane.core.routing.message_losses import MessageLosses
@@ -254,12 +254,14 @@ class Sink:
             self._remember(origin, arrival, now)
 
     def _receivers(self, messages: list[Message]) -> dict[str, tuple[str, ...]]:
+        """By topic. Under a reserved name a message may be for this broker although nobody subscribes any more: whoever
+        is told decides what becomes of it."""
         if len(messages) == 1:
             topic = messages[0][0]
             names = self._names_of(topic)
-            return {topic: names} if names else {}
+            return {topic: names} if names or topic.startswith("$") else {}
         topics = dict.fromkeys([topic for topic, _, _ in messages])
-        return {topic: names for topic in topics if (names := self._names_of(topic))}
+        return {topic: names for topic in topics if (names := self._names_of(topic)) or topic.startswith("$")}
 
     def _names_of(self, topic: str) -> tuple[str, ...]:
         return self.subscribers(topic) if topic != MIXED_RUN else OF_A_MIXED_RUN

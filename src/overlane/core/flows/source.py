@@ -8,18 +8,21 @@ which the first link's queue has no room has not been sent: it is sent, after th
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.federation import Federation
 from overlane.core.flows.cut_through import CutThrough, single_message_frame
+from overlane.core.flows.destinations import Destinations
+from overlane.core.flows.flow_table import FlowTable
+from overlane.core.flows.held_messages import HeldMessages
 from overlane.core.flows.history import Kept, TopicHistory, wrap
 from overlane.core.flows.outflow import PARCELS, FlowName, Outflow, Retained, read_parcel
 from overlane.core.flows.parcel_headers import Headers, age_us
+from overlane.core.flows.retransmission import PARCEL_FLAGS_MOST, Retransmission
 from overlane.core.flows.send_window import UNSENT, SendWindow
 from overlane.core.flows.topic_order import TopicOrder
 from overlane.core.flows.waiting_for_link import WaitingForLink
-from overlane.core.gossip.interest import RemoteInterest
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.routing.duplicate_window import DuplicateWindow
@@ -27,24 +30,20 @@ from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.path_trust import PathTrust
 from overlane.core.routing.route_announcer import RouteAnnouncer
 from overlane.core.routing.routes import Route, RoutePlanner
-from overlane.core.routing.signalling import RouteEntry, RouteTable, reached_by
+from overlane.core.routing.signalling import RouteTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Receipt
-from overlane.core.wire.frame_codec import Header, ParcelFlag, broker_id, parcel_size
+from overlane.core.wire.frame_codec import Header, ParcelFlag, parcel_size
 from overlane.core.wire.frame_codec import parcel as parcel_frame
-from overlane.core.wire.parcel import Columns, FlowPart, Message, cut, names_too_many, pack_flow, pack_single
+from overlane.core.wire.parcel import Columns, Message, cut, names_too_many, pack_flow, pack_single
 
 SWEEP_EVERY: Nanos = 5 * SECOND
 IDLE_MAX: Nanos = 60 * SECOND
 PATH_FULL = 0.75
 DRAFT_BYTES_MAX = 4 << 20
 """What can wait is only put into queues of links that are not fuller than this; it waits here, up to so many bytes."""
-ASIDES_MAX = 8
-"""Topics of one flow that have flows of their own at a time: where the readers of more are behind, all are."""
 
 _CONFIRM = int(ParcelFlag.CONFIRM)
-_MOST = int(ParcelFlag.OWN_DEADLINE | ParcelFlag.ACK_REQUESTED)
-"""With these a parcel's header is as long as it gets."""
 
 
 @dataclass(slots=True)
@@ -53,7 +52,7 @@ class Source:
     identity: int
     incarnation: int
     qos: QosTable
-    remote: RemoteInterest
+    destinations: Destinations
     table: LinkStateTable
     route_announcer: RouteAnnouncer
     forwarding: Forwarding
@@ -68,13 +67,11 @@ class Source:
     room: int = field(init=False)
     """Bytes left for bodies of reliable messages."""
     wake_at: Nanos = NEVER
-    _by_place: dict[tuple[QosClass, tuple[str, ...]], Outflow] = field(default_factory=dict)
     _places: TopicOrder = field(default_factory=TopicOrder)
-    _next_flow: int = 1
     _local_count: int = 0
     _sealed: list[tuple[Outflow, Retained, bool]] = field(default_factory=list)
     """Reliable parcels of this turn, and whether their flow is full."""
-    _unsaved: deque[tuple[int, list[tuple[Outflow, Retained, bool]]]] = field(default_factory=deque)
+    unsaved: deque[tuple[int, list[tuple[Outflow, Retained, bool]]]] = field(default_factory=deque)
     """Those of earlier turns that are not durable yet."""
     _next_sweep: Nanos = -NEVER
 
@@ -87,15 +84,22 @@ class Source:
     _routes: RouteTable = field(init=False)
     _headers: Headers = field(init=False)
     _own: DuplicateWindow = field(init=False)
+    held: HeldMessages = field(init=False)
     waiting_for_link: WaitingForLink = field(init=False)
+    _table: FlowTable = field(init=False)
+    _retransmission: Retransmission = field(init=False)
 
     def __post_init__(self) -> None:
         self.effects = self.route_announcer.effects
+        self.held = HeldMessages(self.forwarding.losses, self.effects)
         self._planner, self._routes = self.route_announcer.planner, self.route_announcer.routes
         self.trust = PathTrust(self.me, self.table)
         self._planner.experience = self.trust
         self._headers = Headers(self.identity, self.incarnation)
         self.waiting_for_link = WaitingForLink(self.forwarding)
+        self._table = FlowTable(self.incarnation, self.flows)
+        known = self.flows, self._planner, self.trust, self.forwarding, self._headers, self.waiting_for_link
+        self._retransmission = Retransmission(self.incarnation, *known)
         self.room = self.retention_bytes_max
         self._own = self.forwarding.duplicates.window(self.identity, self.incarnation)
 
@@ -103,13 +107,12 @@ class Source:
 
     def flow_of(self, topic: str, now: Nanos, qos: QosClass | None = None) -> Outflow | None:
         """The flow of a topic, in its own class or in `qos`; None if no other broker needs it."""
-        destinations = self.destinations(topic)
-        return self._flow_to(qos or self.qos.of(topic), destinations, now) if destinations else None
+        destinations = self.destinations.of(topic)
+        return self._table.open(qos or self.qos.of(topic), destinations, now) if destinations else None
 
-    def destinations(self, topic: str) -> tuple[str, ...]:
-        """The other brokers that need a topic and may receive it from here."""
-        may_leave = self.federation.may_leave
-        return tuple(name for name in self.remote.needing(topic) if name != self.me and may_leave(topic, name))
+    def is_unsent(self, topic: str) -> bool:
+        """Whether nothing was sent on a topic lately."""
+        return not self._places.of(topic)
 
     def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> tuple[list[Outflow], bool]:
         """End of a turn: every draft becomes a parcel, or several. Returns the flows of which some has to wait, and
@@ -117,7 +120,8 @@ class Source:
         waiting = []
         is_more_to_do = False
         for flow in open_flows:
-            flow.close_mixed_run()
+            if flow.mixed_run is not None:
+                flow.close_mixed_run()
             messages, body_bytes = flow.draft, flow.draft_bytes
             route = flow.route if flow.is_plain else None
             if route is not None and len(messages) == 1 and self._send_single(flow, route, messages[0], now):
@@ -139,7 +143,7 @@ class Source:
                 self._seal(flow, piece, now)
                 sealed += len(piece[0])
                 body_bytes -= sum(map(len, piece[2]))
-        self.room = self.retention_bytes_max - self.retained_bytes
+        self.room = self.retention_bytes_max - self.retained_bytes - self.held.reliable_bytes
         if self._is_asked:
             self._is_asked, is_more_to_do = False, True
         return waiting, is_more_to_do
@@ -158,7 +162,7 @@ class Source:
         if entry is None:
             return False
         asks = now >= route.sample_at
-        onward = None if asks or flow.qos.deadline_ns < NEVER else self.cut_through.free_next_hop(entry)
+        onward = self.cut_through.free_next_hop(entry) if flow.can_wait and not asks else None
         if onward is None and flow.can_wait and not self.has_room(flow):
             return False
         if (after := self._places.order_single(flow, message[0], now)) is None:
@@ -203,35 +207,21 @@ class Source:
 
     def separate_flow(self, flow: Outflow, topic: str, now: Nanos) -> Outflow:
         """The separate flow of a topic whose readers are behind; otherwise `flow` itself."""
-        if topic not in flow.behind:
-            return flow
-        flow.last_used = now
-        found = flow.separate_flows.get(topic)
-        if found is None:
-            if len(flow.separate_flows) >= ASIDES_MAX:
-                return flow
-            found = flow.separate_flows[topic] = Outflow(
-                (self.incarnation, self._next_flow), flow.qos, flow.destinations
-            )
-            found.main = flow
-            found.last_used = now
-            self._next_flow += 1
-            self.flows[found.name] = found
-        return found
+        return self._table.separate(flow, topic, now)
 
-    def _flow_to(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
-        flow = self._by_place.get((qos, destinations))
-        if flow is None:
-            flow = Outflow((self.incarnation, self._next_flow), qos, destinations)
-            self._next_flow += 1
-            flow.last_used = now
-            self.flows[flow.name] = self._by_place[qos, destinations] = flow
-        return flow
-
-    def _seal(self, flow: Outflow, messages: Columns, now: Nanos, history: bool = False) -> None:
+    def _seal(
+        self,
+        flow: Outflow,
+        messages: Columns,
+        now: Nanos,
+        history: bool = False,
+        published_ns: Nanos | None = None,
+    ) -> None:
         place = self._places.order(flow, messages[0], self.flows, now)
         held_back = flow.qos.reliable and flow.is_full()
         parcel = flow.seal(messages, place.after, place.predecessors, history, now, place.follows)
+        if published_ns is not None:
+            parcel.published_ns = published_ns
         if flow.qos.reliable:
             self._sealed.append((flow, parcel, held_back))
             self.retained_bytes += len(parcel.content)
@@ -245,12 +235,13 @@ class Source:
         if not flow.qos.reliable and not self._send(flow, parcel, now):
             self._take_back(flow, messages[0], place.after, now)
 
-    def seal_draft(self, flow: Outflow, now: Nanos) -> None:
-        """Seal the draft of a reliable flow before the end of the turn."""
+    def seal_draft(self, flow: Outflow, now: Nanos, published_ns: Nanos | None = None) -> None:
+        """Seal the draft of a flow before the end of the turn. `published_ns`: if that was earlier."""
+        flow.close_mixed_run()
         messages, flow.draft = flow.draft, []
         flow.draft_bytes = 0
         for piece in cut(messages):
-            self._seal(flow, piece, now)
+            self._seal(flow, piece, now, published_ns=published_ns)
 
     def _take_back(self, flow: Outflow, topics: Iterable[str], after: int, now: Nanos) -> None:
         """The best-effort parcel that was sealed last has gone nowhere: another takes its place, and nobody waits for
@@ -262,16 +253,12 @@ class Source:
     def end_turn(self, turn: int) -> None:
         """What was sealed since the last turn may leave when this one is durable."""
         if self._sealed:
-            self._unsaved.append((turn, self._sealed))
+            self.unsaved.append((turn, self._sealed))
             self._sealed = []
-
-    def is_unsaved(self) -> bool:
-        """Whether a parcel waits for a turn to be durable."""
-        return bool(self._unsaved)
 
     def saved(self, turn: int, now: Nanos) -> None:
         """All turns up to this one are durable: the reliable parcels sealed in them may leave."""
-        unsaved = self._unsaved
+        unsaved = self.unsaved
         held: dict[FlowName, Outflow] = {}
         while unsaved and unsaved[0][0] <= turn:
             for flow, parcel, held_back in unsaved.popleft()[1]:
@@ -299,16 +286,17 @@ class Source:
                 losses = self.forwarding.losses
                 losses.unroutable += losses.of_content(parcel.content, parcel.messages)
             return False
-        part = flow.part(parcel) if not parcel.predecessors else self._part_owed(flow, parcel, flow.destinations)
+        owed = self._retransmission.part_owed
+        part = flow.part(parcel) if not parcel.predecessors else owed(flow, parcel, flow.destinations)
         if names_too_many(part):
             return False  # it is sent to each when that is not so any more
         rest = pack_flow(part, self.incarnation) + parcel.content
         asks = now >= route.sample_at
         if flow.qos.reliable and not all(
-            self.forwarding.takes(hop, parcel_size(_MOST, rest)) for hop in entry.next_hops
+            self.forwarding.takes(hop, parcel_size(PARCEL_FLAGS_MOST, rest)) for hop in entry.next_hops
         ):
             asks = False
-            entry = self._with_room(flow, parcel, entry, parcel_size(_MOST, rest), now)
+            entry = self._retransmission.with_room(flow, parcel, entry, parcel_size(PARCEL_FLAGS_MOST, rest), now)
             if not entry.next_hops:
                 return False
         header = self._headers.on_route(flow.qos, route, age_us(parcel, now), parcel.messages, parcel.history)
@@ -331,20 +319,6 @@ class Source:
             due_ns = NEVER if not header.deadline_us else now + route.slack_ns
             if self.forwarding.send_on_path(path, copy, rest, now, due_ns, now):
                 self.trust.copied(route.id, path, copy.sequence, copy.age_us, route.qos.label, now)
-
-    def _with_room(self, flow: Outflow, parcel: Retained, entry: RouteEntry, size: int, now: Nanos) -> RouteEntry:
-        """The route without next hops whose queues are full; destinations that are only behind these wait."""
-        open_hops = tuple(hop for hop in entry.next_hops if self.forwarding.takes(hop, size))
-        shut_hop = next(hop for hop in entry.next_hops if hop not in open_hops)
-        waiting = parcel.missing - reached_by(entry.message, open_hops)
-        flow.put_back(parcel, waiting)
-        for destination in sorted(waiting):
-            self._wait(flow, destination, shut_hop, size, now)
-        return replace(entry, next_hops=open_hops)
-
-    def _wait(self, flow: Outflow, destination: str, hop: str, size: int, now: Nanos) -> None:
-        flow.send_windows[destination].waits_for_room = True
-        self.waiting_for_link.wait(hop, (flow.name, destination), size, now)
 
     def _release_waiting(self, now: Nanos) -> None:
         """Send what waited for room in the queues of links."""
@@ -374,7 +348,7 @@ class Source:
                 chosen[kept.name] = kept
         flows: dict[FlowName, tuple[Outflow, list[Kept]]] = {}
         for kept in chosen.values():
-            flow = self._flow_to(kept.qos, (broker,), now)
+            flow = self._table.open(kept.qos, (broker,), now)
             flows.setdefault(flow.name, (flow, []))[1].append(kept)
         for flow, past in flows.values():
             for piece in cut([(kept.topic, kept.flags, wrap(kept)) for kept in past]):
@@ -419,57 +393,7 @@ class Source:
             self._resend(flow, message.sender, now, at_once=False)
 
     def _resend(self, flow: Outflow, destination: str, now: Nanos, at_once: bool) -> None:
-        send_window = flow.send_windows[destination]
-        send_window.waits_for_room = False
-        route = self._planner.routes.get((flow.qos, flow.destinations))
-        route_id = 0 if route is None else route.id
-        found = self._planner.quickest_path(route_id, destination)
-        if found is None:
-            send_window.resend_at = NEVER  # until it is reachable again
-            send_window.is_reachable = False
-            return
-        send_window.is_reachable = True
-        path, latency_ns = found
-        due = flow.due_for_resend(destination, 2 * latency_ns, now, at_once)
-        if due and due[0].sequence in send_window.resent:
-            send_window.tries += 1
-            if not send_window.tries % 2:
-                # It does not arrive over that path, or its receipt does not return.
-                path = self.trust.other_path(path) or path
-        for place, parcel in enumerate(due):
-            part = self._part_owed(flow, parcel, (destination,))
-            if names_too_many(part):
-                continue
-            rest = pack_flow(part, self.incarnation) + parcel.content
-            if not self.forwarding.takes(path[1], parcel_size(_MOST, rest)):
-                for unsent in due[place:]:
-                    flow.put_back(unsent, (destination,))
-                self._wait(flow, destination, path[1], parcel_size(_MOST, rest), now)
-                break
-            header = self._headers.on_path(flow.qos, parcel, now)
-            if not place:
-                header = header._replace(flags=header.flags | _CONFIRM)
-            due_ns = NEVER if not header.deadline_us else parcel.published_ns + flow.qos.deadline_ns - latency_ns
-            if self.forwarding.send_on_path(path, header, rest, now, due_ns, now) and not place:
-                self.trust.copied(route_id, path, header.sequence, header.age_us, flow.qos.label, now)
-        self._wake_for(send_window, send_window.resend_at)
-
-    def _part_owed(self, flow: Outflow, parcel: Retained, destinations: tuple[str, ...]) -> FlowPart:
-        """As `part`, for some destinations, without predecessors that will not be sent any more."""
-        part = flow.part(parcel)
-        if not part.predecessors:
-            return part
-        names = {broker_id(name): name for name in destinations}
-        still = []
-        for one in part.predecessors:
-            earlier = self.flows.get((one.incarnation, one.flow))
-            if earlier is not None:
-                owed = tuple(
-                    at for at in one.brokers if at in names and earlier.owes(names[at], one.sequence, one.kind)
-                )
-                if owed:
-                    still.append(one._replace(brokers=owed))
-        return part._replace(predecessors=tuple(still))
+        self.wake_at = min(self.wake_at, self._retransmission.resend(flow, destination, now, at_once))
 
     def _free(self, flow: Outflow, sequences: list[int]) -> None:
         for sequence in sequences:
@@ -501,7 +425,7 @@ class Source:
                 self._retransmit_route(route, now)
 
     def _retransmit_route(self, route: Route, now: Nanos) -> None:
-        flow = self._by_place.get((route.qos, route.destinations))
+        flow = self._table.main(route.qos, route.destinations)
         if flow is not None and flow.qos.reliable:
             for one in (flow, *flow.separate_flows.values()):
                 for destination in sorted(one.send_windows):
@@ -554,14 +478,7 @@ class Source:
 
     def _drop(self, flow: Outflow) -> None:
         """Drop a flow that was not used for a while."""
-        del self.flows[flow.name]
-        if flow.main is not flow:
-            flow.main.separate_flows = {
-                topic: one for topic, one in flow.main.separate_flows.items() if one is not flow
-            }
-            flow.main.update_separated_topics()
-        elif self._by_place.get((flow.qos, flow.destinations)) is flow:
-            del self._by_place[flow.qos, flow.destinations]
+        if self._table.drop(flow):
             self.on_drop()
             self.route_announcer.take_down(flow.qos, flow.destinations)
 

@@ -87,10 +87,10 @@ class TopicOrder:
 
     def order_single(self, flow: Outflow, topic: str, now: Nanos) -> int | None:
         """As `order` for a parcel of one topic whose last messages went here alone; None, and nothing done, if not."""
-        places = self._places.get(topic)
-        if places is None or len(places) != 1 or (place := places.get(flow.name)) is None:
+        name, places = flow.name, self._places.get(topic)
+        if places is None or len(places) != 1 or (place := places.get(name)) is None:
             return None
-        places[flow.name] = flow.sequence + 1, now
+        places[name] = flow.sequence + 1, now
         return place[0]
 
     def withdraw(self, flow: Outflow, topics: Iterable[str], after: int, now: Nanos) -> None:

@@ -12,6 +12,9 @@ Any broker may pass on what others have said, so a neighbour that lies can speak
   - Where brokers prove their incarnations (incarnation_proofs.py), what is proven prevails over anything said about
     later ones, whichever came first.
 
+Between edges and routing brokers much less is told (tiers.py): an edge passes nothing on, and a routing broker tells
+each edge of those edges alone that it shares topics with.
+
 Which brokers are kept and passed on at all is decided in broker_admission.py. Interest of a broker that is not admitted
 yet is requested again when it is.
 """
@@ -19,15 +22,20 @@ yet is requested again when it is.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlane.core.events import Effect, LaterIncarnationKnown, NameConflict
 from overlane.core.gossip.broker_admission import WAIT_MAX, BrokerAdmission
-from overlane.core.gossip.incarnation import next_after
 from overlane.core.gossip.incarnation_proofs import IncarnationProofs
-from overlane.core.gossip.interest import LocalInterest, RemoteInterest, mention
-from overlane.core.gossip.link_state import AdvertThrottle, LinkStateTable, lifetime_s_for
+from overlane.core.gossip.interest import RemoteInterest, mention
+from overlane.core.gossip.link_state import (
+    AdvertThrottle,
+    LinkStateTable,
+    lifetime_s_for,
+)
+from overlane.core.gossip.local_interest import LocalInterest
+from overlane.core.gossip.own_name import OwnName
+from overlane.core.gossip.tiers import EDGE_TIER, AcrossTiers, Tiers
 from overlane.core.links.interest_transfer import WholeSet
 from overlane.core.links.neighbour import Neighbour
-from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.core.units import Nanos
 from overlane.core.wire.control_messages import (
     Advert,
     ControlMessage,
@@ -37,18 +45,19 @@ from overlane.core.wire.control_messages import (
     InterestUpdate,
     Known,
     LinkClaim,
-    Namesake,
     ProvenIncarnations,
+    PublishScope,
+    ScopeComplete,
+    ScopedInterest,
     is_between,
     pages,
 )
 
-LATER_INCARNATION_AFTER: Nanos = 3 * SECOND
-"""How long a broker waits before it restarts because of a later incarnation of its own: that may be another broker with
-its name, which then shows by the links that others claim with it."""
-CONFLICT_TOLD_EVERY: Nanos = 60 * SECOND
 LEAP_MAX = 1 << 32
 """No broker sends so many updates in one incarnation: greater leaps are refused, or they would use up the numbers."""
+
+
+Heard = Advert | InterestUpdate | InterestRequest | GossipSummary | IncarnationProof | ProvenIncarnations | AcrossTiers
 
 
 @dataclass(slots=True)
@@ -90,15 +99,10 @@ class Gossip:
         self._admission = admission
         self._unheard: dict[str, tuple[str, Nanos]] = {}
         """Brokers whose interest came before they were admitted, or in a later incarnation than known: sender, time."""
-        self._later_incarnation: tuple[int, str, Nanos] | None = None
-        """The incarnation to restart with because others know a later one than this, its sender, and since when."""
-        self._namesakes: set[str] = set()
-        """Who claimed at the last sweep to be linked with a broker of our name that is not this one."""
-        self._conflict_told_at: dict[str, Nanos] = {}
         self._greeted_names: tuple[str, ...] | None = None
         """The neighbours that are here; None if that may have changed."""
-        self.effects: list[Effect] = []
-        self.name_conflicts = 0
+        self.tiers = Tiers(neighbours, table, proofs, self._next_sequence)
+        self.own_name = OwnName(me, incarnation, neighbours, table, proofs, admission)
         self._advert_throttle = AdvertThrottle()
         self._sequence = 0
         self._is_taken_for_gone = False
@@ -110,9 +114,19 @@ class Gossip:
     def greet(self, neighbour: Neighbour) -> None:
         """A new neighbour: tell it what we know, so that it can tell us what we do not."""
         self._greeted_names = None
-        for message in self._proofs.greeting():
-            neighbour.send(message)
-        self._sum_up(neighbour)
+        if self.tiers.own_tier == EDGE_TIER or self.tiers.is_edge(neighbour):
+            if (proof := self._proofs.proof_of(self._me)) is not None:
+                neighbour.send(proof)
+        else:
+            for message in self._proofs.greeting():
+                neighbour.send(message)
+        if self.tiers.is_direct(neighbour):
+            self.tiers.greet_direct(neighbour)
+            return
+        if not self.tiers.is_scoped(neighbour):
+            self._sum_up(neighbour)
+            return
+        self.tiers.greet(neighbour)
 
     def _sum_up(self, neighbour: Neighbour) -> None:
         for page, after, until in pages(sorted(self._told())):
@@ -121,6 +135,8 @@ class Gossip:
 
     def _told(self) -> set[str]:
         """The brokers that neighbours are told of: who is admitted, and who may be away for long and still counts."""
+        if self.tiers.own_tier == EDGE_TIER:
+            return {self._me}
         away = (name for name in self._remote.brokers() if self._admission.is_trusted(name))
         return {*self._table.adverts, *away, self._me}
 
@@ -141,16 +157,21 @@ class Gossip:
         )
         if not self._advert_throttle.consider(advert, now):
             return False
-        self._sequence += 1
+        self._next_sequence()
         self._advert_throttle.said(advert, now)
         self._table.accept(advert, now)
         self._admission.took(advert)
         self._flood(advert)
+        self.tiers.announced(advert, now)
         if self._is_taken_for_gone:
             self._is_taken_for_gone = False
             self._local.sequence += 1
             self._flood(self._local.mention())
         return True
+
+    def _next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
 
     def tell_interest(self) -> None:
         """Tell the others what changed in what we need."""
@@ -164,6 +185,7 @@ class Gossip:
     def lost(self, peer: str) -> None:
         """A link is gone: what its neighbour had still to tell of others' needs is asked of those that are there."""
         self._greeted_names = None
+        self.tiers.lost(peer)
         for broker in self._remote.lost(peer):
             for neighbour in self._greeted():
                 if neighbour.name != peer:
@@ -184,10 +206,10 @@ class Gossip:
                 self._take(sender, advert, news, now)
         for broker in found.regained:
             if (known := self._table.adverts.get(broker)) is not None:
-                self._flood(known)
+                self._pass_on(known)
                 self._flood(mention(broker, *self._interest_version(broker)))
         if is_sweep:
-            self._look_at_self(now)
+            self.own_name.look(now)
             found.evicted += self._admission.expired_interest(self._remote.brokers(), now)
             self._unheard = {name: heard for name, heard in self._unheard.items() if now - heard[1] <= WAIT_MAX}
         for broker in found.evicted:
@@ -197,52 +219,6 @@ class Gossip:
             self._forget(broker, news)
         self._table.settle(now)
         return news
-
-    def _look_at_self(self, now: Nanos) -> None:
-        """Check whether another broker has our name, and whether we must restart with a later incarnation."""
-        namesakes = set(self._admission.linked_elsewhere())
-        lasting = sorted(namesakes & self._namesakes)
-        self._namesakes = namesakes
-        for where in lasting[:1]:
-            self.conflict(self._me, f"{where} says that it is linked with it", now)
-        if self._later_incarnation is None or now - self._later_incarnation[2] < LATER_INCARNATION_AFTER:
-            return
-        incarnation, sender, _ = self._later_incarnation
-        if not namesakes:
-            self._later_incarnation = None
-            self.effects.append(LaterIncarnationKnown(incarnation, sender))
-
-    def conflict(self, broker: str, detail: str, now: Nanos) -> None:
-        """Two brokers have one name: ours or that of a neighbour."""
-        self.name_conflicts += 1
-        if now >= self._conflict_told_at.get(broker, -NEVER) + CONFLICT_TOLD_EVERY:
-            self._conflict_told_at[broker] = now
-            self.effects.append(NameConflict(broker, detail))
-
-    def namesake(self, peer: str, address: str, now: Nanos) -> None:
-        """Another broker with the name of a neighbour wanted to link with us, and was refused."""
-        self.conflict(peer, f"the one at {address} was refused", now)
-        if (neighbour := self._neighbours.get(peer)) is not None and neighbour.greeted:
-            neighbour.send(Namesake(f"one at {address} was refused by {self._me}"))
-
-    def linked_as_another(self, broker: str, instance: int) -> str | None:
-        """With whom another instance of a broker is linked, if there is one. The same one was only restarted, wherever;
-        who continues a broker on another host continues its instance."""
-        known = self._table.adverts.get(broker)
-        if known is None or known.left or not known.instance or not instance or known.instance == instance:
-            return None
-        return self._admission.linked_with(broker)
-
-    def _hear_of_self(self, sender: str, incarnation: int, now: Nanos, *, is_proven: bool = False) -> None:
-        """Somebody knows an incarnation of ours. If incarnations are proven, only proven ones count."""
-        if incarnation <= self._incarnation or (self._proofs.proves and not is_proven):
-            return
-        following = next_after(incarnation, self._incarnation)
-        if following is None:
-            return
-        since = now if self._later_incarnation is None else self._later_incarnation[2]
-        if self._later_incarnation is None or following > self._later_incarnation[0]:
-            self._later_incarnation = following, sender, since
 
     def _forget(self, broker: str, news: News) -> None:
         """A broker is no longer on the map. While messages are kept for it, its incarnation stays known."""
@@ -277,11 +253,26 @@ class Gossip:
     def hear(
         self,
         sender: str,
-        message: Advert | InterestUpdate | InterestRequest | GossipSummary | IncarnationProof | ProvenIncarnations,
+        message: Heard,
         now: Nanos,
     ) -> News:
         news = News()
+        neighbour = self._neighbours[sender]
+        is_scoped = self.tiers.is_scoped(neighbour)
+        if self.tiers.is_direct(neighbour) and not (
+            isinstance(message, (Advert, IncarnationProof)) and message.broker in (sender, self._me)
+        ):
+            return news
         match message:
+            case ScopedInterest() | PublishScope() | ScopeComplete():
+                news.needed += self.tiers.hear(sender, message, now)
+            case Advert(broker=broker) if self.tiers.is_edge(self._neighbours[sender]) and broker not in (
+                sender,
+                self._me,
+            ):
+                pass  # an edge speaks for itself alone
+            case InterestUpdate() | InterestRequest() | GossipSummary() | ProvenIncarnations() if is_scoped:
+                pass  # not said between tiers, unless a broker has changed its own
             case Advert():
                 self._hear_advert(sender, message, news, now)
             case InterestUpdate():
@@ -293,7 +284,7 @@ class Gossip:
                 self._hear_summary(sender, message)
                 for entry in message.known:
                     if entry.broker == self._me:
-                        self._hear_of_self(sender, max(entry.advert[0], entry.interest[0]), now)
+                        self.own_name.heard_of(sender, max(entry.advert[0], entry.interest[0]), now)
             case IncarnationProof():
                 self._hear_proof(sender, message, news, now)
             case ProvenIncarnations():
@@ -308,8 +299,12 @@ class Gossip:
             return  # it has restarted since, and is connected
         if not self._proofs.accept(sender, proof, now):
             if broker == self._me and incarnation > self._incarnation and self._proofs.verify(sender, proof, now):
-                self._hear_of_self(sender, incarnation, now, is_proven=True)
+                self.own_name.heard_of(sender, incarnation, now, is_proven=True)
             return
+        if (scope := self.tiers.routing_scope) is not None:
+            for name in scope.partners(broker):
+                if (one := self._neighbours.get(name)) is not None and one.greeted:
+                    one.send(proof)
         self._flood(proof, except_for=sender)
         news.proven.append((broker, incarnation))
         advert, needs_incarnation = self._table.adverts.get(broker), self._remote.version_of(broker)[0]
@@ -322,11 +317,12 @@ class Gossip:
         if self._proofs.take_missed(broker) or is_lie or needs_incarnation > incarnation:
             # What the broker says itself may have been told before, in vain; and the sender may be the one that lied.
             for neighbour in self._greeted():
-                self._sum_up(neighbour)
+                if not self.tiers.is_scoped(neighbour):
+                    self._sum_up(neighbour)
 
     def _hear_advert(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
         if advert.broker == self._me:
-            self._hear_of_self(sender, advert.incarnation, now)
+            self.own_name.heard_of(sender, advert.incarnation, now)
             if advert.incarnation == self._incarnation and 0 < advert.sequence - self._sequence < LEAP_MAX:
                 self._sequence = advert.sequence
                 self._advert_throttle.speak_up()
@@ -339,7 +335,7 @@ class Gossip:
         if newest is None or (newest.incarnation, newest.sequence) < version:
             if self._admission.take_or_wait(sender, advert, self._remote.is_needy(advert.broker), now):
                 self._take(sender, advert, news, now)
-        elif (newest.incarnation, newest.sequence) > version:
+        elif (newest.incarnation, newest.sequence) > version and self.tiers.own_tier != EDGE_TIER:
             self._neighbours[sender].send(newest)
 
     def _take(self, sender: str, advert: Advert, news: News, now: Nanos) -> None:
@@ -354,7 +350,9 @@ class Gossip:
         if advert.left:
             self._remote.forget(broker)
             news.left.append(broker)
-        self._flood(advert, except_for=sender)
+        self._pass_on(advert, except_for=sender)
+        if advert.left:
+            self.tiers.left(broker)
         if (heard := self._unheard.pop(broker, None)) is not None and not advert.left:
             asked = self._neighbours.get(heard[0])
             if asked is not None and asked.greeted:
@@ -435,13 +433,27 @@ class Gossip:
             return self._incarnation, self._local.sequence
         return self._remote.version_of(broker)
 
+    def _pass_on(self, advert: Advert, except_for: str | None = None) -> None:
+        """What another broker has said of its links: to all, or from an edge to those that it concerns."""
+        self.tiers.pass_on(advert)
+        self._flood(advert, except_for)
+
     def _flood(self, message: ControlMessage, except_for: str | None = None) -> None:
+        if self.tiers.own_tier == EDGE_TIER and not self._is_own(message):
+            return
         for neighbour in self._greeted():
-            if neighbour.name == except_for:
+            if neighbour.name == except_for or self.tiers.is_edge(neighbour):
                 continue
-            if isinstance(message, InterestUpdate) and neighbour.transfers.is_waiting(message.broker):
-                continue  # the set that it is about to be told has the change
+            if isinstance(message, InterestUpdate) and (
+                self.tiers.is_scoped(neighbour)
+                or self.tiers.is_direct(neighbour)
+                or neighbour.transfers.is_waiting(message.broker)
+            ):
+                continue  # edges are told otherwise; or the set that it is about to be told has the change
             neighbour.send(message)
+
+    def _is_own(self, message: ControlMessage) -> bool:
+        return isinstance(message, (Advert, InterestUpdate, IncarnationProof)) and message.broker == self._me
 
     def _greeted(self) -> list[Neighbour]:
         return [self._neighbours[name] for name in sorted(self._neighbours) if self._neighbours[name].greeted]

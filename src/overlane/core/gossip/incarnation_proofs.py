@@ -76,6 +76,9 @@ class IncarnationProofs:
         proof = self._known.get(broker)
         return None if proof is None else proof.incarnation
 
+    def proof_of(self, broker: str) -> IncarnationProof | None:
+        return self._known.get(broker)
+
     def greeting(self) -> Iterator[IncarnationProof | ProvenIncarnations]:
         """What a new neighbour is told before anything else: that we live, and of whom we know so."""
         if (own := self._known.get(self._me)) is not None:

@@ -1,7 +1,7 @@
-"""Interest: which topic filters each broker needs.
+"""Interest: which topic filters other brokers need.
 
-A broker needs a filter while at least one of its local subscribers holds it. Brokers send each other only changes, with
-sequence numbers; who misses one requests the complete set. The interest of a broker outlasts its presence: reliable
+Brokers send each other only changes of what they need (local_interest.py), with sequence numbers; who misses one
+requests the complete set. The interest of a broker outlasts its presence: reliable
 messages are kept for it while it is away. Only `forget` (it left for good) or a new set of its own ends it.
 
 A change costs what it changes, however many filters there are. A complete set that is too large for one message comes
@@ -15,17 +15,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from overlane.core.events import Effect, Erase, Save
-from overlane.core.limits import FILTER_BYTES_MAX, FILTERS_MAX, NEEDS_BYTES_MAX, TOPIC_BYTES_MAX, fits
-from overlane.core.links.interest_transfer import Filters, WholeSet, part_end
+from overlane.core.limits import FILTER_BYTES_MAX, FILTERS_MAX, NEEDS_BYTES_MAX
+from overlane.core.links.interest_transfer import Filters, WholeSet
 from overlane.core.records import THE_BROKER, Kind
-from overlane.core.topics import FilterTrie, deep_bytes
+from overlane.core.topics import FilterTrie
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.core.wire.control_messages import PART_FILTERS_MAX, InterestUpdate
+from overlane.core.wire.control_messages import InterestUpdate
 
 TABLE = "interest"
 
-CHANGES_MAX = 16
-"""A change of more messages than this is not sent as such: the others request the complete set."""
 FILTER_OVERHEAD_BYTES = 256
 """Approximate memory of a filter of another broker, besides its text."""
 LEVEL_OVERHEAD_BYTES = 400
@@ -40,119 +38,6 @@ ASK_AGAIN: Nanos = 5 * SECOND
 
 ReservedListener = Callable[[str, str, bool], None]
 """Called with a filter, the broker, and whether it needs the filter now."""
-
-
-class LocalInterest:
-    """The local subscription table, and what of it has been announced to other brokers."""
-
-    def __init__(
-        self,
-        me: str,
-        incarnation: int,
-        on_change: Callable[[], None],
-        is_told: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        """`is_told`: whether a filter is announced to other brokers."""
-        self._on_change = on_change
-        self._is_told = is_told
-        self._me = me
-        self._incarnation = incarnation
-        self._trie: FilterTrie[str] = FilterTrie()
-        self._holders: dict[str, int] = {}
-        self._told: Filters = {}
-        self._added: Filters = {}
-        self._removed: Filters = {}
-        """What changed since the others were told: filters that are needed now, and those that are no more."""
-        self._count = 0
-        self._bytes = 0
-        self.sequence = 0
-
-    def add(self, subscriber: str, topic_filter: str) -> bool:
-        if not self._trie.add(topic_filter, subscriber):
-            return False
-        holders = self._holders.get(topic_filter, 0)
-        self._holders[topic_filter] = holders + 1
-        # Other brokers would refuse a longer one.
-        if not holders and fits(topic_filter, TOPIC_BYTES_MAX) and self._is_told(topic_filter):
-            self._count += 1
-            self._bytes += len(topic_filter.encode()) + deep_bytes(topic_filter)
-            self._note(topic_filter, True)
-        self._on_change()
-        return True
-
-    def remove(self, subscriber: str, topic_filter: str) -> bool:
-        if not self._trie.remove(topic_filter, subscriber):
-            return False
-        self._holders[topic_filter] -= 1
-        if not self._holders[topic_filter]:
-            del self._holders[topic_filter]
-            if topic_filter in self._told or topic_filter in self._added:
-                self._count -= 1
-                self._bytes -= len(topic_filter.encode()) + deep_bytes(topic_filter)
-                self._note(topic_filter, False)
-        self._on_change()
-        return True
-
-    def _note(self, topic_filter: str, is_needed: bool) -> None:
-        changed, opposite = (self._added, self._removed) if is_needed else (self._removed, self._added)
-        if topic_filter in opposite:
-            del opposite[topic_filter]
-        else:
-            changed[topic_filter] = None
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Number and bytes of the announced filters."""
-        return self._count, self._bytes
-
-    def subscribers(self, topic: str) -> tuple[str, ...]:
-        return tuple(self._trie.match(topic))
-
-    def holds(self, topic_filter: str) -> bool:
-        return topic_filter in self._holders
-
-    def news(self) -> list[InterestUpdate]:
-        """The changes since the last announcement, each a message."""
-        added, removed = self._added, self._removed
-        if not added and not removed:
-            return []
-        self._added, self._removed = {}, {}
-        is_large = len(added) + len(removed) > CHANGES_MAX * PART_FILTERS_MAX
-        changes: list[list[tuple[str, bool]]] = []
-        if not is_large:
-            changed = [*((one, True) for one in added), *((one, False) for one in removed)]
-            changes = list(_in_parts(sorted(changed)))
-        # In one go: there may be hundreds of thousands, of a broker that has just started. Whoever is being told the
-        # set of before is told this one anew.
-        if is_large and len(added) > len(self._told):
-            added.update(self._told)
-            self._told = added
-        else:
-            self._told.update(added)
-        for topic_filter in removed:
-            del self._told[topic_filter]
-        # The first change of an incarnation replaces the interest of the one before: it is sent as a complete set.
-        if is_large or len(changes) > (CHANGES_MAX if self.sequence else 1):
-            self.sequence += 1
-            return [self.mention()]
-        return [self._change(change) for change in changes]
-
-    def _change(self, change: list[tuple[str, bool]]) -> InterestUpdate:
-        base, self.sequence = self.sequence, self.sequence + 1
-        added = [topic_filter for topic_filter, is_needed in change if is_needed]
-        removed = [topic_filter for topic_filter, is_needed in change if not is_needed]
-        return InterestUpdate(self._me, self._incarnation, self.sequence, base, added, removed)
-
-    def mention(self) -> InterestUpdate:
-        """A message with the latest version only: who lacks it requests the set."""
-        return mention(self._me, self._incarnation, self.sequence)
-
-    def whole(self) -> WholeSet:
-        return WholeSet(self._incarnation, self.sequence, self._told)
-
-    def everything(self) -> InterestUpdate:
-        """The announced set as one message; for tests and people."""
-        return InterestUpdate(self._me, self._incarnation, self.sequence, -1, sorted(self._told), [])
 
 
 @dataclass(slots=True)
@@ -192,6 +77,8 @@ class RemoteInterest:
         self.effects: list[Effect] = []
         self._needs: dict[str, Needs] = {}
         self._trie: FilterTrie[str] = FilterTrie()
+        self._scoped: dict[str, Filters] = {}
+        """By broker, the filters that brokers of the other tier tell of it; others may be told by it itself."""
         self._kept: dict[str, list[int]] = {}
         """By broker, how many filters of it are in the table, and how many bytes they are."""
         self._unswept: dict[str, Filters] = {}
@@ -199,6 +86,8 @@ class RemoteInterest:
         self._gone: set[str] = set()
         """Brokers that left, some of whose filters are not removed yet."""
         self._on_reserved: ReservedListener | None = None
+        self.on_need: ReservedListener | None = None
+        """Called with every filter, when it is needed and when it is needed no more."""
         self.sweep_at: Nanos = NEVER
         self.refused = 0
         """Filters that were refused for lack of room."""
@@ -343,6 +232,9 @@ class RemoteInterest:
                 continue
             if unswept and topic_filter in unswept:
                 del unswept[topic_filter]
+            elif self._scoped and topic_filter in self._scoped.get(broker, ()):
+                needs.filters[topic_filter] = None
+                continue
             elif self._enter(broker, topic_filter):
                 self._record(Save(TABLE, _key(broker, topic_filter), b""))
             else:
@@ -379,6 +271,58 @@ class RemoteInterest:
                 continue
             self._erase(broker, topic_filter)
 
+    # What the other tier tells
+
+    def hold(self, broker: str, topic_filter: str) -> bool:
+        """A broker needs a filter, by what was told over a link to the other tier; whether that is new."""
+        scoped = self._scoped.get(broker)
+        if scoped is None:
+            scoped = self._scoped[broker] = {}
+        elif topic_filter in scoped:
+            return False
+        if self._is_told_by_itself(broker, topic_filter):
+            scoped[topic_filter] = None
+            return False
+        self._gone.discard(broker)
+        if not self._enter(broker, topic_filter):
+            self.refused += 1
+            return False
+        scoped[topic_filter] = None
+        self._record(Save(TABLE, _key(broker, topic_filter), b""))
+        self._on_change()
+        return True
+
+    def release(self, broker: str, topic_filter: str) -> None:
+        """By what is told over links to the other tier, the broker does not need the filter any more."""
+        scoped = self._scoped.get(broker)
+        if scoped is None or topic_filter not in scoped:
+            return
+        del scoped[topic_filter]
+        if not scoped:
+            del self._scoped[broker]
+        if not self._is_told_by_itself(broker, topic_filter):
+            self._erase(broker, topic_filter)
+            self._on_change()
+
+    def held(self, broker: str) -> Filters:
+        return self._scoped.get(broker, {})
+
+    def held_brokers(self) -> list[str]:
+        return sorted(self._scoped)
+
+    def hold_restored(self) -> None:
+        """What was restored was told by the other tier."""
+        for broker, needs in list(self._needs.items()):
+            if needs.version == (0, 0):
+                self._scoped.setdefault(broker, {}).update(needs.filters)
+                del self._needs[broker]
+
+    def _is_told_by_itself(self, broker: str, topic_filter: str) -> bool:
+        needs = self._needs.get(broker)
+        if needs is not None and (topic_filter in needs.filters or topic_filter in needs.leftover):
+            return True
+        return topic_filter in self._unswept.get(broker, ())
+
     # Removal
 
     def _let_go(self, needs: Needs, broker: str, now: Nanos) -> None:
@@ -411,6 +355,8 @@ class RemoteInterest:
         self.sweep_at = now + SWEEP_GAP if self._unswept else NEVER
 
     def _erase(self, broker: str, topic_filter: str) -> None:
+        if self._scoped and topic_filter in self._scoped.get(broker, ()):
+            return
         size = len(topic_filter.encode())
         kept = self._kept[broker]
         kept[0] -= 1
@@ -429,6 +375,8 @@ class RemoteInterest:
     def _tell_reserved(self, topic_filter: str, broker: str, is_needed: bool) -> None:
         if self._on_reserved is not None and topic_filter.startswith("$"):
             self._on_reserved(topic_filter, broker, is_needed)
+        if self.on_need is not None:
+            self.on_need(topic_filter, broker, is_needed)
 
     def lost(self, neighbour: str) -> list[str]:
         """The link is gone: the brokers whose sets that neighbour was telling, or was asked for."""
@@ -440,6 +388,8 @@ class RemoteInterest:
 
     def forget(self, broker: str, now: Nanos = 0) -> None:
         """The broker left for good. Its version is kept, so that old messages cannot restore it."""
+        for topic_filter in list(self._scoped.get(broker, ())):
+            self.release(broker, topic_filter)
         needs = self._needs.get(broker)
         if needs and (needs.filters or needs.leftover):
             self._set_aside(needs)
@@ -455,7 +405,7 @@ class RemoteInterest:
     def is_needy(self, broker: str) -> bool:
         """Whether the broker needs anything."""
         needs = self._needs.get(broker)
-        return needs is not None and bool(needs.filters or needs.leftover)
+        return broker in self._scoped or (needs is not None and bool(needs.filters or needs.leftover))
 
     def restore(self, key: bytes) -> None:
         """What a broker needed when we stopped, until its present interest is known."""
@@ -481,15 +431,6 @@ def overhead_bytes(topic_filter: str) -> int:
 def mention(broker: str, incarnation: int, sequence: int) -> InterestUpdate:
     """A message with only the version of the latest change: who has an older one requests the set."""
     return InterestUpdate(broker, incarnation, sequence, sequence, [], [])
-
-
-def _in_parts(changes: list[tuple[str, bool]]) -> Iterable[list[tuple[str, bool]]]:
-    filters = [topic_filter for topic_filter, _ in changes]
-    at = 0
-    while at < len(filters):
-        end = part_end(filters, at)
-        yield changes[at:end]
-        at = end
 
 
 def _key(broker: str, topic_filter: str) -> bytes:

@@ -173,6 +173,11 @@ def _is_real_change(before: Advert, after: Advert) -> bool:
     old, new = ({link.peer: link for link in advert.links} for advert in (before, after))
     if old.keys() != new.keys() or any(differs(old[peer], link) for peer, link in new.items()):
         return True
+    return is_other_broker(before, after)
+
+
+def is_other_broker(before: Advert, after: Advert) -> bool:
+    """Whether what an advert says of the broker itself has really changed."""
     if before.failure_millionths != after.failure_millionths:
         return True
     labels = before.processing_us.keys() | after.processing_us.keys()

@@ -12,7 +12,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from overlane.core.links.link_health import LinkState
-from overlane.core.units import US, Nanos
+from overlane.core.units import NEVER, US, Nanos
 from overlane.core.wire.control_messages import LIFETIME_S, Advert, LinkClaim, decode, encode
 from overlane.planning import paths
 from overlane.planning.network import HOP_BITS
@@ -115,6 +115,17 @@ class NetworkMap:
                 if path is not None:
                     return tuple(network.named(path.brokers)), path.latency_ns
         return None
+
+    def over_one_broker_ns(self, source: str, destination: str, label: str = "") -> Nanos:
+        """The quickest path of two links; NEVER if there is none."""
+        advert = self._adverts.get(source)
+        best = NEVER
+        for link in () if advert is None else advert.links:
+            there, onward = self.claims.get((source, link.peer)), self.claims.get((link.peer, destination))
+            if there is not None and onward is not None:
+                stays_ns = self.processing_ns(link.peer, label) + self.processing_ns(destination, label)
+                best = min(best, (there.latency_us + onward.latency_us) * US + stays_ns)
+        return best
 
     def _draw(self, suspects: bool, label: str) -> paths.Network:
         # The same as `Network.build`, without the checks: adverts were checked when they came.

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class HopAckReport(NamedTuple):
-    """What an acknowledgement tells the sender."""
+    """What the sender learns from an acknowledgement."""
 
     came: int
     lost: int

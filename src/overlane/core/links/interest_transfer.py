@@ -32,7 +32,7 @@ class InterestTransfers:
     def __init__(self) -> None:
         self._waiting: dict[str, None] = {}
         self._broker = ""
-        """Whose set is being told; "" if none."""
+        """The broker whose set is being sent; "" if none."""
         self._version = (0, 0)
         self._set: Filters = {}
         self._names: list[str] = []
@@ -40,7 +40,7 @@ class InterestTransfers:
         self._at = 0
         self._part = 0
         self.is_active = False
-        """Whether anything is to be told."""
+        """Whether there is anything to send."""
 
     def want(self, broker: str) -> None:
         """Tell the whole set of a broker, from the start."""
@@ -53,7 +53,7 @@ class InterestTransfers:
         return broker in self._waiting
 
     def next_part(self, whole_of: Callable[[str], WholeSet | None]) -> InterestUpdate | None:
-        """The next part of the set that is being told, or the first of the next one; None if there is none."""
+        """The next part of the set that is being sent, or the first of the next one; None if there is none."""
         while self._broker or self._waiting:
             if not self._broker:
                 self._broker = next(iter(self._waiting))

@@ -159,7 +159,7 @@ class LinkHealth:
         self._next_ping = self._next_cycle = NEVER
 
     def answered(self, token: int, now: Nanos) -> None:
-        """A pong. A late one still tells the round trip; earlier pings that are overdue now count as lost."""
+        """A pong. A late one still measures the round trip; earlier pings that are overdue now count as lost."""
         waiting = self._waiting.pop(token, None)
         late = waiting is None
         sent_at = self._overdue.pop(token, None) if waiting is None else waiting[0]

@@ -111,6 +111,8 @@ class Neighbour:
         self.health = LinkHealth(ping_interval_ns)
         self.queue = LinkQueue(scheduling, queue_bytes_max)
         self.incarnation = 0
+        self.tier = 0
+        """From its greeting (`frame_codec.Hello`)."""
         self.reported_state = LinkState.FAILED
         self.claimed: LinkClaim | None = None
         """What was last advertised of this link."""
@@ -132,6 +134,8 @@ class Neighbour:
         """Incomplete frames, by lane."""
         self.transfers = InterestTransfers()
         """Complete sets of filters that it requested."""
+        self.has_scope_news = False
+        """Whether there are changes to send of filters and groups that it shares with this broker."""
         self.parked: tuple[bytes, RouteName, int, int, Nanos] | None = None
         """A parked parcel (cut-through): frame, route, age and number of messages, and when it was parked."""
         self._asked_ns: Nanos = -NEVER
@@ -142,15 +146,16 @@ class Neighbour:
 
     # The connection
 
-    def connect(self, me: str, incarnation: int, now: Nanos, instance: int = 0) -> None:
+    def connect(self, me: str, incarnation: int, now: Nanos, instance: int = 0, tier: int = 0) -> None:
         self._reset()
         self.connected = True
         self._greeting_due = now + GREETING_WITHIN
-        self._push_control(frame_codec.hello(me, incarnation, instance))
+        self._push_control(frame_codec.hello(me, incarnation, instance, tier))
 
-    def greet(self, incarnation: int, now: Nanos) -> None:
+    def greet(self, incarnation: int, now: Nanos, tier: int = 0) -> None:
         """Its greeting came: all other frames are accepted now."""
         self.greeted = True
+        self.tier = tier
         self.incarnation = incarnation
         self.health.connected(now)
         self.touch()
@@ -191,6 +196,17 @@ class Neighbour:
             self.transfers.want(broker)
             self._signals.ready.add(self.name)
 
+    def want_scope(self) -> None:
+        """Send it what it is to know of shared filters and groups, as the link has room."""
+        if self.greeted:
+            self.has_scope_news = True
+            self._signals.ready.add(self.name)
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether there are messages to be made when the link has room for them."""
+        return self.has_scope_news or self.transfers.is_active
+
     def pull_message(self, message: ControlMessage) -> Chunk | None:
         """A message that is sent at once; no control frame may be waiting that belongs before it."""
         frame = self._control_frame(message)
@@ -217,11 +233,6 @@ class Neighbour:
         """Whether a reliable parcel of this size finds room, or will not find any by waiting."""
         return not self.connected or self.queue.takes(size)
 
-    @property
-    def is_free(self) -> bool:
-        """Whether a parcel can be parked: none waits."""
-        return self.parked is None and self.connected and self.queue.is_empty
-
     def park(self, frame: bytes, name: RouteName, age_us: int, messages: int, now: Nanos) -> None:
         """Send a plain parcel as the frame that it is, unless another parcel comes first. `age_us` is its age now."""
         self._signals.ready.add(self.name)
@@ -243,7 +254,7 @@ class Neighbour:
     @property
     def may_transfer(self) -> bool:
         """Whether a part of a set of filters can be made now: earlier changes must have been sent."""
-        return self.transfers.is_active and not self._control_out
+        return self.has_sets and not self._control_out
 
     @property
     def has_control(self) -> bool:
@@ -275,7 +286,7 @@ class Neighbour:
         """The parcel to send next with its bytes, and what is no longer worth sending."""
         item, dropped = self.queue.pull_urgent(now, in_buffer) if is_urgent else self.queue.pull(now, in_buffer)
         while item is not None:
-            out: OutgoingParcel = item.chunk  # type: ignore[assignment]  # nothing else is ever queued here
+            out: OutgoingParcel = item.chunk  # nothing else is ever queued here
             try:
                 return out, self._transmit(out, now), dropped
             except (struct.error, ValueError) as error:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
-from typing import Protocol
+from typing import Any, Protocol
 
 from overlane.core.links.feasible_set import FeasibleSet
 from overlane.core.units import NEVER, Nanos
@@ -34,7 +34,7 @@ class SchedulingPolicy(StrEnum):
 class QueuedItem:
     """One chunk in front of a link."""
 
-    chunk: object
+    chunk: Any
     size: int
     """Bytes on the wire."""
     arrived_ns: Nanos

@@ -6,6 +6,7 @@ in a new window.
 """
 
 WORD_BITS = 10
+WORD_MASK = (1 << WORD_BITS) - 1
 WORDS_KEPT = 64
 INCARNATIONS_KEPT = 2
 
@@ -21,7 +22,7 @@ class DuplicateWindow:
         """Whether the number comes for the first time; it is remembered."""
         word = number >> WORD_BITS
         bits = self._words.get(word)
-        bit = 1 << (number & ((1 << WORD_BITS) - 1))
+        bit = 1 << (number & WORD_MASK)
         if bits is None:
             if word <= self._floor:
                 return False

@@ -253,7 +253,7 @@ class Forwarding:
         plan_ns = plan(due_ns, now, out.hop_count) if due_ns < NEVER else due_ns
         is_droppable = not header.flags & _RELIABLE
         if header.flags & _CONFIRM and header.origin != self._identity:
-            # It is to tell whether the path works, and not whether there is room on it, or time.
+            # It tests whether the path works, not whether there is room on it, or time.
             is_droppable = False
         item = QueuedItem(out, parcel_size(header.flags, out.rest), now, due_ns, is_droppable, budget_ns, plan_ns)
         gone = neighbour.enqueue(item, now)
@@ -266,13 +266,13 @@ class Forwarding:
     def lost_in_queue(self, gone: Iterable[QueuedItem]) -> None:
         """These had no room."""
         for one in gone:
-            lost: OutgoingParcel = one.chunk  # type: ignore[assignment]  # nothing else is ever queued
+            lost: OutgoingParcel = one.chunk  # nothing else is ever queued
             self.losses.queue_full += self.losses.of_waiting(lost)
 
     def note_dropped(self, gone: list[QueuedItem]) -> None:
         """These go nowhere from here. Nobody can confirm those of this broker's own that asked for it."""
         for one in gone:
-            header: Header = one.chunk.header  # type: ignore[attr-defined]  # nothing else is ever queued
+            header: Header = one.chunk.header  # nothing else is ever queued
             if header.flags & _CONFIRM and header.origin == self._identity:
                 self.unsent_samples.append(header.sequence)
 

@@ -131,7 +131,7 @@ class Risks:
         return self._unsettled and slack_ns < _retry_ns(self._map.claims[link], slack_ns)
 
     def missing(self, link: Link, slack_ns: Nanos) -> float:
-        """How likely the way over a link takes longer than the map says, and too long."""
+        """The probability that a link takes longer than on the map, and too long."""
         claim = self._map.claims.get(link)
         if claim is None or slack_ns < 0:
             return 1.0
@@ -141,7 +141,7 @@ class Risks:
 
 @dataclass(frozen=True, slots=True)
 class _Signs:
-    """What a map alone tells; brokers that know the same share it."""
+    """What follows from a map alone; brokers with the same map share it."""
 
     losing: Set[str]
     """Brokers with a link that loses."""

@@ -135,7 +135,7 @@ class Suspicion:
     since: Nanos
     strikes: int
     retry_at: Nanos
-    lives: dict[str, int]
+    incarnations: dict[str, int]
     """Incarnations of the brokers in question: a new incarnation is tried again."""
 
     @property
@@ -373,7 +373,7 @@ class PathTrust:
 
     def _back_off(self, one: Suspicion, now: Nanos) -> None:
         one.retry_at = now + min(BACKOFF_MAX, BACKOFF_MIN << min(one.strikes - 1, 16))
-        one.lives = self._lives(one)
+        one.incarnations = self._incarnations(one)
         self._strikes |= dict.fromkeys(one.links, one.strikes)
 
     def _exonerate(self, trail: Trail) -> None:
@@ -411,11 +411,11 @@ class PathTrust:
             if not one.links <= on_map or (one.routes is not None and not one.routes & known):
                 self._news += 1
                 self._trust(one)
-            elif one.retry_at > now and self._lives(one) != one.lives:
+            elif one.retry_at > now and self._incarnations(one) != one.incarnations:
                 one.retry_at = now
         self._set_wake()
 
-    def _lives(self, one: Suspicion) -> dict[str, int]:
+    def _incarnations(self, one: Suspicion) -> dict[str, int]:
         return {hop: self._table.version_of(hop)[0] for hop in one.hops}
 
     def _set_wake(self) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 
 PATHS_MAX = 64
-"""A flooded route of a large overlay has more paths than anybody could look at."""
+"""A flooded route of a large overlay has too many paths to show."""
 
 STEPS_MAX = 10_000
 

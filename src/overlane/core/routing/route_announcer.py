@@ -43,7 +43,7 @@ class RouteAnnouncer:
         return max(when, self._reviewed_ns + REVIEW_EVERY)
 
     def review(self, now: Nanos) -> Iterator[Route]:
-        """The map may have changed: each route that had to move, when its brokers have been told."""
+        """The map may have changed: returns each route that changed, after its brokers have been informed."""
         self._reviewed_ns = now
         for route in self.planner.review(now):
             self._moved(route, now)

@@ -35,7 +35,7 @@ class RoutePlan:
     latency_ns: dict[str, Nanos]
     """Per destination that can be reached, by its quickest path."""
     resiliency: float = 1.0
-    """Of the least resilient destination; multipath alone tells it."""
+    """Of the least resilient destination; only for multipath."""
 
     @property
     def redundant(self) -> bool:

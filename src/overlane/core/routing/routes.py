@@ -112,6 +112,14 @@ class RoutePlanner:
             self._next_id += 1
         return route
 
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Another one whenever there are new routes, or the map is believed to be another."""
+        return self._next_id, self._table.changes, self.experience.changes
+
+    def believed_map(self) -> NetworkMap:
+        return self._map()
+
     def drop(self, route: Route) -> None:
         del self.routes[route.qos, route.destinations]
 

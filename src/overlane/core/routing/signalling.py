@@ -226,7 +226,7 @@ class RouteTable:
         self._forget_incarnations(origin, lambda known: known != incarnation)
 
     def sweep(self, now: Nanos) -> None:
-        """Drop superseded versions after their grace time, and routes nobody refreshes."""
+        """Drop superseded versions after their grace time, and routes that are not refreshed."""
         for key, state in list(self._routes.items()):
             if now - state.refreshed_at > EXPIRE_AFTER:
                 self._forget(key)

@@ -15,6 +15,7 @@ from typing import Annotated, assert_never
 import msgspec
 from msgspec import Meta
 
+from overlane.core.bundles import BUNDLES
 from overlane.core.limits import LABELS_MAX, TOPIC_BYTES_MAX
 from overlane.core.topics import BadTopic, check_filter, check_topic
 from overlane.core.wire.frame_codec import HOPS_MAX, NAME_BYTES_MAX
@@ -22,11 +23,12 @@ from overlane.errors import OverlaneError, ProtocolViolation
 
 BROKERS_MAX = 4096
 PAGE_MAX = 512
-"""Brokers on a page of what a new neighbour is told."""
+"""Brokers per page of the summary for a new neighbour."""
 LINKS_MAX = 65536
 REASON_LENGTH_MAX = 256
-PART_FILTERS_MAX = 1024
-"""In one message, of those that it adds and of those that it removes."""
+PART_FILTERS_MAX = 256
+"""In one message, of those that it adds and of those that it removes. A receiver handles a message as a whole, and
+takes about 15 us for each filter: clients must not wait for longer than a few milliseconds."""
 CLAIMED_US_MAX = (1 << 40) - 1
 """Of times that a broker measures on its links."""
 BEHIND_MAX = 64
@@ -40,9 +42,12 @@ REMEMBERED_BYTES_MAX = 1024
 REFRESHED_MAX = 1024
 """Routes that one message refreshes or requests."""
 
+GROUPS_TOLD_MAX = 1024
+"""Groups of topics in one message, of those that it adds and of those that it removes."""
+
 LIFETIME_S = 200
 LIFETIME_S_MAX = 36_000
-"""How long an advert counts after it was heard, if it does not say, and at most."""
+"""How long an advert is valid after it was received: default and maximum."""
 
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_BYTES_MAX - 1}}}")
 """As in the network file."""
@@ -66,11 +71,15 @@ Label = Annotated[str, Meta(max_length=10)]
 Version = Annotated[int, Meta(ge=0, le=0xFFFF)]
 """Of a route."""
 RouteVersions = Annotated[dict[U32, Version], Meta(max_length=REFRESHED_MAX)]
+Groups = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=GROUPS_TOLD_MAX)]
+"""Hashes of 64 bits; no larger number can be encoded."""
+BundleSet = Annotated[bytes, Meta(max_length=BUNDLES // 8)]
+"""Bit b of byte b // 8 stands for bundle b; bytes that are missing are 0."""
 Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class LinkClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a broker says of one of its own links, in the direction away from it."""
+    """The claim of a broker about one of its own links, in the direction away from it."""
 
     peer: Name
     latency_us: Annotated[int, Meta(ge=0, le=CLAIMED_US_MAX)]
@@ -95,9 +104,9 @@ class Advert(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     failure_millionths: Millionths
     left: bool = False
     instance: Count = 0
-    """Which of several brokers with the same name this is, if there should be several; 0 if it does not tell."""
+    """Distinguishes brokers with the same name; 0 if unknown."""
     lifetime_s: Annotated[int, Meta(ge=1, le=LIFETIME_S_MAX)] = LIFETIME_S
-    """How long it counts after it was heard: it is repeated well before."""
+    """How long it is valid after it was received: it is repeated well before."""
 
 
 class InterestUpdate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
@@ -256,6 +265,39 @@ class ProvenIncarnations(msgspec.Struct, frozen=True, array_like=True, forbid_un
     until: Bound = ""
 
 
+class ScopedInterest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=15):
+    """Between an edge and a routing broker: a change of what the sender tells this neighbour of a broker's filters.
+
+    Each connection begins with nothing told. `covers`: the bundles for which the sender has that broker's word.
+    """
+
+    broker: Name
+    covers: BundleSet
+    added: Filters
+    removed: Filters
+
+
+class PublishScope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=16):
+    """From an edge: a change of the groups in which it publishes, of the bundles that its neighbour carries.
+
+    Each connection begins with nothing told.
+    """
+
+    serial: Count
+    """Grows with each change."""
+    added: Groups
+    removed: Groups
+    asked: Annotated[list[Name], Meta(max_length=PAGE_MAX)] = []
+    """Brokers of which it is to be told for which bundles they have spoken."""
+
+
+class ScopeComplete(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=17):
+    """Of these bundles, everything that the receiver is to know was told, for its groups up to this serial."""
+
+    serial: Count
+    bundles: BundleSet
+
+
 ControlMessage = (
     Advert
     | InterestUpdate
@@ -271,6 +313,9 @@ ControlMessage = (
     | IncarnationProof
     | ProvenIncarnations
     | Namesake
+    | ScopedInterest
+    | PublishScope
+    | ScopeComplete
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -304,11 +349,13 @@ def _names_in(message: ControlMessage) -> Iterable[str]:
             return [*incarnations, after, until]
         case Receipt(to=to, sender=sender, path=path, came_from=came_from):
             return to, sender, came_from, *path
-        case InterestUpdate() | InterestRequest() | IncarnationProof():
+        case InterestUpdate() | InterestRequest() | IncarnationProof() | ScopedInterest():
             return (message.broker,)
         case Established() | Teardown() | RouteRefresh() | RouteRequest():
             return (message.origin,)
-        case Farewell() | Namesake():
+        case PublishScope(asked=asked):
+            return asked
+        case Farewell() | Namesake() | ScopeComplete():
             return ()
         case _:
             assert_never(message)
@@ -332,7 +379,7 @@ def check(message: ControlMessage) -> ControlMessage:
                 raise ProtocolViolation("a route over brokers it does not name")
             if len(set(brokers)) < len(brokers) or message.origin not in brokers:
                 raise ProtocolViolation("a route that names a broker twice, or not its own source")
-        case InterestUpdate(added=added, removed=removed):
+        case InterestUpdate(added=added, removed=removed) | ScopedInterest(added=added, removed=removed):
             _check_topics(check_filter, added)
             _check_topics(check_filter, removed)
         case Receipt(behind=behind):

@@ -7,7 +7,7 @@ A frame is a length, a type and a body. Numbers are big-endian.
     | length    | type | body                |     length counts type and body
     +-----------+------+---------------------+
 
-    HELLO     magic "OVLN" | version u8 | incarnation u32 | instance u64 | name length u8 | name
+    HELLO     magic "OVLN" | version u8 | incarnation u32 | instance u64 | tier u8 | name length u8 | name
     PING      token u32
     PONG      token u32
     HOP_ACK   highest u32 | delay u16 (16 us) | missing       hop acknowledgement; bit i of missing: highest-1-i has not
@@ -52,6 +52,7 @@ from overlane.errors import ProtocolViolation
 MAGIC = b"OVLN"
 VERSION = 3
 NAME_BYTES_MAX = 64
+TIER_MAX = 2
 FRAME_BYTES_MAX = (1 << 20) + (1 << 16)
 """The largest message, and what stands in front of it."""
 HOPS_MAX = 64
@@ -83,15 +84,15 @@ class ParcelFlag(IntFlag):
     REPAIR = 16
     """Hops may send it again, or around, while it can still be in time."""
     DIRECT = 32
-    """On a detour: to be delivered at its end, whatever the route says."""
+    """On a detour: to be delivered at its end, regardless of the route."""
     OWN_DEADLINE = 64
     """Another one than its route's."""
     CONFIRM = 128
-    """Its destinations tell the source that it has come, each by which last hop (path_trust.py)."""
+    """Its destinations confirm its arrival to the source, with the last hop (path_trust.py)."""
 
 
 _FRAME = struct.Struct("!IB")
-_HELLO = struct.Struct("!4sBIQB")
+_HELLO = struct.Struct("!4sBIQBB")
 _TOKEN = struct.Struct("!I")
 _HOP_ACK = struct.Struct("!IH")
 _HEADER = struct.Struct("!BHQIQIIIII")
@@ -109,8 +110,10 @@ PARCEL_BYTES = _PARCEL.size
 unpack_parcel = _PARCEL.unpack_from
 """Length, type, flags, key, the upper 16 and the lower 32 bits of the sequence, age, messages."""
 _AGE_AT = 18
+_AGE_END = _AGE_AT + 4
 _AGE_IN_HEADER = 27
 _U32 = struct.Struct("!I")
+_pack_u32 = _U32.pack
 _HEADER_BYTES = _HEADER.size
 _PARCEL_BODY_BYTES = _PARCEL_BODY.size
 _HOP_ACK_BYTES = _HOP_ACK.size
@@ -145,7 +148,7 @@ class Header(NamedTuple):
 
 
 class RouteName(NamedTuple):
-    """What a version of a route tells of the parcels on it."""
+    """The header fields that follow from the version of a route."""
 
     version: int
     origin: int
@@ -168,6 +171,8 @@ class Hello:
     incarnation: int
     instance: int = 0
     """Identifies the broker's store, through all its incarnations; 0 if unknown."""
+    tier: int = 0
+    """0 for a plain broker, 1 for an edge, 2 for a routing broker."""
 
 
 class HopAck(NamedTuple):
@@ -181,7 +186,7 @@ class Detour(NamedTuple):
 
     hops: tuple[int, ...]
     position: int
-    parcel: memoryview
+    parcel: "memoryview"  # quoted: compiled modules cannot evaluate it
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
@@ -190,11 +195,11 @@ def route_key(origin: int, incarnation: int, route: int, version: int) -> bytes:
     return blake2b(_ROUTE_NAME.pack(origin, incarnation, route, version), digest_size=6).digest()
 
 
-def hello(name: str, incarnation: int, instance: int = 0) -> bytes:
+def hello(name: str, incarnation: int, instance: int = 0, tier: int = 0) -> bytes:
     encoded = name.encode()
     if not 0 < len(encoded) <= NAME_BYTES_MAX:
         raise ValueError(f"a broker's name has 1 to {NAME_BYTES_MAX} bytes, not {len(encoded)}")
-    return _frame(FrameType.HELLO, _HELLO.pack(MAGIC, VERSION, incarnation, instance, len(encoded)) + encoded)
+    return _frame(FrameType.HELLO, _HELLO.pack(MAGIC, VERSION, incarnation, instance, tier, len(encoded)) + encoded)
 
 
 def ping(token: int) -> bytes:
@@ -225,7 +230,7 @@ def route(message: bytes) -> bytes:
 def parcel(
     header: Header, rest: bytes | memoryview, age_us: int | None = None, hop_sequence: int | None = None
 ) -> bytes:
-    """Older than its header says, and numbered for the hop, where that is given."""
+    """With a greater age, and with the hop sequence if one is given."""
     flags, version, origin, incarnation, sequence, route, age, deadline_us, messages, hop = header
     extras = b""
     if flags & _EXTRAS:
@@ -256,6 +261,11 @@ def is_urgent(chunk: bytes) -> bool:
     return kind != _DETOUR_TYPE or bool(chunk[5 + _DETOUR.size + 8 * chunk[5]] & _ACK_REQUESTED)
 
 
+def carries_parcel(chunk: bytes) -> bool:
+    """Whether a chunk of the DATA lane has a parcel in it: all but probes and answers."""
+    return chunk[4] in (_PARCEL_TYPE, _ROUTE_TYPE, _DETOUR_TYPE)
+
+
 def older(chunk: bytes, by_us: int) -> bytes:
     """A chunk of the DATA lane with its parcel, if it has one, older by so much."""
     kind = chunk[4]
@@ -278,7 +288,7 @@ def is_answer(chunk: bytes) -> bool:
 
 def aged(frame: bytes, age_us: int) -> bytes:
     """A parcel frame with another age."""
-    return b"".join((frame[:_AGE_AT], _U32.pack(age_us), frame[_AGE_AT + 4 :]))
+    return frame[:_AGE_AT] + _pack_u32(age_us) + frame[_AGE_END:]
 
 
 def detour(hops: tuple[int, ...], position: int, header: Header, rest: bytes | memoryview) -> bytes:
@@ -328,12 +338,14 @@ def read_hello(body: memoryview) -> Hello:
         raise ProtocolViolation(f"speaks version {version} of the overlay protocol; this broker speaks {VERSION}")
     if len(body) < _HELLO.size:
         raise ProtocolViolation("a truncated greeting")
-    _, _, incarnation, instance, name_bytes = _HELLO.unpack_from(body)
+    _, _, incarnation, instance, tier, name_bytes = _HELLO.unpack_from(body)
+    if tier > TIER_MAX:
+        raise ProtocolViolation(f"a greeting of an unknown tier {tier}")
     name = bytes(body[_HELLO.size :])
     if len(name) != name_bytes or not 0 < name_bytes <= NAME_BYTES_MAX:
         raise ProtocolViolation("a greeting whose name has not the length it says")
     try:
-        return Hello(name.decode(), incarnation, instance)
+        return Hello(name.decode(), incarnation, instance, tier)
     except UnicodeDecodeError:
         raise ProtocolViolation("a greeting whose name is not UTF-8") from None
 

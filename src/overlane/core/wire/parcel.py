@@ -100,7 +100,7 @@ class FlowPart(NamedTuple):
 
 
 def names_too_many(part: FlowPart) -> bool:
-    """Whether it must come after more than a parcel can say."""
+    """Whether it has more predecessors than a parcel can name."""
     return len(part.predecessors) > PREDECESSORS_MAX or sum(len(p.brokers) for p in part.predecessors) > BROKERS_MAX
 
 

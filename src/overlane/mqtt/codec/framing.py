@@ -24,6 +24,7 @@ from overlane.mqtt.codec.malformed import (
 )
 
 CONNECT: Final = 0x10
+HEADER_BYTES_MAX: Final = 5
 
 _VERSIONS: Final = {(b"MQTT", 4): 4, (b"MQTT", 5): 5, (b"MQIsdp", 3): 3}
 
@@ -96,7 +97,7 @@ class Framer:
         """What was fed and has not been given as packets."""
         return len(self._part) - self._position + sum(map(len, self._chunks))
 
-    def beginning(self, count: int) -> bytes:
+    def prefix(self, count: int) -> bytes:
         """The first bytes of what was fed and has not been given as packets."""
         return (bytes(self._part[:count]) + b"".join(self._chunks)[self._position :])[:count]
 
@@ -133,11 +134,6 @@ class Framer:
             del chunks[0]
             self._position = 0
 
-    def put_back(self, packet: bytes) -> None:
-        """A packet that was given and could not be taken yet: it comes again, before all others."""
-        data, position = self.take()
-        self._chunks.append(packet + data[position:])
-
     def take(self) -> tuple[bytes, int]:
         """What was fed behind the packets given so far, as data and a position in it: the caller deals with it."""
         chunks, position = self._chunks, self._position
@@ -145,6 +141,45 @@ class Framer:
         chunks.clear()
         self._position = 0
         return data, position
+
+    def take_all(self) -> bytes:
+        """What was fed and has not been given as packets."""
+        data = self.prefix(self.waiting_bytes)
+        self._chunks.clear()
+        self._part = b""
+        self._position = 0
+        return data
+
+    def keep(self, data: bytes, position: int) -> None:
+        """The beginning of a packet whose end has not come, where nothing else waits."""
+        self._part = bytearray(memoryview(data)[position:])
+
+    def resume(self, data: bytes) -> tuple[bytes, int] | None:
+        """All that was fed and not given as packets, with this behind it, as data and a position in it: the caller
+        deals with it. None while the first packet is not whole: then all of it stays."""
+        chunks, part = self._chunks, self._part
+        if data:
+            chunks.append(data)
+        if not part:
+            return self.take()
+        if self._position:
+            chunks[0], self._position = chunks[0][self._position :], 0
+        end = packet_end(part, 0)
+        if end < 0:
+            end = packet_end(bytes(part) + b"".join(chunks)[:HEADER_BYTES_MAX], 0)
+        if end > self.packet_bytes_max:
+            raise self._too_large(end)
+        self._part = b""
+        if 0 <= end <= len(part) + sum(map(len, chunks)):
+            whole = b"".join((part, *chunks))
+            chunks.clear()
+            return whole, 0
+        collected = part if isinstance(part, bytearray) else bytearray(part)
+        for chunk in chunks:
+            collected += chunk
+        chunks.clear()
+        self._part = collected
+        return None
 
     def _completed(self, data: bytes) -> memoryview | None:
         """The packet that began in an earlier chunk, if this one brings its end. The rest of the chunk stays."""

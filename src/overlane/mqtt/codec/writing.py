@@ -24,6 +24,11 @@ PUBCOMP: Final = 0x70
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 
+TAG = Struct("!H").pack
+"""What a PUBLISH of QoS 1 without properties has between its topic and its payload: the packet identifier."""
+TAG_V5 = Struct("!Hx").pack
+"""The same in version 5, where the length of the properties follows."""
+
 _V5 = 5
 _SMALL = Struct("!BBH").pack
 _U16 = Struct("!H").pack

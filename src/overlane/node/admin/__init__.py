@@ -1,1 +1,3 @@
-"""The admin API of a broker: its server, its operations, and what they read of the running broker."""
+"""The admin API of a broker: its server, its operations, and their views of the running broker."""
+
+__all__: list[str] = []

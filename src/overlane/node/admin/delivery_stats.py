@@ -1,8 +1,9 @@
-"""Delivery statistics: messages of other brokers that clients here got, their ages, and how many were in time.
+"""Delivery statistics: messages from other brokers that were delivered to clients, their ages, and how many were in
+time.
 
-Counted by the topic filter of the network file that gives the messages their deadline, and by the broker they come
-from. Ages go into buckets that grow with the age, sixteen to each doubling, so that percentiles of any time between two
-looks can be had from two of them, within a few percent. What parcels bring together is counted together.
+Counted by the topic filter of the network file that gives the messages their deadline, and by their source broker. Ages
+are counted in histogram buckets, sixteen per doubling, so that percentiles of any period can be computed from the
+counts at its start and its end, within a few percent. Messages of one parcel are counted together.
 """
 
 from collections.abc import Iterable

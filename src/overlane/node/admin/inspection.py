@@ -1,7 +1,7 @@
-"""Inspection of a running broker: its state machines, store and loop, as views for operators. It changes nothing.
+"""Inspection of a running broker: its state machines, store and event loop, as views for operators. It changes nothing.
 
-Most values are read at once. What must be counted over all sessions is counted a piece at a time, and the count is
-cached for a moment, so that frequent requests cost no more than rare ones.
+Most values are read directly. Values that must be counted over all sessions are counted in pieces, and the count is
+cached briefly, so that frequent requests cost no more than rare ones.
 """
 
 import os
@@ -16,6 +16,7 @@ from overlane.adminapi.views import (
     BrokerView,
     ClientDetail,
     ClientPage,
+    CoordinationView,
     DatagramsView,
     DeliveryList,
     DeliveryView,
@@ -51,7 +52,7 @@ from overlane.node.admin.paging import in_pieces, page
 from overlane.node.admin.session_views import all_subscriptions, client_view, place, subscription_view
 from overlane.node.driver import Driver
 from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.emulation import Conditions
+from overlane.node.links.emulation import LinkConditions
 from overlane.node.links.overlay import Overlay
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.logs.event_log import EventLog
@@ -96,7 +97,7 @@ class Census:
 
 @dataclass(slots=True)
 class Inspection:
-    """`network` is what the broker was told last; reloading replaces it."""
+    """`network` is the latest configuration of the broker; reloading replaces it."""
 
     name: str
     network: Network
@@ -104,14 +105,15 @@ class Inspection:
     driver: Driver
     overlay: Overlay
     store: TimedStore
-    pulse: LoopLag
+    loop_lag: LoopLag
     tally: DeliveryStats
     logbook: EventLog
     is_durable: bool
     is_serving: bool = False
     """Whether it listens to clients."""
     closed_listeners: Callable[[], list[str]] = list
-    """Those of the listeners that nobody can connect to, by name."""
+    """Names of listeners that do not accept connections."""
+    coordination: Callable[[], CoordinationView | None] = lambda: None
     _since_s: float = field(default_factory=monotonic)
     _census: Census = field(default_factory=Census)
     _census_s: float = -CENSUS_FOR_S
@@ -124,7 +126,7 @@ class Inspection:
         if not self.is_serving:
             reasons.append("the broker starts")
         if self.driver.server.state.is_draining:
-            reasons.append("the broker shuts down")
+            reasons.append("the broker is shutting down")
         else:
             reasons += [f"the listener {name} is closed" for name in self.closed_listeners()]
         if self.driver.is_stuck:
@@ -155,7 +157,7 @@ class Inspection:
     async def broker(self) -> BrokerView:
         census = await self.census()
         state, counters = self.driver.server.state, self.driver.server.counters
-        messages_in, messages_out, bytes_in, bytes_out = self.pulse.rates()
+        messages_in, messages_out, bytes_in, bytes_out = self.loop_lag.rates()
         listeners = {name: str(at) for name, at in self.endpoints.all().items()}
         links = self.links()
         return BrokerView(
@@ -194,8 +196,9 @@ class Inspection:
             links=len(links),
             links_up=sum(link.state == "up" for link in links),
             store=self._store(),
-            loop=LoopView(lag_us=int(self.pulse.lag_s * 1e6), lag_max_us=int(self.pulse.lag_max_s * 1e6)),
+            loop=LoopView(lag_us=int(self.loop_lag.lag_s * 1e6), lag_max_us=int(self.loop_lag.lag_max_s * 1e6)),
             process=ProcessView(id=os.getpid(), memory_bytes=memory_bytes(), cpu_s=round(process_time(), 3)),
+            coordination=self.coordination(),
         )
 
     def retained(self) -> RetainedView:
@@ -325,7 +328,7 @@ class Inspection:
             ),
         )
 
-    async def glance(self, after: int) -> SnapshotView:
+    async def snapshot(self, after: int) -> SnapshotView:
         return SnapshotView(
             broker=await self.broker(),
             links=self.links(),
@@ -360,7 +363,7 @@ class Inspection:
 
 
 def _link_view(
-    peer: str, known: link_view.LinkView | None, link: OverlayLink | None, conditions: Conditions | None
+    peer: str, known: link_view.LinkView | None, link: OverlayLink | None, conditions: LinkConditions | None
 ) -> LinkView:
     is_measured = known is not None and known.is_measured
     return LinkView(
@@ -393,7 +396,7 @@ def _datagrams_view(datagrams: DatagramLink) -> DatagramsView:
     )
 
 
-def _emulation_view(conditions: Conditions) -> EmulationView:
+def _emulation_view(conditions: LinkConditions) -> EmulationView:
     return EmulationView(
         latency_ms=conditions.latency_ns / MS,
         jitter_ms=conditions.jitter_ns / MS,
@@ -419,7 +422,7 @@ def _deadline_ms(qos: QosClass) -> float | None:
 
 
 def memory_bytes() -> int:
-    """Resident now, where the system tells; otherwise the most there ever was."""
+    """Resident memory now, if the system reports it; otherwise the maximum so far."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
             return int(file.read().split()[1]) * resource.getpagesize()

@@ -1,7 +1,7 @@
-"""The operations of the admin API that change the overlay: neighbours come and go, a broker leaves for good, and, where
-the broker was started for it, links are made to behave badly.
+"""The operations of the admin API that change the overlay: add and remove neighbours, leave the overlay for good and,
+if the broker was started with `--chaos`, change the emulation of links.
 
-What is changed here lasts until the broker ends; what shall last longer belongs into the network file.
+These changes last until the broker ends; permanent changes belong in the network file.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from overlane.adminapi.views import ErrorView
 from overlane.core.events import Leave
 from overlane.network.kinds import endpoint, name
 from overlane.network.schema import Endpoint
-from overlane.node.admin.operations import Answer, Asked, BadRequest, Operation, Parameter, told
+from overlane.node.admin.operations import Answer, Asked, BadRequest, Operation, Parameter, json_answer
 from overlane.node.driver import Driver
-from overlane.node.links.emulation import Conditions
+from overlane.node.links.emulation import LinkConditions
 from overlane.node.links.overlay import Overlay
 from overlane.node.reconfiguring import Reconfiguring
 from overlane.quantities import parse_duration, parse_rate
@@ -48,19 +48,23 @@ class LinkOperations:
             Operation(
                 "PUT",
                 "/links/{id}",
-                "Link with a neighbour from now on.",
+                "Add a link to a neighbour.",
                 self._join,
                 {204: None, **wrong},
                 (
                     _PEER,
-                    Parameter("address", "Where to dial it, host:port; several with commas between; none: it dials."),
+                    Parameter(
+                        "address", "Addresses to dial, host:port, separated by commas; if empty, the neighbour dials."
+                    ),
                 ),
             ),
-            Operation("DELETE", "/links/{id}", "Be linked no more.", self._part, {204: None, **unknown}, (_PEER,)),
+            Operation(
+                "DELETE", "/links/{id}", "Remove the link to a neighbour.", self._part, {204: None, **unknown}, (_PEER,)
+            ),
             Operation(
                 "PUT",
                 "/emulation/{id}",
-                "Let our direction of a link behave like this; what is not said is as good as can be.",
+                "Emulate conditions in this broker's direction of a link; omitted ones are ideal.",
                 self._emulate,
                 {204: None, 403: ErrorView, **wrong, **unknown},
                 (_PEER, *_CONDITIONS),
@@ -68,12 +72,12 @@ class LinkOperations:
             Operation(
                 "DELETE",
                 "/emulation/{id}",
-                "Let our direction of a link be as the network file says.",
+                "Return this broker's direction of a link to the conditions of the network file.",
                 self._heal,
                 {204: None, 403: ErrorView, **unknown},
                 (_PEER,),
             ),
-            Operation("POST", "/leave", "Leave the overlay for good, and end.", self._leave, {204: None}),
+            Operation("POST", "/leave", "Leave the overlay permanently, and shut down.", self._leave, {204: None}),
         )
 
     async def _join(self, asked: Asked) -> Answer:
@@ -84,9 +88,9 @@ class LinkOperations:
         except ValueError:
             raise BadRequest("a name, and addresses such as 10.0.0.1:7001, are needed") from None
         if peer == self._driver.core.name:
-            raise BadRequest("a broker is no neighbour of its own")
+            raise BadRequest("a broker cannot be its own neighbour")
         self._reconfiguring.link(peer, addresses)
-        log.info("%s is a neighbour from now on", peer)
+        log.info("added neighbour %s", peer)
         return Answer(204, b"")
 
     async def _part(self, asked: Asked) -> Answer:
@@ -120,17 +124,17 @@ class LinkOperations:
             self._leaving = asyncio.get_running_loop().create_task(self._say_goodbye())
 
     async def _say_goodbye(self) -> None:
-        log.info("the broker leaves the overlay for good")
+        log.info("leaving the overlay permanently")
         self._driver.tell_core(Leave())
         await asyncio.sleep(LEAVE_S)
         self.left.set()
 
 
-def conditions_of(asked: Asked) -> Conditions:
-    """What the parameters of a request say of a link; BadRequest."""
+def conditions_of(asked: Asked) -> LinkConditions:
+    """The link conditions in the parameters of a request; BadRequest."""
     try:
         loss = float(asked.get("loss", "0"))
-        conditions = Conditions(
+        conditions = LinkConditions(
             latency_ns=parse_duration(asked.get("latency", "0ms")),
             jitter_ns=parse_duration(asked.get("jitter", "0ms")),
             loss=loss,
@@ -145,8 +149,8 @@ def conditions_of(asked: Asked) -> Conditions:
 
 
 def _unknown() -> Answer:
-    return told(ErrorView(error="no such neighbour"), 404)
+    return json_answer(ErrorView(error="no such neighbour"), 404)
 
 
 def _not_chaotic() -> Answer:
-    return told(ErrorView(error="links are made to fail only where the broker was started with --chaos"), 403)
+    return json_answer(ErrorView(error="links are made to fail only where the broker was started with --chaos"), 403)

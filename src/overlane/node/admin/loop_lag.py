@@ -1,7 +1,7 @@
-"""Loop lag and rates of a broker: how late its event loop is, and how much passes a second.
+"""Loop lag and rates of a broker: the delay of its event loop, and its messages per second.
 
-Ten times a second the clock and the counters are read. How much later than planned that happens is the lag of the loop:
-everything else had to wait as long.
+The clock and the counters are read ten times per second. The delay beyond the planned time is the lag of the loop:
+everything else was delayed as much.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Totals(NamedTuple):
 
 
 class LoopLag:
-    """`count` tells the totals; `on_second` is called about once a second."""
+    """`count` returns the totals; `on_second` is called about once per second."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, count: Callable[[], Totals], on_second: Callable[[], None]

@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: what the broker counts, in the text format that Prometheus scrapes.
+"""Metrics for Prometheus: the counters of the broker, in the text format that Prometheus scrapes.
 
-Nothing is kept here. A scrape reads the counters of the state machines, the store and the loop as they are. Labels are
-reasons, directions and neighbours, never clients or topics: their number is bounded by the code and the network file.
+Nothing is kept here. A scrape reads the current counters of the state machines, the store and the loop. Labels are
+reasons, directions and neighbours, never clients or topics: their number is limited by the code and the network file.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ _LINK_STATES = ("up", "suspect", "failed", "down")
 
 
 class Metrics(Collector):
-    def __init__(self, survey: Inspection) -> None:
-        self._survey = survey
+    def __init__(self, inspection: Inspection) -> None:
+        self._inspection = inspection
         self._census = Census()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -39,7 +39,7 @@ class Metrics(Collector):
         GCCollector(registry=self._registry)
 
     async def exposition(self) -> bytes:
-        self._census = await self._survey.census()
+        self._census = await self._inspection.census()
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
@@ -54,37 +54,45 @@ class Metrics(Collector):
         yield from self._overlay()
 
     def _broker(self) -> Iterator[Metric]:
-        survey = self._survey
-        info = {"name": survey.name, "version": __version__}
+        inspection = self._inspection
+        info = {"name": inspection.name, "version": __version__}
         yield InfoMetricFamily("overlane_broker", "The broker.", value=info)
-        yield _gauge("overlane_uptime_seconds", "Time since the broker started.", survey.uptime_s)
-        yield _gauge("overlane_ready", "1 if clients are welcome, as /ready says.", not survey.not_ready())
-        lag = GaugeMetricFamily("overlane_loop_lag_seconds", "How late the event loop was lately.", labels=["of"])
-        lag.add_metric(["average"], survey.pulse.lag_s)
-        lag.add_metric(["worst"], survey.pulse.lag_max_s)
+        yield _gauge("overlane_uptime_seconds", "Time since the broker started.", inspection.uptime_s)
+        yield _gauge(
+            "overlane_ready", "1 if the broker accepts clients, as /ready reports.", not inspection.not_ready()
+        )
+        lag = GaugeMetricFamily("overlane_loop_lag_seconds", "Delay of the event loop.", labels=["of"])
+        lag.add_metric(["average"], inspection.loop_lag.lag_s)
+        lag.add_metric(["worst"], inspection.loop_lag.lag_max_s)
         yield lag
 
     def _clients(self) -> Iterator[Metric]:
-        state, census = self._survey.driver.server.state, self._census
+        state, census = self._inspection.driver.server.state, self._census
         retained = state.retained
-        yield _gauge("overlane_connections", "Open connections, those not let in yet included.", len(state.connections))
-        lingering = len(self._survey.driver.lingering)
-        yield _gauge("overlane_connections_lingering", "Ended by the broker, until clients have read why.", lingering)
+        yield _gauge(
+            "overlane_connections", "Open connections, including those not accepted yet.", len(state.connections)
+        )
+        lingering = len(self._inspection.driver.lingering)
+        yield _gauge(
+            "overlane_connections_lingering",
+            "Connections closed by the broker whose clients have not read the reason yet.",
+            lingering,
+        )
         yield _gauge("overlane_clients_connected", "Clients connected.", census.clients)
-        yield _gauge("overlane_sessions", "Sessions, those of clients that are away included.", len(state.sessions))
+        yield _gauge("overlane_sessions", "Sessions, including those of disconnected clients.", len(state.sessions))
         yield _gauge("overlane_subscriptions", "Subscriptions.", len(state.subscriptions))
         yield _gauge(
             "overlane_queue_messages", "QoS 1 and 2 messages not acknowledged by clients.", census.queue_messages
         )
-        yield _gauge("overlane_queue_bytes", "Bytes of these.", census.queue_bytes)
-        yield _gauge("overlane_in_flight_messages", "Of these, sent and not acknowledged.", census.in_flight)
+        yield _gauge("overlane_queue_bytes", "Bytes of these messages.", census.queue_bytes)
+        yield _gauge("overlane_in_flight_messages", "QoS 1 and 2 messages sent and not acknowledged.", census.in_flight)
         yield _gauge("overlane_retained_messages", "Retained messages.", len(retained))
-        yield _gauge("overlane_retained_bytes", "Bytes of these.", retained.bytes)
+        yield _gauge("overlane_retained_bytes", "Bytes of these messages.", retained.bytes)
         accepted = state.counters.connections_accepted
-        yield _counter("overlane_connections_accepted", "Clients that were let in.", accepted)
+        yield _counter("overlane_connections_accepted", "Accepted connections.", accepted)
 
     def _traffic(self) -> Iterator[Metric]:
-        counters = self._survey.driver.server.counters
+        counters = self._inspection.driver.server.counters
         messages = CounterMetricFamily(
             "overlane_messages", "PUBLISH packets from and to clients.", labels=["direction"]
         )
@@ -97,12 +105,12 @@ class Metrics(Collector):
         yield size
 
     def _trouble(self) -> Iterator[Metric]:
-        counters = self._survey.driver.server.counters
+        counters = self._inspection.driver.server.counters
         dropped = CounterMetricFamily("overlane_dropped", "Messages that did not reach a client.", labels=["reason"])
         for drop in Drop:
             dropped.add_metric([drop.value], counters.dropped[drop])
         yield dropped
-        refused = CounterMetricFamily("overlane_refused", "Clients and packets turned away.", labels=["reason"])
+        refused = CounterMetricFamily("overlane_refused", "Refused connections and packets.", labels=["reason"])
         for refusal in Refusal:
             refused.add_metric([refusal.value], counters.refused[refusal])
         yield refused
@@ -110,51 +118,59 @@ class Metrics(Collector):
             "overlane_internal_errors", "Unexpected exceptions of the broker that were isolated.", labels=["of"]
         )
         for kind in KINDS:
-            errors.add_metric([kind], self._survey.driver.failures.counts[kind])
+            errors.add_metric([kind], self._inspection.driver.failures.counts[kind])
         yield errors
-        yield _counter("overlane_throttled", "Times a client was read more slowly.", counters.throttled)
+        yield _counter("overlane_throttled", "Times that reading from a client was slowed down.", counters.throttled)
         yield _counter("overlane_dead_letters", "Messages put on the dead-letter topic.", counters.dead_letters)
 
     def _store(self) -> Iterator[Metric]:
-        store, is_durable = self._survey.store, self._survey.is_durable
+        store, is_durable = self._inspection.store, self._inspection.is_durable
         yield _gauge("overlane_store_durable", "1 if records are kept on disk.", is_durable)
-        yield _gauge("overlane_store_failing", "1 while the disk takes nothing.", store.failing is not None)
+        yield _gauge("overlane_store_failing", "1 while writing to disk fails.", store.failing is not None)
         yield _gauge("overlane_store_pending_turns", "Turns whose records are not on disk yet.", store.pending)
-        yield _gauge("overlane_store_quarantined", "Damaged records put aside at the start.", len(store.quarantined))
+        yield _gauge("overlane_store_quarantined", "Damaged records quarantined at the start.", len(store.quarantined))
         unknown = sum(store.unknown.values())
-        yield _gauge("overlane_store_unknown", "Records of kinds that this release does not know, kept as is.", unknown)
+        yield _gauge("overlane_store_unknown", "Records of kinds unknown to this release, kept unchanged.", unknown)
         buckets, so_far = [], 0
         for bound_ns, count in zip((*BOUNDS_NS, None), store.buckets, strict=True):
             so_far += count
             buckets.append(("+Inf" if bound_ns is None else repr(bound_ns / SECOND), so_far))
         yield HistogramMetricFamily(
             "overlane_store_commit_seconds",
-            "From the end of a turn to its records on disk.",
+            "Time from the end of a turn until its records are on disk.",
             buckets=buckets,
             sum_value=store.latency_total_ns / SECOND,
         )
 
     def _overlay(self) -> Iterator[Metric]:
-        survey = self._survey
-        for name, value in survey.driver.core.counters.items():
+        inspection = self._inspection
+        for name, value in inspection.driver.core.counters.items():
             if name == "retained_bytes":
-                yield _gauge("overlane_overlay_unacknowledged_bytes", "Parcels not acknowledged by brokers.", value)
+                yield _gauge(
+                    "overlane_overlay_unacknowledged_bytes",
+                    "Bytes of parcels not acknowledged by other brokers.",
+                    value,
+                )
             elif name == "suspected_links":
-                yield _gauge("overlane_overlay_suspected_links", "Links of others that routes avoid.", value)
+                yield _gauge(
+                    "overlane_overlay_suspected_links", "Links between other brokers that routes avoid.", value
+                )
             else:
                 yield _counter(f"overlane_overlay_{name}", f"{name.replace('_', ' ').capitalize()}.", value)
         state = GaugeMetricFamily("overlane_link_state", "1 for the state of each link.", labels=["peer", "state"])
-        latency = GaugeMetricFamily("overlane_link_latency_seconds", "One way, as measured.", labels=["peer"])
-        jitter = GaugeMetricFamily("overlane_link_jitter_seconds", "Of the round trip, as measured.", labels=["peer"])
-        loss = GaugeMetricFamily("overlane_link_loss_ratio", "Share of what is lost, as measured.", labels=["peer"])
-        queue = GaugeMetricFamily("overlane_link_queue_bytes", "What waits for each link.", labels=["peer"])
+        latency = GaugeMetricFamily("overlane_link_latency_seconds", "Measured one-way latency.", labels=["peer"])
+        jitter = GaugeMetricFamily(
+            "overlane_link_jitter_seconds", "Measured jitter of the round trip.", labels=["peer"]
+        )
+        loss = GaugeMetricFamily("overlane_link_loss_ratio", "Measured loss ratio.", labels=["peer"])
+        queue = GaugeMetricFamily("overlane_link_queue_bytes", "Bytes queued for each link.", labels=["peer"])
         datagrams = CounterMetricFamily(
-            "overlane_link_datagrams", "Datagrams beside the present connection.", labels=["peer", "what"]
+            "overlane_link_datagrams", "Datagrams of the present connection.", labels=["peer", "what"]
         )
         usable = GaugeMetricFamily(
-            "overlane_link_datagrams_usable", "1 if what has a deadline goes in datagrams.", labels=["peer"]
+            "overlane_link_datagrams_usable", "1 if messages with a deadline are sent in datagrams.", labels=["peer"]
         )
-        for link in survey.links():
+        for link in inspection.links():
             if (beside := link.datagrams) is not None:
                 usable.add_metric([link.peer], beside.state != "probing")
                 for what, count in (("sent", beside.sent), ("received", beside.received), ("lost", beside.lost)):
@@ -169,7 +185,7 @@ class Metrics(Collector):
                 jitter.add_metric([link.peer], link.jitter_ms / 1e3)
                 loss.add_metric([link.peer], link.loss)
         yield from (state, latency, jitter, loss, queue, usable, datagrams)
-        sockets = survey.overlay.sockets
+        sockets = inspection.overlay.sockets
         if sockets is not None:
             yield _counter("overlane_datagrams_strange", "Datagrams that belong to no link.", sockets.strange)
 

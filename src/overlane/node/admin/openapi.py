@@ -1,4 +1,4 @@
-"""The OpenAPI document of the admin API, written from its operations and the types of their answers."""
+"""The OpenAPI document of the admin API, generated from its operations and the types of their responses."""
 
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus

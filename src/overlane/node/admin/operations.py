@@ -1,6 +1,6 @@
-"""The operations of the admin API: each a method, a path, what it takes and what it answers, and how that is found.
+"""The operations of the admin API: method, path, parameters, response and handler of each.
 
-The table `Operations.all` is the whole of it: the HTTP server routes by it, and the OpenAPI document is made from it.
+The table `Operations.all` is complete: the HTTP server routes by it, and the OpenAPI document is generated from it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -86,33 +86,35 @@ class Operation:
 
 
 _PAGE = (
-    Parameter("limit", f"At most so many, up to {LIMIT_MAX}.", schema={"type": "integer", "default": LIMIT}),
-    Parameter("after", "The `next` of the page before."),
+    Parameter("limit", f"Maximum number of results, up to {LIMIT_MAX}.", schema={"type": "integer", "default": LIMIT}),
+    Parameter("after", "The `next` of the previous page."),
 )
 _AFTER = Parameter("after", "Only events after the one of this number.", schema={"type": "integer", "default": 0})
 _CLIENT = Parameter("id", "The client's identifier.", "path")
 
 
 class Operations:
-    def __init__(self, survey: Inspection) -> None:
-        self._survey = survey
+    def __init__(self, inspection: Inspection) -> None:
+        self._inspection = inspection
         self._metrics: Metrics | None = None
-        wanted_client = Parameter("filter", "Only those with this in their identifier or user name.")
-        wanted_subscription = Parameter("filter", "Only those with this in their filter or client identifier.")
+        wanted_client = Parameter("filter", "Only clients whose identifier or user name contains this text.")
+        wanted_subscription = Parameter(
+            "filter", "Only subscriptions whose filter or client identifier contains this text."
+        )
         wanted_topic = Parameter("filter", "Only topics that match this MQTT filter.")
         order = Parameter(
             "order",
-            "By name, in pages; or the busiest ones, on one page.",
+            "By name, in pages; or by number of messages, on one page.",
             schema={"type": "string", "enum": ["name", "messages"], "default": "name"},
         )
         one = {404: ErrorView}
         paged = {400: ErrorView}
         self.all: tuple[Operation, ...] = (
-            Operation("GET", "/status", "The broker at a glance.", self._status, {200: BrokerView}),
+            Operation("GET", "/status", "State of the broker.", self._status, {200: BrokerView}),
             Operation(
                 "GET",
                 "/clients",
-                "Clients, connected or with a session that is kept, by identifier.",
+                "Clients that are connected or have a session, by identifier.",
                 self._clients,
                 {200: ClientPage, **paged},
                 (*_PAGE, wanted_client),
@@ -128,7 +130,7 @@ class Operations:
             Operation(
                 "DELETE",
                 "/clients/{id}",
-                "End a client's connection. Its session stays; it may come again.",
+                "Disconnect a client. Its session is kept, and it may reconnect.",
                 self._disconnect,
                 {204: None, **one},
                 (_CLIENT,),
@@ -144,7 +146,7 @@ class Operations:
             Operation(
                 "GET",
                 "/topics",
-                "Topics that clients have published on here.",
+                "Topics that clients of this broker have published to.",
                 self._topics,
                 {200: TopicPage, **paged},
                 (*_PAGE, wanted_topic, order),
@@ -155,7 +157,7 @@ class Operations:
             Operation(
                 "GET",
                 "/events",
-                "What the overlay's side of the broker did lately, and why.",
+                "Recent events of the overlay at this broker, with reasons.",
                 self._events,
                 {200: EventList, **paged},
                 (_AFTER,),
@@ -163,15 +165,15 @@ class Operations:
             Operation(
                 "GET",
                 "/deliveries",
-                "What was published here, and delivered here from other brokers: how much, how old, how much in time.",
+                "Messages published at this broker and delivered here from others: count, age, share in time.",
                 self._deliveries,
                 {200: DeliveryList},
             ),
             Operation(
                 "GET",
                 "/glance",
-                "Status, links, routes, events and deliveries in one answer.",
-                self._glance,
+                "Status, links, routes, events and deliveries in one response.",
+                self._snapshot,
                 {200: SnapshotView, **paged},
                 (_AFTER,),
             ),
@@ -179,7 +181,7 @@ class Operations:
             Operation(
                 "GET",
                 "/health",
-                "Whether the process is alive.",
+                "Liveness check.",
                 self._health,
                 {200: HealthView, 503: HealthView},
                 is_open=True,
@@ -187,7 +189,7 @@ class Operations:
             Operation(
                 "GET",
                 "/ready",
-                "Whether clients are welcome.",
+                "Readiness check: whether clients are accepted.",
                 self._ready,
                 {200: ReadyView, 503: ReadyView},
                 is_open=True,
@@ -195,20 +197,22 @@ class Operations:
         )
 
     async def _status(self, _: Asked) -> Answer:
-        return told(await self._survey.broker())
+        return json_answer(await self._inspection.broker())
 
     async def _clients(self, asked: Asked) -> Answer:
-        return told(await self._survey.clients(_limit(asked), asked.get("after"), asked.get("filter", "")))
+        return json_answer(await self._inspection.clients(_limit(asked), asked.get("after"), asked.get("filter", "")))
 
     async def _client(self, asked: Asked) -> Answer:
-        found = self._survey.client(asked["id"])
-        return _nobody() if found is None else told(found)
+        found = self._inspection.client(asked["id"])
+        return _nobody() if found is None else json_answer(found)
 
     async def _disconnect(self, asked: Asked) -> Answer:
-        return Answer(204, b"") if self._survey.disconnect(asked["id"]) else _nobody("connected ")
+        return Answer(204, b"") if self._inspection.disconnect(asked["id"]) else _nobody("connected ")
 
     async def _subscriptions(self, asked: Asked) -> Answer:
-        return told(await self._survey.subscriptions(_limit(asked), asked.get("after"), asked.get("filter", "")))
+        return json_answer(
+            await self._inspection.subscriptions(_limit(asked), asked.get("after"), asked.get("filter", ""))
+        )
 
     async def _topics(self, asked: Asked) -> Answer:
         topic_filter, order = asked.get("filter", ""), asked.get("order", "name")
@@ -222,49 +226,49 @@ class Operations:
                 check_filter(topic_filter)
         except BadTopic as bad:
             raise BadRequest(f"filter: {bad}") from None
-        return told(await self._survey.topics(_limit(asked), asked.get("after"), topic_filter, busiest))
+        return json_answer(await self._inspection.topics(_limit(asked), asked.get("after"), topic_filter, busiest))
 
     async def _retained(self, _: Asked) -> Answer:
-        return told(self._survey.retained())
+        return json_answer(self._inspection.retained())
 
     async def _links(self, _: Asked) -> Answer:
-        return told(LinkList(items=self._survey.links()))
+        return json_answer(LinkList(items=self._inspection.links()))
 
     async def _routes(self, _: Asked) -> Answer:
-        return told(RouteList(items=self._survey.routes()))
+        return json_answer(RouteList(items=self._inspection.routes()))
 
     async def _events(self, asked: Asked) -> Answer:
-        return told(self._survey.events(_after(asked)))
+        return json_answer(self._inspection.events(_after(asked)))
 
     async def _deliveries(self, _: Asked) -> Answer:
-        return told(await self._survey.deliveries())
+        return json_answer(await self._inspection.deliveries())
 
-    async def _glance(self, asked: Asked) -> Answer:
-        return told(await self._survey.glance(_after(asked)))
+    async def _snapshot(self, asked: Asked) -> Answer:
+        return json_answer(await self._inspection.snapshot(_after(asked)))
 
     async def _scrape(self, _: Asked) -> Answer:
         # Only for those who scrape: the library brings an HTTP server and a parser of mail along.
         from overlane.node.admin.metrics import CONTENT_TYPE, Metrics
 
         if self._metrics is None:
-            self._metrics = Metrics(self._survey)
+            self._metrics = Metrics(self._inspection)
         return Answer(200, await self._metrics.exposition(), CONTENT_TYPE)
 
     async def _health(self, _: Asked) -> Answer:
-        is_alive = self._survey.is_alive
-        return told(HealthView(alive=is_alive), 200 if is_alive else 503)
+        is_alive = self._inspection.is_alive
+        return json_answer(HealthView(alive=is_alive), 200 if is_alive else 503)
 
     async def _ready(self, _: Asked) -> Answer:
-        reasons = self._survey.not_ready()
-        return told(ReadyView(ready=not reasons, reasons=reasons), 503 if reasons else 200)
+        reasons = self._inspection.not_ready()
+        return json_answer(ReadyView(ready=not reasons, reasons=reasons), 503 if reasons else 200)
 
 
-def told(view: View, status: int = 200) -> Answer:
+def json_answer(view: View, status: int = 200) -> Answer:
     return Answer(status, msgspec.json.encode(view))
 
 
 def _nobody(kind: str = "") -> Answer:
-    return told(ErrorView(error=f"there is no {kind}client of this identifier"), 404)
+    return json_answer(ErrorView(error=f"there is no {kind}client of this identifier"), 404)
 
 
 def _after(asked: Asked) -> int:

@@ -1,8 +1,8 @@
-"""A page of many things, found without holding up the loop.
+"""A page of a long list, computed without blocking the event loop.
 
-A broker has a hundred thousand sessions, and an operator looks at fifty. The things are looked at a few hundred at a
-time, and between these the loop does its work; so a page is as if taken of things that change meanwhile, but pages that
-follow each other by `after` neither repeat nor leave out what stayed.
+A broker may have a hundred thousand sessions, of which an operator views fifty. The entries are examined a few hundred
+at a time, and the event loop runs in between. So entries may change while a page is computed, but consecutive pages
+(`after`) neither repeat nor omit entries that remain.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""The plan history: which plan a broker follows, which ones it followed before; both survive a restart.
+"""Plan history: the plan that a broker follows, and earlier ones; both survive a restart.
 
-  plans/000007.json   plan 7 as it came
-  plans/following     the version that is followed; 0: none, the network file alone counts
+    plans/000007.json   plan 7 as it was received
+    plans/following     the version that is followed; 0: none, only the network file counts
 
-A file is written whole before its name is given; a plan that cannot be read any more is put aside and told. A plan is
-followed only after it is on disk. Without a data directory it is kept in memory.
+A file is written completely before it gets its name; an unreadable plan is renamed and reported. A plan is followed
+only after it is on disk. Without a data directory it is kept in memory.
 """
 
 import contextlib
@@ -85,7 +85,7 @@ class PlanHistory:
             try:
                 plan = read_plan(file.read_bytes())
             except (BadPlan, OSError) as error:
-                log.error("a plan was put aside: %s: %s", file.name, error)
+                log.error("ignored an invalid plan: %s: %s", file.name, error)
                 with contextlib.suppress(OSError):
                     file.rename(file.with_suffix(".damaged"))
                 continue

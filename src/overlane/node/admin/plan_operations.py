@@ -1,7 +1,8 @@
-"""The operations of the admin API for plans: what the history of the overlay says, and what the broker makes of it.
+"""The operations of the admin API for plans.
 
-What a plan says of this broker and its links goes to the core, which tells the other brokers; what it says of others
-is theirs to tell. The book is written in a thread: an operator may wait for the disk, messages must not.
+The values of a plan for this broker and its links go to the core, which advertises them to the other brokers; the
+values for other brokers are advertised by those. The plan history is written in a thread: an operator may wait for the
+disk, messages must not.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from overlane.adminapi.views import ErrorView, PlanView, StoredPlanView
 from overlane.core.events import SetFailureRisk
 from overlane.core.units import SECOND
 from overlane.network.plan import BadPlan, Plan, read_plan
-from overlane.node.admin.operations import BODY, Answer, Asked, BadRequest, Operation, Parameter, told
+from overlane.node.admin.operations import BODY, Answer, Asked, BadRequest, Operation, Parameter, json_answer
 from overlane.node.admin.plan_history import PlanHistory, StalePlan
 from overlane.node.driver import Driver
 
@@ -20,8 +21,8 @@ CLOCKS_DIFFER_NS = 3_600 * SECOND
 
 log = logging.getLogger("overlane.plans")
 
-_CHECK = Parameter("check", "true: say only whether it would be taken.")
-_TO = Parameter("to", "The version to follow again, the one before if not said; 0: none.")
+_CHECK = Parameter("check", "true: only check whether the plan would be accepted.")
+_TO = Parameter("to", "Version to return to (default: the previous one); 0: no plan.")
 
 
 class PlanOperations:
@@ -31,16 +32,12 @@ class PlanOperations:
         self._one_at_a_time = asyncio.Lock()
         refused = {400: ErrorView, 409: ErrorView, 507: ErrorView}
         self.all: tuple[Operation, ...] = (
-            Operation(
-                "GET", "/plan", "The plan that is followed, and those that are kept.", self._show, {200: PlanView}
-            ),
-            Operation(
-                "PUT", "/plan", "Follow a plan from now on.", self._take, {204: None, **refused}, (_CHECK,), Plan
-            ),
+            Operation("GET", "/plan", "The plan in use, and the plans that are kept.", self._show, {200: PlanView}),
+            Operation("PUT", "/plan", "Use a plan.", self._take, {204: None, **refused}, (_CHECK,), Plan),
             Operation(
                 "POST",
                 "/plan/rollback",
-                "Follow an earlier plan again.",
+                "Return to an earlier plan.",
                 self._roll_back,
                 {204: None, **refused},
                 (_TO,),
@@ -58,7 +55,7 @@ class PlanOperations:
                 StoredPlanView(version=plan.version, made_ns=plan.made_ns, source=plan.source)
                 for plan in sorted(book.kept.values(), key=lambda plan: plan.version)
             )
-            return told(PlanView(version=book.version, newest=book.newest, plan=book.followed, kept=kept))
+            return json_answer(PlanView(version=book.version, newest=book.newest, plan=book.followed, kept=kept))
 
     async def _take(self, asked: Asked) -> Answer:
         try:
@@ -73,7 +70,7 @@ class PlanOperations:
         except BadPlan as bad:
             raise BadRequest(str(bad)) from None
         except StalePlan as stale:
-            return told(ErrorView(error=str(stale)), 409)
+            return json_answer(ErrorView(error=str(stale)), 409)
         except OSError as error:
             return _unkept(error)
         self._follow()
@@ -88,7 +85,7 @@ class PlanOperations:
                 version = None if text is None else int(text)
                 await asyncio.get_running_loop().run_in_executor(None, self._book.roll_back, version)
         except StalePlan as stale:
-            return told(ErrorView(error=str(stale)), 409)
+            return json_answer(ErrorView(error=str(stale)), 409)
         except OSError as error:
             return _unkept(error)
         self._follow()
@@ -97,12 +94,12 @@ class PlanOperations:
     def _follow(self) -> None:
         plan, me = self._book.followed, self._driver.core.name
         if plan is None:
-            log.info("no plan is followed, the network file alone counts")
+            log.info("no plan in use; using the network file only")
             self._driver.tell_core(SetFailureRisk(None, {}))
         else:
-            log.info("plan %d is followed", plan.version)
+            log.info("using plan %d", plan.version)
             self._driver.tell_core(SetFailureRisk(plan.failure_of(me), plan.failures_around(me)))
 
 
 def _unkept(error: OSError) -> Answer:
-    return told(ErrorView(error=f"the plan cannot be kept: {(error.strerror or str(error)).lower()}"), 507)
+    return json_answer(ErrorView(error=f"the plan cannot be kept: {(error.strerror or str(error)).lower()}"), 507)

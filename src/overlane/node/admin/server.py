@@ -1,8 +1,8 @@
-"""The admin API's server: HTTP in the broker's own loop.
+"""The server of the admin API: HTTP in the event loop of the broker.
 
 On a loopback address no authentication is needed unless the network file has a token; `http_access` decides.
 
-It ends after everything else of the broker, so that an end can be watched.
+It stops after all other parts of the broker, so that a shutdown can be observed.
 """
 
 import logging
@@ -23,7 +23,7 @@ from overlane.adminapi.views import ErrorView
 from overlane.errors import Failure, InDoubt
 from overlane.network.schema import Endpoint
 from overlane.node.admin.openapi import document
-from overlane.node.admin.operations import BODY, USER, Answer, BadRequest, Operation, told
+from overlane.node.admin.operations import BODY, USER, Answer, BadRequest, Operation, json_answer
 from overlane.node.failures import Failures
 from overlane.node.security.logins import Login, Logins
 from overlane.secret import Secret
@@ -138,7 +138,7 @@ def _response(answer: Answer, headers: dict[str, str] | None = None) -> Response
 
 
 def _wrong(status: int, error: str, headers: dict[str, str] | None = None) -> Response:
-    return _response(told(ErrorView(error=error), status), headers)
+    return _response(json_answer(ErrorView(error=error), status), headers)
 
 
 async def _misdirected(_: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""The admin service of a running broker: loop lag and rates, views, metrics and operations, behind its token."""
+"""The admin service of a running broker: loop lag and rates, views, metrics and operations, protected by its token."""
 
 import asyncio
 import logging
@@ -42,34 +42,34 @@ class AdminService:
     ) -> None:
         """ConfigError when the token cannot be read."""
         self._driver = driver
-        self._pulse = LoopLag(asyncio.get_running_loop(), self._count, self._on_second)
+        self._loop_lag = LoopLag(asyncio.get_running_loop(), self._count, self._on_second)
         tally, logbook = DeliveryStats(name, TopicFilters(network)), EventLog(driver.core, driver.clock)
         driver.observing.observers += (tally, logbook)
-        self.survey = Inspection(
-            name, network, endpoints, driver, overlay, store, self._pulse, tally, logbook, data is not None
+        self.inspection = Inspection(
+            name, network, endpoints, driver, overlay, store, self._loop_lag, tally, logbook, data is not None
         )
         self.links = LinkOperations(driver, reconfiguring, overlay, is_chaotic=is_chaotic)
         self._plans = PlanOperations(driver, PlanHistory(data))
         streams = StreamOperations(driver)
-        operations = (*Operations(self.survey).all, *self.links.all, *self._plans.all, *streams.all)
+        operations = (*Operations(self.inspection).all, *self.links.all, *self._plans.all, *streams.all)
         self._admin = Admin(endpoints.admin, operations, token_of(network), lambda: driver.logins, driver.failures)
 
     async def start(self) -> None:
         """Unavailable if the address cannot be had."""
-        self._pulse.start()
+        self._loop_lag.start()
         await self._admin.start()
 
     def follow_plan(self) -> None:
-        """Follow the plan of before the start, if there was one."""
+        """Follow the plan from before the restart, if there was one."""
         self._plans.begin()
 
     async def stop(self) -> None:
         await self._admin.stop()
-        self._pulse.stop()
+        self._loop_lag.stop()
 
     def reconfigure(self, network: Network, token: Secret | None) -> None:
-        self.survey.network = network
-        self.survey.tally.filters = TopicFilters(network)
+        self.inspection.network = network
+        self.inspection.tally.filters = TopicFilters(network)
         self._admin.token = token
 
     def _on_second(self) -> None:

@@ -1,4 +1,4 @@
-"""Sessions, connections and subscriptions as operators see them."""
+"""Sessions, connections and subscriptions as views for operators."""
 
 from collections.abc import Iterator
 

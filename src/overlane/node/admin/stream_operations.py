@@ -1,7 +1,8 @@
-"""The operations of the admin API for streams: logs of subscriptions that are read by offset, and batches written once.
+"""The operations of the admin API for streams: logs of subscriptions that are read by offset, and batches published
+once.
 
-They are for users of MQTT too: a user has streams of its own, with its own rights, and sees no others. What changes
-anything is answered when it is on disk.
+MQTT users may call them too: a user has its own streams, with its own rights, and sees no others. A request that
+changes something is answered when the change is on disk.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from overlane.adminapi.views import (
 )
 from overlane.core.topics import BadTopic
 from overlane.core.units import NEVER
-from overlane.node.admin.operations import BODY, USER, Answer, Asked, BadRequest, Operation, Parameter, told
+from overlane.node.admin.operations import BODY, USER, Answer, Asked, BadRequest, Operation, Parameter, json_answer
 from overlane.node.driver import Driver
 from overlane.pubsub.properties import decode
 from overlane.pubsub.streams.streams import NAME, Gone, Logged, Scope, StreamLog, Unwelcome
@@ -34,21 +35,23 @@ PART_MESSAGES_MAX = 2_000
 WRITTEN_WITHIN_S = 30.0
 
 _STREAM = Parameter("id", "The name of the stream.", "path")
-_FILTER = Parameter("filter", "Which topics.")
+_FILTER = Parameter("filter", "Topic filter.")
 _SCOPE = Parameter(
     "scope",
     "Messages published at this broker, or at any broker of the overlay.",
     schema={"type": "string", "enum": ["here", "everywhere"], "default": "everywhere"},
 )
-_RETAINED = Parameter("retained", "true: begin with what is retained.")
+_RETAINED = Parameter("retained", "true: begin with the retained messages.")
 _FROM = Parameter("from", "The first offset.", schema={"type": "integer"})
 _UNTIL = Parameter("until", "The offset to stop before.", schema={"type": "integer"})
-_SINCE = Parameter("since", "The `since_ns` of the stream that the offset is of.", schema={"type": "integer"})
-_LIMIT = Parameter("limit", f"At most so many, up to {MESSAGES_MAX}.", schema={"type": "integer", "default": MESSAGES})
-_FORMAT = Parameter(
-    "format", "How the answer is encoded.", schema={"type": "string", "enum": ["json", "msgpack"], "default": "json"}
+_SINCE = Parameter("since", "The `since_ns` of the stream to which the offset belongs.", schema={"type": "integer"})
+_LIMIT = Parameter(
+    "limit", f"Maximum number of results, up to {MESSAGES_MAX}.", schema={"type": "integer", "default": MESSAGES}
 )
-_TO = Parameter("to", "The offset of the first message that is still needed.", schema={"type": "integer"})
+_FORMAT = Parameter(
+    "format", "Encoding of the response.", schema={"type": "string", "enum": ["json", "msgpack"], "default": "json"}
+)
+_TO = Parameter("to", "Offset of the first message to keep.", schema={"type": "integer"})
 _WRITER = Parameter("id", "The name of the writer.", "path")
 
 
@@ -60,7 +63,7 @@ class StreamOperations:
             Operation(
                 "GET",
                 "/streams/{id}/messages",
-                "Messages of a stream, as often as wanted until they are committed.",
+                "Read messages of a stream; they can be read again until they are committed.",
                 self._read,
                 {200: StreamMessagePage, **bad, **none, **gone},
                 (_STREAM, _FROM, _UNTIL, _LIMIT, _SINCE, _FORMAT),
@@ -68,7 +71,7 @@ class StreamOperations:
             Operation(
                 "POST",
                 "/streams/{id}/commit",
-                "Messages before an offset are needed no more.",
+                "Commit: messages before an offset may be deleted.",
                 self._commit,
                 {204: None, **bad, **none, **gone, 503: ErrorView},
                 (_STREAM, _TO, _SINCE),
@@ -78,7 +81,7 @@ class StreamOperations:
             Operation(
                 "PUT",
                 "/streams/{id}",
-                "Make a stream, unless it is there.",
+                "Create a stream if it does not exist.",
                 self._make,
                 {200: StreamView, 201: StreamView, **bad, 403: ErrorView, 409: ErrorView, 503: ErrorView},
                 (_STREAM, _FILTER, _SCOPE, _RETAINED),
@@ -94,7 +97,7 @@ class StreamOperations:
             Operation(
                 "POST",
                 "/writers/{id}",
-                "Publish a part of a batch; what was published of it before is left out.",
+                "Publish a part of a batch; messages of it that were published before are skipped.",
                 self._write,
                 {200: WriterProgressView, **bad, 403: ErrorView, 409: ErrorView, 503: ErrorView},
                 (_WRITER,),
@@ -108,11 +111,13 @@ class StreamOperations:
     async def _all(self, asked: Asked) -> Answer:
         streams = self._driver.server.streams
         logs = (streams.get(name) for name in streams.names())
-        return told(StreamList(items=tuple(self._view(log) for log in logs if log is not None and _is_of(log, asked))))
+        return json_answer(
+            StreamList(items=tuple(self._view(log) for log in logs if log is not None and _is_of(log, asked)))
+        )
 
     async def _one(self, asked: Asked) -> Answer:
         log = self._find(asked)
-        return _nothing() if log is None else told(self._view(log))
+        return _nothing() if log is None else json_answer(self._view(log))
 
     async def _make(self, asked: Asked) -> Answer:
         name, topic_filter, scope = asked["id"], asked.get("filter", ""), asked.get("scope", "everywhere")
@@ -123,7 +128,7 @@ class StreamOperations:
         if there is not None:
             if (there.filter, there.scope, there.user) != (topic_filter, Scope(scope), user):
                 return _wrong(409, "there is a stream of this name with another filter, scope or user")
-            return await self._begun(there) or told(self._view(there))
+            return await self._begun(there) or json_answer(self._view(there))
         try:
             log = server.streams.create(
                 name, topic_filter, Scope(scope), user, asked.get("retained") == "true", self._driver.clock.now()
@@ -134,7 +139,7 @@ class StreamOperations:
             if why.is_denied:
                 return _wrong(403, str(why))
             raise BadRequest(str(why)) from None
-        return await self._begun(log) or await self._written() or told(self._view(log), 201)
+        return await self._begun(log) or await self._written() or json_answer(self._view(log), 201)
 
     async def _remove(self, asked: Asked) -> Answer:
         log = self._find(asked)
@@ -162,7 +167,7 @@ class StreamOperations:
         )
         if asked.get("format") == "msgpack":
             return Answer(200, msgspec.msgpack.encode(page), "application/msgpack")
-        return told(page)
+        return json_answer(page)
 
     async def _commit(self, asked: Asked) -> Answer:
         log = self._find(asked)
@@ -197,7 +202,7 @@ class StreamOperations:
             return _wrong(403 if why.is_denied else 400, str(why))
         except Gap as gap:
             return _wrong(409, str(gap))
-        return await self._written() or told(WriterProgressView(count=outcome.count, refused=outcome.refused))
+        return await self._written() or json_answer(WriterProgressView(count=outcome.count, refused=outcome.refused))
 
     # Parts
 
@@ -219,7 +224,7 @@ class StreamOperations:
         return await self._written()
 
     async def _written(self) -> Answer | None:
-        """When all that was said so far is on disk; or, if that takes too long, that it does."""
+        """Waits until all accepted requests are on disk; if this takes too long, the response says so."""
         try:
             await asyncio.wait_for(self._driver.written(), WRITTEN_WITHIN_S)
         except TimeoutError:
@@ -280,4 +285,4 @@ def _nothing() -> Answer:
 
 
 def _wrong(status: int, error: str) -> Answer:
-    return told(ErrorView(error=error), status)
+    return json_answer(ErrorView(error=error), status)

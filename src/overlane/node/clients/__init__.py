@@ -1,1 +1,3 @@
-"""Where clients connect: listeners, WebSocket, limits on connections."""
+"""Connections of clients: listeners, WebSocket, limits on connections."""
+
+__all__: list[str] = []

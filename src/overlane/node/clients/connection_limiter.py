@@ -15,48 +15,48 @@ from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Refusal
 from overlane.turn.client_link import ClientLink
 
-TURNED_AWAY_MAX = 64
-"""Those of a second that are told why."""
+REJECTED_PER_SECOND_MAX = 64
+"""Connections per second that get the reason; others are closed at once."""
 
 
-class Admission(Enum):
-    LET_IN = "let in"
-    TURNED_AWAY = "to be told that it may not come in"
-    SHUT_OUT = "closed at once"
+class ConnectionDecision(Enum):
+    ACCEPT = "accepted"
+    REJECT = "rejected with a reason, after CONNECT"
+    CLOSE = "closed at once"
 
 
 class ConnectionLimiter:
-    """Lets connections in at a bounded rate: as many at once as come in a second, then one by one."""
+    """Accepts connections at a limited rate: a token bucket that holds the connections of one second."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._tokens = float(driver.server.state.limits.connections_per_second)
         self._tokens_ns = driver.clock.now()
-        self._answers = float(TURNED_AWAY_MAX)
+        self._answers = float(REJECTED_PER_SECOND_MAX)
 
-    def admits(self) -> Admission:
+    def admit(self) -> ConnectionDecision:
         state, now = self.driver.server.state, self.driver.clock.now()
         rate = state.limits.connections_per_second
         past_s = (now - self._tokens_ns) / SECOND
         self._tokens = min(float(rate), self._tokens + past_s * rate)
-        self._answers = min(float(TURNED_AWAY_MAX), self._answers + past_s * TURNED_AWAY_MAX)
+        self._answers = min(float(REJECTED_PER_SECOND_MAX), self._answers + past_s * REJECTED_PER_SECOND_MAX)
         self._tokens_ns = now
         if self._tokens >= 1:
             self._tokens -= 1
-            return Admission.LET_IN
+            return ConnectionDecision.ACCEPT
         self.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections a second")
         if self._answers < 1:
-            return Admission.SHUT_OUT
+            return ConnectionDecision.CLOSE
         self._answers -= 1
-        return Admission.TURNED_AWAY
+        return ConnectionDecision.REJECT
 
     def left_ns(self, since_ns: Nanos) -> Nanos:
-        """How long one that came then still has to introduce itself."""
+        """Time left for CONNECT of a connection that was accepted then."""
         state, now = self.driver.server.state, self.driver.clock.now()
         return max(0, since_ns + state.limits.connect_within_ns - now)
 
     def refuse(self, why: Refusal, told: str, link: ClientLink | None = None) -> None:
-        """Count one that is turned away before the server has seen a packet of it."""
+        """Count a connection that is refused before its first packet."""
         self.driver.server.state.refuse(why, told, link.connection if link is not None else None)
         self.driver.end_turn_soon()
 

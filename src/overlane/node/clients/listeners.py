@@ -1,7 +1,7 @@
-"""Listeners: where clients come in, by TCP or TLS, plain or as a WebSocket.
+"""Listeners: accept connections of clients over TCP or TLS, plain or as WebSocket.
 
-The time that a client has to introduce itself runs from the moment it knocks, TLS and all. Who it is allowed to be is
-the server's to judge.
+The time limit for CONNECT starts when the connection is accepted, and includes the TLS handshake. Authentication is
+done by the MQTT server.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from overlane.core.units import SECOND
 from overlane.errors import Unavailable
 from overlane.network.listeners import ListenerKind
 from overlane.network.schema import Endpoint
-from overlane.node.clients.connection_limiter import Admission, ConnectionLimiter, peer_of
+from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
 from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
@@ -35,12 +35,12 @@ log = logging.getLogger("overlane.node")
 class ClientProtocol(asyncio.BufferedProtocol):
     """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
 
-    __slots__ = ("_doorman", "_link", "_name", "_since_ns", "tls_late")
+    __slots__ = ("_limiter", "_link", "_name", "_since_ns", "tls_late")
 
-    def __init__(self, doorman: ConnectionLimiter, name: str) -> None:
-        self._doorman = doorman
+    def __init__(self, limiter: ConnectionLimiter, name: str) -> None:
+        self._limiter = limiter
         self._name = name
-        self._since_ns = doorman.driver.clock.now()
+        self._since_ns = limiter.driver.clock.now()
         self._link: ClientLink | None = None
         self.tls_late: asyncio.TimerHandle | None = None
 
@@ -49,17 +49,17 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self.tls_late is not None:
             self.tls_late.cancel()
             self.tls_late = None
-        admission = self._doorman.admits()
-        if admission is Admission.SHUT_OUT:
+        decision = self._limiter.admit()
+        if decision is ConnectionDecision.CLOSE:
             transport.abort()
             return
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
-        self._link = self._doorman.driver.attach(
-            transport, peer_of(transport, self._name), self._since_ns, admission is Admission.TURNED_AWAY
+        self._link = self._limiter.driver.attach(
+            transport, peer_of(transport, self._name), self._since_ns, decision is ConnectionDecision.REJECT
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return _little if self._doorman.driver.backpressure.reads_little else _buffer
+        return _little if self._limiter.driver.backpressure.reads_little else _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._link is not None:
@@ -94,7 +94,7 @@ class Listener:
         self._driver = driver
         self.name = kind.name
         self._endpoint = endpoint
-        self._doorman = ConnectionLimiter(driver)
+        self._limiter = ConnectionLimiter(driver)
         self._protocol = PROTOCOLS[kind.protocol, kind.is_websocket]
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
@@ -107,7 +107,7 @@ class Listener:
         self._servers = await self._serve(tls)
 
     async def prepare(self, tls: ssl.SSLContext) -> list[asyncio.Server]:
-        """Servers with another certificate, which let nobody in yet; Unavailable, and nothing has changed."""
+        """Servers with another certificate that do not accept connections yet; Unavailable changes nothing."""
         try:
             return await self._serve(tls, is_open=False)
         except OSError as error:
@@ -149,13 +149,13 @@ class Listener:
         return servers
 
     def _knocking(self) -> "ClientProtocol | WebSocketPipe":
-        return self._protocol(self._doorman, self.name)
+        return self._protocol(self._limiter, self.name)
 
     def _knocking_by_tls(self) -> "ClientProtocol | WebSocketPipe":
-        """The protocol hears of a connection when TLS is agreed on. Where it never is, that must be counted too."""
+        """asyncio reports a connection after the TLS handshake. A handshake that never ends must be counted too."""
         protocol = self._knocking()
         within_s = self._driver.server.state.limits.connect_within_ns / SECOND
         protocol.tls_late = asyncio.get_running_loop().call_later(
-            within_s, self._doorman.refuse, Refusal.CONNECT_LATE, "TLS was not agreed on"
+            within_s, self._limiter.refuse, Refusal.CONNECT_LATE, "TLS was not agreed on"
         )
         return protocol

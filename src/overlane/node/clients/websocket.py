@@ -1,13 +1,13 @@
-"""MQTT in a WebSocket (MQTT 5, section 6): binary frames, subprotocol `mqtt`, any cut of packets into frames.
+"""MQTT over WebSocket (MQTT 5, section 6): binary frames, subprotocol `mqtt`; packets may be split across frames.
 
-The frames are read and written by the `websockets` library's own state machine; here are only the bytes' ways. A text
-frame, or a client that does not ask for the subprotocol, is refused as the specification says.
+The state machine of the `websockets` library reads and writes the frames; this module only moves bytes. A text frame,
+or a client that does not request the subprotocol, is rejected as the specification says.
 
-    request -- whole, and as it should be --> open -- CONNECT, as over TCP --> known -- any end --> closed
-    request -- too late, too long, or wrong --> closed
+    request -- complete and valid --> open -- CONNECT, as over TCP --> known -- any end --> closed
+    request -- too late, too long, or invalid --> closed
 
-What follows the request is not looked at before the request was answered. A client that is not known yet cannot make
-the broker hold more than a little, in whatever frames it comes.
+Data after the request is not processed before the request has been answered. A client that is not authenticated yet
+cannot make the broker hold much memory, however it splits its frames.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from websockets.typing import Subprotocol
 from overlane.core.units import SECOND
 from overlane.errors import Failure
 from overlane.mqtt.connection import UNKNOWN
-from overlane.node.clients.connection_limiter import Admission, ConnectionLimiter, peer_of
+from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
 from overlane.pubsub.counters import Refusal
 from overlane.turn.client_link import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
 from overlane.turn.lingering import Drain
 
 STRANGER_BYTES_MAX = 64 * 1024
-"""What a client may send before it is let in, request and all."""
+"""Maximum bytes of a client before it is authenticated, including the HTTP request."""
 END_OF_REQUEST = b"\r\n\r\n"
 
 _quiet = logging.getLogger("overlane.websocket")
@@ -39,17 +39,17 @@ _quiet.setLevel(logging.CRITICAL)
 class WebSocketPipe(asyncio.Protocol):
     """The protocol of a transport, and to the client's link a pipe like any other."""
 
-    def __init__(self, doorman: ConnectionLimiter, name: str) -> None:
-        self._doorman = doorman
+    def __init__(self, limiter: ConnectionLimiter, name: str) -> None:
+        self._limiter = limiter
         self._name = name
         self._transport: asyncio.Transport | None = None
         self._link: ClientLink | None = None
         self._socket = ServerProtocol(
             subprotocols=[Subprotocol("mqtt")],
-            max_size=doorman.driver.server.state.limits.packet_bytes,
+            max_size=limiter.driver.server.state.limits.packet_bytes,
             logger=_quiet,
         )
-        self._since_ns = doorman.driver.clock.now()
+        self._since_ns = limiter.driver.clock.now()
         self.tls_late: asyncio.TimerHandle | None = None
         self._late: asyncio.TimerHandle | None = None
         self._request: bytearray | None = bytearray()
@@ -64,14 +64,14 @@ class WebSocketPipe(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
         if self.tls_late is not None:
             self.tls_late.cancel()
-        admission = self._doorman.admits()
-        if admission is Admission.SHUT_OUT:
+        decision = self._limiter.admit()
+        if decision is ConnectionDecision.CLOSE:
             transport.abort()
             return
-        self._is_turned_away = admission is Admission.TURNED_AWAY
+        self._is_turned_away = decision is ConnectionDecision.REJECT
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self._transport = transport
-        left_ns = self._doorman.left_ns(self._since_ns)
+        left_ns = self._limiter.left_ns(self._since_ns)
         self._late = asyncio.get_running_loop().call_later(left_ns / SECOND, self._look_at_request)
 
     def data_received(self, data: bytes) -> None:
@@ -82,14 +82,14 @@ class WebSocketPipe(asyncio.Protocol):
 
     def _failed(self, error: Exception) -> None:
         """A fault of ours, or of the library."""
-        self._doorman.driver.failures.isolated(Failure("websocket", self._name, error))
+        self._limiter.driver.failures.isolated(Failure("websocket", self._name, error))
         self.abort()
 
     def _received(self, data: bytes) -> None:
         if self._drain is not None:
             self._drain.discard(len(data))
             return
-        if self._transport is None or self._is_too_much(len(data)):
+        if self._transport is None or self._count_strange(len(data)):
             return
         if self._request is not None:
             searched = len(self._request)
@@ -129,7 +129,7 @@ class WebSocketPipe(asyncio.Protocol):
             self._link.lost()
             self._link = None
 
-    def _is_too_much(self, more_bytes: int) -> bool:
+    def _count_strange(self, more_bytes: int) -> bool:
         """Of a client that is not known: whatever state the frames are in, no more than a little of them is kept."""
         if self._link is not None and self._link.connection.version != UNKNOWN:
             return False
@@ -165,7 +165,7 @@ class WebSocketPipe(asyncio.Protocol):
             self._late.cancel()
         if self._socket.state is State.OPEN and self._transport is not None:
             peer = peer_of(self._transport, self._name)
-            self._link = self._doorman.driver.attach(self, peer, self._since_ns, self._is_turned_away)
+            self._link = self._limiter.driver.attach(self, peer, self._since_ns, self._is_turned_away)
         else:
             self._refuse(Refusal.PROTOCOL, f"WebSocket: {response.status_code} {response.reason_phrase}")
 
@@ -189,9 +189,9 @@ class WebSocketPipe(asyncio.Protocol):
             self._transport.write(data)
 
     def _linger(self) -> None:
-        """The client has been told what is wrong with the WebSocket itself, and may not have read it yet."""
+        """The client has been sent the error of the WebSocket, and may not have read it yet."""
         if self._drain is None and self._transport is not None:
-            self._drain = self._doorman.driver.lingering.begin(self._transport)
+            self._drain = self._limiter.driver.lingering.begin(self._transport)
             asyncio.get_running_loop().call_later(LINGER_S, self.abort)
 
     def _look_at_request(self) -> None:
@@ -200,7 +200,7 @@ class WebSocketPipe(asyncio.Protocol):
             self._transport.abort()
 
     def _refuse(self, why: Refusal, told: str) -> None:
-        self._doorman.refuse(why, told, self._link)
+        self._limiter.refuse(why, told, self._link)
 
     # The client link's side
 

@@ -1,23 +1,24 @@
-"""Flight: which datagrams are under way, what became of them, and how many more the path takes.
+"""Flight: the datagrams in transit, their fate, and how many more the path can take.
 
-The other end tells which numbers have come. From that:
+The other end reports which numbers have arrived. From that:
 
-  round trip    moving average and deviation as TCP's (RFC 6298); the least of the last ten to twenty seconds is what
-                the path takes when nothing queues on it
-  lost          what stayed away while three later ones came, or for several round trips
-  window        how many bytes may be under way. It doubles with each round trip in which it was what held us up, up to
-                WINDOW_MAX. It shrinks by a quarter, once in a round trip, when the round trip has grown by a half of
-                what the path takes (a queue grows somewhere), or when something was lost while the window was what
-                held us up. Loss while we send less than we may is not of our making, and sending less would not mend
-                it: radio links and bursts of loss are what datagrams are for.
+  round trip    moving average and deviation as in TCP (RFC 6298); the minimum of the last ten to twenty seconds is the
+                round trip of the path without a queue
+  lost          a datagram that has not arrived although three later ones have, or for several round trips
+  window        how many bytes may be in transit. It doubles with each round trip in which it was the limit, up to
+                WINDOW_MAX. It shrinks by a quarter, once per round trip, if the round trip has grown by half of its
+                minimum (a queue builds up), or if a datagram was lost while the window was the limit. Loss while we
+                send less than the window is not caused by us, and sending less would not help: radio links and bursts
+                of loss are what datagrams are for.
 
-What finds no room is not lost: it goes over the stream, whose congestion control is the kernel's. No I/O, no clock.
+Frames without room in the window are not lost: they use the stream, whose congestion control is the kernel's. No I/O,
+no clock.
 """
 
 from typing import NamedTuple
 
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.node.links.datagram_seal import Came
+from overlane.node.links.datagram_seal import DatagramAck
 
 WINDOW_MIN, WINDOW_FIRST, WINDOW_MAX = 16 * 1024, 32 * 1024, 1024 * 1024
 """The least is a dozen datagrams in a round trip: deadlines are kept beside other people's bulk."""
@@ -33,8 +34,8 @@ class _UnderWay(NamedTuple):
     sent_ns: Nanos
 
 
-class Told(NamedTuple):
-    """What an acknowledgement told: the sizes of those that came, and of those that are lost, and the numbers."""
+class AckResult(NamedTuple):
+    """The result of an acknowledgement: sizes of arrived and of lost datagrams, by number."""
 
     came: dict[int, int]
     lost: dict[int, int]
@@ -54,6 +55,8 @@ class Flight:
         self.rtt_ns: Nanos = ROUND_TRIP_FIRST
         self.deviation_ns: Nanos = ROUND_TRIP_FIRST // 2
         self.is_measured = False
+        self.latest: tuple[Nanos, Nanos] = (0, 0)
+        """When the datagram was sent that was measured last, and its round trip; (0, 0) before the first."""
         self.came_count = self.lost_count = 0
 
     @property
@@ -65,27 +68,29 @@ class Flight:
         """After so long an answer is overdue."""
         return self.rtt_ns + max(4 * self.deviation_ns, 2 * MS)
 
-    def has_room(self, size: int, now: Nanos) -> bool:
+    def find_room(self, size: int, now: Nanos) -> bool:
         if self._bytes + size > self.window_bytes:
             self._held_up_ns = now
             return False
         return True
 
     def sent(self, number: int, size: int, now: Nanos) -> None:
-        """A datagram that the other end will tell of."""
+        """A datagram that the other end will acknowledge."""
         self._under_way[number] = _UnderWay(size, now)
         self._bytes += size
 
-    def told(self, came: Came, now: Nanos) -> Told:
-        """The other end tells what has come."""
-        found = Told({}, {})
+    def told(self, came: DatagramAck, now: Nanos) -> AckResult:
+        """The other end acknowledges datagrams."""
+        found = AckResult({}, {})
         highest, delay_us, earlier = came
         for number in list(self._under_way):
             behind = highest - number
             if behind < 0:
                 break
             if behind == 0:
-                self._measure(max(0, now - self._under_way[number].sent_ns - delay_us * US), now)
+                sent_ns = self._under_way[number].sent_ns
+                self.latest = sent_ns, max(0, now - sent_ns - delay_us * US)
+                self._measure(self.latest[1], now)
             if behind == 0 or (behind <= 64 and earlier >> (behind - 1) & 1):
                 found.came[number] = self._take(number)
             elif behind >= OVERTAKEN_MAX:

@@ -1,8 +1,8 @@
-"""The datagrams of one link to a neighbour: its path, driven by a socket and a timer.
+"""The datagrams of one link to a neighbour: the path, driven by a socket and a timer.
 
-Where the neighbour is, the end that dialled knows from its connection; the other one learns it from what comes, as both
-do when a NAT gives the neighbour another port: the latest datagram that was believed tells. A link may be emulated:
-then a datagram arrives when the emulation says, or is lost.
+The end that dialled takes the address of the neighbour from its connection. The other end learns it from received
+datagrams, and so do both if a NAT assigns another port: the source of the latest authenticated datagram counts. On an
+emulated link a datagram arrives when the emulation says, or is lost.
 """
 
 import asyncio
@@ -14,8 +14,9 @@ from overlane.node.links.datagram_path import DatagramPath, PathState
 from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, DatagramRefused, Opener, Sealer
 from overlane.node.links.datagram_socket import Address, DatagramSocket
 from overlane.node.links.emulation import Emulation
-from overlane.node.links.greeting import Session
+from overlane.node.links.greeting import DatagramSession
 from overlane.node.links.pacing import Pace
+from overlane.node.links.stream_window import StreamWindow
 
 
 class DatagramLink:
@@ -25,7 +26,7 @@ class DatagramLink:
     def __init__(
         self,
         socket: DatagramSocket,
-        session: Session,
+        session: DatagramSession,
         address: Address | None,
         now: Callable[[], Nanos],
         hear: Callable[[bytes], None],
@@ -51,6 +52,8 @@ class DatagramLink:
         self._is_held_up = False
         self.pace = pace
         self.emulation = emulation
+        self.stream_window = StreamWindow()
+        """Of the connection beside it."""
         self.sent = self.received = self.bytes_in = self.bytes_out = 0
         self.path = DatagramPath(
             Sealer(session.theirs, session.key_out),
@@ -69,9 +72,9 @@ class DatagramLink:
     def is_doubted(self) -> bool:
         return self.path.state is PathState.DOUBTED
 
-    def has_room(self) -> bool:
+    def find_room(self) -> bool:
         """Whether the largest datagram would be taken."""
-        self._is_held_up = not self.path.flight.has_room(DATAGRAM_BYTES_MAX, self._now())
+        self._is_held_up = not self.path.flight.find_room(DATAGRAM_BYTES_MAX, self._now())
         return not self._is_held_up
 
     def send(self, chunk: bytes) -> bool:
@@ -82,6 +85,8 @@ class DatagramLink:
         if not self.path.takes(len(chunk), now):
             return False
         self._emit(self.path.seal(chunk, now, asks=not frame_codec.is_answer(chunk)), now)
+        if frame_codec.carries_parcel(chunk):
+            self.stream_window.urgent_sent(now)
         if self.path.next_deadline() < self._timer_at:
             self._arm(now)
         return True
@@ -102,17 +107,21 @@ class DatagramLink:
         self.received += 1
         self.bytes_in += len(datagram)
         was_usable = self.is_usable
+        flight, now = self.path.flight, self._now()
+        measured_before = flight.latest
         try:
-            frames, is_newest = self.path.open(datagram, self._now())
+            frames, is_newest = self.path.open(datagram, now)
         except DatagramRefused:
             return
+        if flight.latest is not measured_before:
+            self.stream_window.measured(*flight.latest, flight.least_rtt_ns, now)
         if is_newest:
             self._address = address
         if frames:
             self._hear(frames)
         if not self._is_closed:
             self._tend()
-            if (self.is_usable and not was_usable) or (self._is_held_up and self.has_room()):
+            if (self.is_usable and not was_usable) or (self._is_held_up and self.find_room()):
                 self._go_on()
 
     def _tend(self) -> None:

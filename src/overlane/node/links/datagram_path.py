@@ -1,17 +1,17 @@
-"""The path of a link's datagrams: whether it is there, what it takes, and what both ends tell each other about it.
+"""The datagram path of a link: whether it works, its properties, and what both ends report to each other.
 
-    PROBING   nothing but probes: at growing pauses, of full size, now and then a small one. The end that dialled
-              begins, so that it works from behind NAT; the other probes when it has heard it.
+    PROBING   probes only: with growing pauses, of full size, now and then a small one. The end that dialled
+              begins, so that it works from behind NAT; the other end probes when it has received one.
         | a probe was answered
-    OPEN      frames go over it, as large as the largest probe that was answered
-        | several were sent since anything was heard, and long ago
-    DOUBTED   frames go over it, and over the stream as well, those included that were sent since anything was heard;
-              the receiver drops what comes twice
-        | an answer: OPEN again              | none for DOUBTED_FOR: PROBING
+    OPEN      frames are sent on it, up to the size of the largest probe that was answered
+        | several were sent since anything was received, and some time has passed
+    DOUBTED   frames are sent on it and on the stream as well, including those sent since anything was received;
+              the receiver drops duplicates
+        | a response: OPEN again              | none for DOUBTED_FOR: PROBING
 
-What the other end asks to be told of is told in whatever goes there next, or after TOLD_WITHIN alone. Where only small
-datagrams pass any more (a path whose packets must be smaller, and that tells nobody), large frames take the stream
-until a large probe is answered again.
+Acknowledgements that the other end requests are added to the next datagram, or sent alone after TOLD_WITHIN. If only
+small datagrams pass (a path with a smaller MTU that reports no error), large frames use the stream until a large probe
+is answered again.
 
 No I/O and no clock: datagrams go in and come out, and `tick` is due at `next_deadline`.
 """
@@ -24,11 +24,11 @@ from overlane.node.links.datagram_flight import Flight
 from overlane.node.links.datagram_seal import (
     DATAGRAM_BYTES_MAX,
     FRAMES_BYTES_MAX,
-    Came,
+    DatagramAck,
+    DatagramRefusal,
     DatagramRefused,
     Kind,
     Opener,
-    Refusal,
     Sealer,
 )
 
@@ -63,7 +63,7 @@ class DatagramPath:
         self.state = PathState.PROBING
         self.frames_bytes_max = 0
         """How large frames may be; what is larger takes the stream."""
-        self.refused: Counter[Refusal] = Counter()
+        self.refused: Counter[DatagramRefusal] = Counter()
         self._probes: dict[int, int] = {}
         """The size of each probe that was not answered."""
         self._probe_at: Nanos = now if begins else NEVER
@@ -71,12 +71,12 @@ class DatagramPath:
         self._probes_sent = 0
         self._large_lost = 0
         self._asked_since: Nanos = NEVER
-        """When the first was sent that asked, since anything was heard that answers."""
+        """When the first request was sent since the last response."""
         self._asked = 0
         self._unheard: dict[int, tuple[bytes, Nanos]] = {}
-        """Frames of which nothing was heard, nor of any later, and when they were sent."""
+        """Frames that are unacknowledged, as are all later ones, and when they were sent."""
         self._doubted_at: Nanos = NEVER
-        # What the other end is to be told
+        # Acknowledgements for the other end
         self._tell_at: Nanos = NEVER
         self._untold = 0
         self._came_ns: Nanos = now
@@ -89,10 +89,10 @@ class DatagramPath:
 
     def takes(self, size: int, now: Nanos) -> bool:
         """Whether frames of so many bytes can go over it now."""
-        return size <= self.frames_bytes_max and self.is_usable and self.flight.has_room(size, now)
+        return size <= self.frames_bytes_max and self.is_usable and self.flight.find_room(size, now)
 
     def seal(self, frames: bytes, now: Nanos, *, asks: bool) -> bytes:
-        """The datagram that carries the frames. `asks`: it shows whether the path is there, so the other end tells."""
+        """The datagram that carries the frames. `asks`: it probes the path, so it requests an acknowledgement."""
         datagram = self._sealer.seal(_ASKS if asks else 0, self._tell(now), frames)
         if asks:
             self._note(self._sealer.number, len(datagram), now)
@@ -113,11 +113,11 @@ class DatagramPath:
             self._asked_since = now
         self._asked += 1
 
-    def _tell(self, now: Nanos) -> Came | None:
+    def _tell(self, now: Nanos) -> DatagramAck | None:
         if not self._untold:
             return None
         self._untold, self._tell_at = 0, NEVER
-        return Came(self._opener.highest, (now - self._came_ns) // US, self._opener.earlier)
+        return DatagramAck(self._opener.highest, (now - self._came_ns) // US, self._opener.earlier)
 
     # In
 
@@ -129,8 +129,8 @@ class DatagramPath:
             self.refused[refused.refusal] += 1
             raise
         if opened.came is not None and opened.came.highest > self._sealer.number:
-            self.refused[Refusal.MALFORMED] += 1
-            raise DatagramRefused(Refusal.MALFORMED)
+            self.refused[DatagramRefusal.MALFORMED] += 1
+            raise DatagramRefused(DatagramRefusal.MALFORMED)
         if self._probe_at == NEVER and self.state is PathState.PROBING:
             self._probe_at = now
         if opened.is_newest:
@@ -143,7 +143,7 @@ class DatagramPath:
             self._heard(opened.came, now)
         return opened.frames, opened.is_newest
 
-    def _heard(self, came: Came, now: Nanos) -> None:
+    def _heard(self, came: DatagramAck, now: Nanos) -> None:
         told = self.flight.told(came, now)
         if not told.came:
             return

@@ -1,20 +1,20 @@
-"""Datagrams between two brokers: their bytes, and whether they are believed.
+"""Datagrams between two brokers: their bytes, and their authentication.
 
      0         8          14     15
     +---------+----------+------+-----------------------+--------+-----+
-    | session | number   | kind | what has come         | frames | tag |
+    | session | number   | kind | acknowledgement       | frames | tag |
     +---------+----------+------+-----------------------+--------+-----+
-      u64       u48        u8     highest u48 | delay u16 (16 us) | earlier u64, where the kind says so
+      u64       u48        u8     highest u48 | delay u16 (16 us) | earlier u64, if the kind says so
 
-The session was named by the receiver when the two brokers greeted each other, at random; it tells which link a datagram
-belongs to. The number grows by one with every datagram of a session, and never comes twice.
+The receiver chose the session at random when the two brokers greeted each other; it identifies the link of a datagram.
+The number grows by one with every datagram of a session, and is never reused.
 
-Where the link is encrypted or has a secret, there is a key for each direction: all behind the number is sealed with
-ChaCha20-Poly1305 (RFC 8439) under it, the number is the nonce, session and number are authenticated with it. A key
-serves one connection only. Without key there is no tag, and who does not know the session is not heard.
+If the link is encrypted or has a secret, there is a key for each direction: everything after the number is sealed with
+ChaCha20-Poly1305 (RFC 8439) under it; the number is the nonce; session and number are authenticated. A key is used for
+one connection only. Without a key there is no tag, and datagrams with an unknown session are dropped.
 
-A datagram that was opened is not opened again, nor one that is so old that it cannot be known (RFC 4303, 3.4.3).
-No I/O, no clock.
+A datagram is accepted only once; one that is too old to be checked for that is rejected (RFC 4303, 3.4.3). No I/O, no
+clock.
 """
 
 import struct
@@ -54,15 +54,15 @@ _FRAMES_ALLOWED = frozenset(
 
 class Kind(IntFlag):
     TELLS = 1
-    """It says what has come."""
+    """It contains an acknowledgement."""
     ASKS = 2
-    """Its receiver is to say, soon, that it came."""
+    """Its receiver must acknowledge it soon."""
     PROBE = 4
-    """Its receiver is to say so at once. Nothing but padding is in it."""
+    """Its receiver must acknowledge it at once. It contains only padding."""
 
 
-class Refusal(Enum):
-    """Why a datagram is not heard. It is counted, and nothing else happens."""
+class DatagramRefusal(Enum):
+    """Why a datagram is dropped. It is counted, with no other effect."""
 
     MALFORMED = "malformed"
     FORGED = "forged"
@@ -72,13 +72,13 @@ class Refusal(Enum):
 class DatagramRefused(OverlaneError):
     error_code = "OVL-306"
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: DatagramRefusal) -> None:
         super().__init__(refusal.value)
         self.refusal = refusal
 
 
-class Came(NamedTuple):
-    """What has come: the highest number, how long ago, and bit i of earlier: highest-1-i."""
+class DatagramAck(NamedTuple):
+    """Received datagrams: the highest number, how long ago, and bit i of earlier: highest-1-i."""
 
     highest: int
     delay_us: int
@@ -88,7 +88,7 @@ class Came(NamedTuple):
 class Opened(NamedTuple):
     number: int
     kind: int
-    came: Came | None
+    came: DatagramAck | None
     frames: bytes
     is_newest: bool
     """No later one has come before it."""
@@ -112,7 +112,7 @@ class Sealer:
         self.number = 0
         """Of the last one sealed."""
 
-    def seal(self, kind: int, came: Came | None, frames: bytes = b"", *, size_bytes: int = 0) -> bytes:
+    def seal(self, kind: int, came: DatagramAck | None, frames: bytes = b"", *, size_bytes: int = 0) -> bytes:
         """A datagram; padded to a size, where it has one."""
         if self.number >= NUMBER_MAX:
             raise OverflowError("a number would be used twice")
@@ -146,9 +146,9 @@ class Opener:
         return (self._seen >> 1) & 0xFFFFFFFFFFFFFFFF
 
     def open(self, datagram: bytes) -> Opened:
-        """DatagramRefused if it is not believed, or says nothing."""
+        """DatagramRefused if it is not authentic, or is empty."""
         if len(datagram) <= HEAD_BYTES:
-            raise DatagramRefused(Refusal.MALFORMED)
+            raise DatagramRefused(DatagramRefusal.MALFORMED)
         _, high, low = _HEAD.unpack_from(datagram)
         number = high << 32 | low
         self._check_fresh(number)
@@ -156,12 +156,12 @@ class Opener:
         kind, at, came = plain[0] if plain else 0, 1, None
         if kind & Kind.TELLS:
             if len(plain) < 1 + _CAME.size:
-                raise DatagramRefused(Refusal.MALFORMED)
+                raise DatagramRefused(DatagramRefusal.MALFORMED)
             high, low, delay, earlier = _CAME.unpack_from(plain, 1)
-            came, at = Came(high << 32 | low, delay << 4, earlier), 1 + _CAME.size
+            came, at = DatagramAck(high << 32 | low, delay << 4, earlier), 1 + _CAME.size
         frames = b"" if kind & Kind.PROBE else plain[at:]
         if not plain or not _is_whole(frames):
-            raise DatagramRefused(Refusal.MALFORMED)
+            raise DatagramRefused(DatagramRefusal.MALFORMED)
         is_newest = number > self.highest
         self._remember(number)
         return Opened(number, kind, came, frames, is_newest)
@@ -169,7 +169,7 @@ class Opener:
     def _check_fresh(self, number: int) -> None:
         behind = self.highest - number
         if number == 0 or behind >= REPLAY_WINDOW or (behind >= 0 and self._seen >> behind & 1):
-            raise DatagramRefused(Refusal.REPLAYED)
+            raise DatagramRefused(DatagramRefusal.REPLAYED)
 
     def _plain(self, datagram: bytes, number: int) -> bytes:
         if self._cipher is None:
@@ -179,7 +179,7 @@ class Opener:
         try:
             return self._cipher.decrypt(_NONCE.pack(0, number), datagram[HEAD_BYTES:], datagram[:HEAD_BYTES])
         except InvalidTag:
-            raise DatagramRefused(Refusal.FORGED) from None
+            raise DatagramRefused(DatagramRefusal.FORGED) from None
 
     def _remember(self, number: int) -> None:
         if number > self.highest:

@@ -1,8 +1,8 @@
-"""The sockets of a broker's datagrams: one for each of its addresses that a connection to a neighbour uses.
+"""The datagram sockets of a broker: one for each of its addresses that a connection to a neighbour uses.
 
-A datagram leaves from the address that the connection beside it has, so that it takes the same way and a NAT that knows
-the one lets the other in. All of them have the port of the overlay's listener where that is free, so that a firewall
-has one number to let through. What comes is sorted by session; what belongs to none is counted.
+A datagram is sent from the address of its connection, so that it takes the same path and passes the same NAT. All
+sockets use the port of the overlay's listener if it is free, so that a firewall needs to open one port. Received
+datagrams are assigned to links by their session; others are counted.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
-"""Dialling: a neighbour is tried until there is a connection, and again when it is lost, at its addresses in turn.
+"""Dialling: a neighbour is dialled until there is a connection, and again when it is lost, at its addresses in turn.
 
-idle -- dialled in vain --> pause, which grows --> idle
-idle -- there is a connection, whoever has dialled --> linked -- it is lost --> pause --> idle
-new addresses: an idle neighbour is dialled there at once. A connection to an address that is gone stays until
-something listens at a new one; then it is closed, and the neighbour dialled there.
+    idle -- attempt failed --> pause, which grows --> idle
+    idle -- there is a connection, dialled by either end --> linked -- it is lost --> pause --> idle
+
+New addresses: an idle neighbour is dialled there at once. A connection to an address that was removed stays until a new
+address accepts connections; then it is closed, and the neighbour is dialled at the new address.
 """
 
 import asyncio
@@ -117,7 +118,7 @@ class Dialling:
         return is_linked
 
     async def _until_idle(self, name: str) -> Nanos:
-        """How long there has been a connection meanwhile, whoever had dialled."""
+        """How long there has been a connection, dialled by either end."""
         since_ns = self._now()
         await self._idle[name].wait()
         return self._now() - since_ns

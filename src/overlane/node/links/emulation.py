@@ -1,11 +1,11 @@
-"""A wide area played on one machine: when bytes handed to a link would have arrived at its far end.
+"""Emulation of a wide-area link on one machine: when bytes sent on a link would arrive at its other end.
 
-A link has a rate, a latency, jitter and loss, as a TCP connection over it would feel them: bytes leave one after the
-other at the rate, arrive in order, and a loss delays what it hits, and all behind it, by the time a retransmission
-takes. Datagrams share the rate with them, but arrive each for itself, and what is lost is lost. A cut link passes
-nothing; what was under way when it was cut is lost with the connection.
+A link has a rate, a latency, jitter and loss, as a TCP connection over it would see them: bytes are sent at the rate
+and arrive in order, and a loss delays the bytes it hits, and all after them, by the time of a retransmission. Datagrams
+share the rate, but arrive independently, and a lost one does not arrive. A cut link transfers nothing; bytes in transit
+when it was cut are lost with the connection.
 
-No I/O, and no randomness but what is passed in.
+No I/O, and no randomness except what is passed in.
 """
 
 from random import Random
@@ -18,7 +18,7 @@ SEGMENT_BYTES = 1_448
 """What one packet carries: the loss is of packets."""
 
 
-class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+class LinkConditions(msgspec.Struct, frozen=True, kw_only=True):
     latency_ns: Nanos = 0
     jitter_ns: Nanos = 0
     loss: float = 0.0
@@ -29,7 +29,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 class Emulation:
     """One direction of one link."""
 
-    def __init__(self, conditions: Conditions, luck: Random) -> None:
+    def __init__(self, conditions: LinkConditions, luck: Random) -> None:
         self.conditions = conditions
         self._luck = luck
         self._sent_ns: Nanos = 0
@@ -49,7 +49,7 @@ class Emulation:
         if link.loss:
             segments = -(-size_bytes // SEGMENT_BYTES)
             if self._luck.random() >= (1.0 - link.loss) ** segments:
-                arrives_ns += 2 * link.latency_ns  # until the sender hears of the gap and has filled it
+                arrives_ns += 2 * link.latency_ns  # until the sender knows of the gap and has retransmitted
         self._arrives_ns = max(self._arrives_ns, arrives_ns)
         return self._arrives_ns
 

@@ -1,18 +1,18 @@
-"""The greeting of two brokers: each proves who it is before anything else of it is read.
+"""The greeting of two brokers: each proves its identity before anything else from it is read.
 
-    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, whom it wants, nonce, offer, instance]
+    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, expected peer, nonce, offer, instance]
     proof   length u8 | HMAC-SHA256 of role, both names and both nonces under the shared secret; empty without one
 
-Who dials says hello first, the other answers with hello and proof, and the first with its proof. What a side says in
-its proof names its role and both nonces, so that no proof is worth anything on another connection or the other way
-round. A certificate, where the link has one, must be of the broker that the hello names. With neither secret nor
-certificate a name is only believed where the connection comes from the same machine, or the file allows it.
+The end that dialled sends its hello first, the other answers with hello and proof, and the first with its proof. A
+proof covers the role and both nonces, so it is not valid on another connection or in the other direction. A
+certificate, if the link has one, must belong to the broker that the hello names. Without secret and certificate a name
+is accepted only if the connection comes from the same machine, or the file allows it.
 
-A hello may offer datagrams beside the connection: [port, session, key part]. When both do, they have a session
-(`datagramseal`); and keys for it where there is a secret to make them from, be it the overlay's, or the key parts,
-which are only said where nobody else can hear them. A proof covers what was offered.
+A hello may offer datagrams in addition to the connection: [port, session, key part]. If both do, they have a session
+(`datagram_seal`), and keys for it if there is a secret to derive them from: the secret of the overlay, or the key
+parts, which are sent only on encrypted connections. A proof covers the offers.
 
-No I/O: bytes go in, bytes come out. Nothing longer than a few hundred bytes is ever kept.
+No I/O: bytes go in, bytes come out. No more than a few hundred bytes are ever kept.
 """
 
 import hmac
@@ -47,7 +47,7 @@ class Credentials:
     is_trusted_place: bool
     """Whether a mere name is believed here."""
     instance: int = 0
-    """Which of several brokers with our name we are, if there should be several; 0 if that is not told."""
+    """Distinguishes brokers with the same name; 0 if unknown."""
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +68,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class DatagramSession:
     """What both ends know of their datagrams after the greeting."""
 
     ours: int
@@ -87,7 +87,7 @@ class _Stage(Enum):
 
 @dataclass(slots=True)
 class Greeting:
-    """One connection's greeting. `peer`: whom we dial; "" where we are dialled."""
+    """The greeting of one connection. `peer`: the broker we dial; "" if we are dialled."""
 
     credentials: Credentials
     nonce: bytes
@@ -109,8 +109,8 @@ class Greeting:
         return self._stage is _Stage.DONE
 
     @property
-    def session(self) -> Session | None:
-        """Of datagrams, where both ends have offered them and would not say less over them than here is kept secret."""
+    def session(self) -> DatagramSession | None:
+        """The datagram session, if both ends have offered one and it is as confidential as the connection."""
         mine, theirs = self.offer, self._their_offer
         if not self.is_done or mine is None or theirs is None or not 0 < theirs.port < 1 << 16:
             return None
@@ -119,7 +119,7 @@ class Greeting:
             return None
         has_keys = is_private or self.credentials.secret is not None
         key_out, key_in = (self._key(self._dials), self._key(not self._dials)) if has_keys else (None, None)
-        return Session(mine.session, theirs.session, theirs.port, key_out, key_in)
+        return DatagramSession(mine.session, theirs.session, theirs.port, key_out, key_in)
 
     def opening(self) -> bytes:
         """What to send at once."""
@@ -217,7 +217,7 @@ class Greeting:
         return hmac.new(secret, said, sha256).digest()
 
     def _ends(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
-        """What the dialler has said of itself, and the dialled."""
+        """The hello of the dialling end, and that of the dialled end."""
         mine: tuple[object, ...] = self.credentials.me, self.nonce, self.credentials.instance
         theirs: tuple[object, ...] = self.peer, self._their_nonce, self.instance
         if self.offer is not None:

@@ -1,13 +1,12 @@
-"""The overlay's side of a broker: its neighbours, who is dialled when, and which connection counts.
+"""The overlay side of a broker: its neighbours, when they are dialled, and which connection counts.
 
-Either end of a link may dial. One connection to a neighbour counts at a time; a second one is turned away as long as
-the first is alive, so that nothing that works is ever dropped for something that may not. Only when both ends have
-dialled at the same moment does it matter which: the one dialled by the broker with the lesser name stays, and both ends
-decide so alike.
+Either end of a link may dial. One connection per neighbour counts at a time; a second one is rejected as long as the
+first is alive, so that a working connection is never dropped for one that may not work. If both ends have dialled at
+the same moment, the connection dialled by the broker with the lesser name stays; both ends decide alike.
 
-Where the network file allows it, datagrams are offered beside each connection (`datagramlink`).
+If the network file allows it, datagrams are offered with each connection (`datagram_link`).
 
-A neighbour that cannot be reached is tried again after pauses that grow and vary, at each of its addresses in turn
+An unreachable neighbour is tried again after growing, partly random pauses, at each of its addresses in turn
 (`dialling`).
 """
 
@@ -34,8 +33,8 @@ from overlane.node.failures import Failures
 from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.datagram_socket import DatagramSockets
 from overlane.node.links.dialling import DIAL_S, MOVED, Dialling
-from overlane.node.links.emulation import Conditions, Emulation
-from overlane.node.links.greeting import KEY_PART_BYTES, Credentials, Offer, Session
+from overlane.node.links.emulation import Emulation, LinkConditions
+from overlane.node.links.greeting import KEY_PART_BYTES, Credentials, DatagramSession, Offer
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import Pace
 from overlane.node.security.tls import broker_of
@@ -94,6 +93,8 @@ class Overlay:
             core.name, now, self._luck, self._failures, self._dial, self._is_cut, self._close_moved
         )
         self._server: asyncio.Server | None = None
+        self.on_stranger: Callable[[str], None] = lambda _: None
+        """Called with a broker that has shown who it is, and was refused since it is no neighbour."""
         self.linked = asyncio.Event()
         """Set once every neighbour that is expected has been there at the same time."""
         self._expected: set[str] = set()
@@ -115,7 +116,7 @@ class Overlay:
             self._configs.pop(name, None)
             self._expected.discard(name)
             self._dialling.forget(name)
-            log.info("%s is no neighbour any more", name)
+            log.info("removed neighbour %s", name)
         for name, config in changes.set.items():
             self._set(name, config)
         self._look_around()
@@ -152,7 +153,7 @@ class Overlay:
 
     # Emulation
 
-    def emulate(self, name: str, conditions: Conditions | None) -> None:
+    def emulate(self, name: str, conditions: LinkConditions | None) -> None:
         """Let the link to a neighbour behave like this from now on, our direction of it."""
         if conditions is None:
             self._emulations.pop(name, None)
@@ -166,9 +167,9 @@ class Overlay:
     def heal(self, name: str) -> None:
         """Let the link be again as it is configured."""
         emulated = self._configs[name].emulated
-        self.emulate(name, None if emulated is None else Conditions(**structs.asdict(emulated)))
+        self.emulate(name, None if emulated is None else LinkConditions(**structs.asdict(emulated)))
 
-    def conditions(self, name: str) -> Conditions | None:
+    def conditions(self, name: str) -> LinkConditions | None:
         found = self._emulations.get(name)
         return found.conditions if found is not None else None
 
@@ -196,7 +197,7 @@ class Overlay:
     def _close_moved(self, name: str, reason: str) -> None:
         self._turns.tell_core(CloseLink(name, reason))
 
-    # What connections ask (overlaylink.Host)
+    # What connections ask (link_host.LinkHost)
 
     def credentials(self, transport: asyncio.Transport) -> Credentials:
         address = transport.get_extra_info("peername") or ("?",)
@@ -216,7 +217,9 @@ class Overlay:
         is_private = transport.get_extra_info("ssl_object") is not None
         return Offer(socket.port, secrets.randbits(64), secrets.token_bytes(KEY_PART_BYTES) if is_private else b"")
 
-    def datagrams(self, link: OverlayLink, session: Session, transport: asyncio.Transport) -> DatagramLink | None:
+    def datagrams(
+        self, link: OverlayLink, session: DatagramSession, transport: asyncio.Transport
+    ) -> DatagramLink | None:
         config = self._configs.get(link.peer)
         socket = self.sockets.at(transport.get_extra_info("sockname")) if self.sockets is not None else None
         if socket is None or config is None or not config.has_datagrams:
@@ -238,15 +241,20 @@ class Overlay:
     def emulation(self, peer: str) -> Emulation | None:
         return self._emulations.get(peer)
 
-    def pace(self, peer: str) -> Pace | None:
+    def rate_bps(self, peer: str) -> int | None:
         config = self._configs.get(peer)
-        return None if config is None or config.rate_bps is None else Pace(config.rate_bps)
+        return None if config is None else config.rate_bps
+
+    def pace(self, peer: str) -> Pace | None:
+        rate_bps = self.rate_bps(peer)
+        return None if rate_bps is None else Pace(rate_bps)
 
     def greeted(self, link: OverlayLink) -> bool:
         peer = link.peer
         if peer not in self._configs:
-            log.warning("%s calls itself %s, which is no neighbour", link.address, peer)
-            link.close("no neighbour of ours")
+            log.warning("%s presents itself as %s, which is not a neighbour", link.address, peer)
+            link.close("not a neighbour")
+            self.on_stranger(peer)
             return False
         if self._is_cut(peer):
             link.close("cut")
@@ -269,7 +277,7 @@ class Overlay:
         return True
 
     def _refuse_namesake(self, link: OverlayLink, before: OverlayLink) -> None:
-        """Two brokers have one name. Who is there keeps its place; pings tell soon if it is not there any more."""
+        """Two brokers have one name. The existing link stays; pings soon show if it is dead."""
         reason = f"another broker named {link.peer} is connected from {before.address}"
         link.close(reason, frame_codec.control(0, encode(Farewell(reason, is_name_taken=True))))
         self._turns.handle(NamesakeRefused(link.peer, link.address))
@@ -297,8 +305,8 @@ class Overlay:
         chunks = self._core.pull(peer, bytes_max, self.now())
         return chunks[0][1] if len(chunks) == 1 else b"".join([data for _, data in chunks])
 
-    def pull_apart(self, peer: str, bytes_max: int) -> list[Chunk]:
-        return self._core.pull(peer, bytes_max, self.now())
+    def pull_apart(self, peer: str, bytes_max: int, now: Nanos) -> list[Chunk]:
+        return self._core.pull(peer, bytes_max, now)
 
     def pull_urgent(self, peer: str, bytes_max: int) -> list[Chunk]:
         return self._core.pull_urgent(peer, bytes_max, self.now())
@@ -322,7 +330,7 @@ class Overlay:
             return
         del self.links[link.peer]
         self._dialling.lost(link.peer)
-        log.info("connection to %s is lost: %s", link.peer, why)
+        log.info("connection to %s lost: %s", link.peer, why)
         self._turns.tell_core(LinkDown(link.peer))
 
     def failed(self, link: OverlayLink, error: Exception) -> None:
@@ -347,7 +355,7 @@ class Overlay:
             link.close(effect.reason, effect.last_words)
 
     def recorded(self, peer: str, size_bytes: int, turn: int) -> None:
-        """What a neighbour has said of its interest makes records of so many bytes, written in this turn."""
+        """The interest of a neighbour made records of so many bytes, written in this turn."""
         if (link := self.links.get(peer)) is not None:
             link.recorded(size_bytes, turn)
 

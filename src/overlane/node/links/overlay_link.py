@@ -1,32 +1,34 @@
-"""A connection to a neighbour: greeting, then the core's frames both ways.
+"""A connection to a neighbour: greeting, then frames of the core in both directions.
 
-Little is ever handed to the kernel ahead of time: the order of what is sent is the core's to decide until the last
-moment. TCP_NOTSENT_LOWAT bounds what the kernel takes beyond what it can send, and more is pulled from the core only
-when the transport has nothing left, and no sooner than the line takes it where its rate is known (`pace`). A link may
-be emulated: then what is sent arrives when the emulation says.
+Little data is handed to the kernel in advance, so that the core can decide the order until the last moment.
+TCP_NOTSENT_LOWAT limits what the kernel accepts beyond what it can send. More is pulled from the core only when the
+transport is empty and, if the rate of the line is known, no sooner than the line can take it (`pacing`). On an emulated
+link, data arrives when the emulation says.
 
-Where both ends have offered them, datagrams go beside the connection (`datagramlink`): probes, answers, and parcels
-with a deadline, as long as they fit and the path takes them. They leave also while the connection itself is blocked.
-They must not make a connection look alive over which nothing passes: once in a while one of them goes over it too, and
-where only datagrams come any more the connection is given up.
+If both ends have offered them, datagrams are used in addition to the connection (`datagram_link`): for probes, answers,
+and parcels with a deadline, if they fit and the path takes them. They are sent even while the connection is blocked.
+They must not make a connection look alive that transfers nothing: from time to time one of them is sent over the
+connection, and if only datagrams arrive, the connection is closed.
 """
 
 import asyncio
 import logging
 import secrets
-import socket
 from collections import deque
-from typing import Protocol, cast
+from typing import cast
 
 from overlane.core.events import Lane
-from overlane.core.links.neighbour import Chunk
 from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.core.wire.frame_codec import is_urgent
 from overlane.errors import ProtocolViolation
 from overlane.membership.endpoint import Endpoint
 from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.emulation import Emulation
-from overlane.node.links.greeting import NONCE_BYTES, Credentials, Greeting, Offer, Session
+from overlane.node.links.greeting import NONCE_BYTES, Greeting
+from overlane.node.links.link_host import LinkHost
 from overlane.node.links.pacing import Pace
+from overlane.node.links.stream_meter import LOOK_AGAIN_NS, StreamMeter
+from overlane.node.links.stream_socket import NOTSENT_BYTES, STUCK_MS, tune
 
 GREETING_S = 5.0
 PULL_BYTES = 64 * 1024
@@ -43,13 +45,10 @@ neighbour whose processor was busy catches up in it. One behind a slow link must
 MOVING_BYTES = 128 * 1024
 """Where the others have taken so much within the longer of these times they are busy, not slow: it begins anew."""
 LOOK_AGAIN_S = 0.001
-RECORDED_BYTES_MAX = 256 * 1024
-READ_SLOWLY_BYTES = 8 * 1024
+RECORDED_BYTES_MAX = 64 * 1024
+READ_SLOWLY_BYTES = 4 * 1024
 """A neighbour that tells what is to be recorded, by more than that at once, is read again when it is on disk, and by no
 more than so much at a time: acknowledgements of clients wait for the same disk and the same loop."""
-NOTSENT_BYTES = 16 * 1024
-STUCK_MS = 5_000
-"""A connection on which nothing was acknowledged for so long is broken (TCP_USER_TIMEOUT)."""
 EMULATED_AHEAD_NS: Nanos = 2 * MS
 """An emulated link takes more only when it has less than this left to send."""
 
@@ -58,8 +57,7 @@ TELL_EVERY: Nanos = 2 * SECOND
 ALONE_MAX: Nanos = STUCK_MS * MS
 """How long datagrams may come without anything over the connection."""
 
-URGENT_BYTES = 8 * 1024
-"""What is pulled at once for datagrams alone."""
+URGENT_BYTES = 8 * 1024  # pulled at once for datagrams alone
 BEHIND_BYTES_MAX = 64 * 1024
 """What is urgent but too large for a datagram may join so much that waits for the connection."""
 
@@ -70,51 +68,6 @@ _buffer = memoryview(bytearray(READ_BYTES))
 log = logging.getLogger("overlane.link")
 
 
-class Host(Protocol):
-    """What a connection asks of the broker that it belongs to."""
-
-    def now(self) -> Nanos: ...
-    def credentials(self, transport: asyncio.Transport) -> Credentials: ...
-    def offer(self, transport: asyncio.Transport) -> Offer | None:
-        """Of datagrams beside this connection."""
-
-    def datagrams(self, link: "OverlayLink", session: Session, transport: asyncio.Transport) -> DatagramLink | None:
-        """Both ends have offered them; None if they are not wanted on this link."""
-
-    def emulation(self, peer: str) -> Emulation | None: ...
-    def pace(self, peer: str) -> Pace | None: ...
-    def greeted(self, link: "OverlayLink") -> bool:
-        """Whether the connection is to be kept."""
-
-    def received(self, link: "OverlayLink", data: bytes) -> None:
-        """Says `recorded` where it made records that are to be written."""
-
-    def is_crowded(self, besides: str) -> bool:
-        """Whether much waits for some other neighbour than this one."""
-
-    def left_bytes(self, besides: str) -> int:
-        """How much has left for other neighbours than this one, since the beginning."""
-
-    def patience_ns(self, peer: str) -> Nanos:
-        """How long what comes from a neighbour can be left unread; NEVER if nothing of it is urgent."""
-
-    def pull(self, peer: str, bytes_max: int) -> bytes:
-        """What to send next, up to about so many bytes; if there is less than that, it is all there is."""
-
-    def pull_apart(self, peer: str, bytes_max: int) -> list[Chunk]:
-        """As `pull`, chunk by chunk."""
-
-    def pull_urgent(self, peer: str, bytes_max: int) -> list[Chunk]:
-        """As `pull_apart`, of what is worth a datagram."""
-
-    def sent(self) -> None:
-        """Something may have left between turns."""
-
-    def lost(self, link: "OverlayLink", why: str) -> None: ...
-    def failed(self, link: "OverlayLink", error: Exception) -> None:
-        """A fault of ours."""
-
-
 class OverlayLink(asyncio.BufferedProtocol):
     """`dials`: the neighbour's name where we dial, "" where we are dialled.
 
@@ -122,7 +75,7 @@ class OverlayLink(asyncio.BufferedProtocol):
     passed on before more is taken in. Where it cannot be passed on at once it also waits for a moment, not for long.
     """
 
-    def __init__(self, host: Host, dials: str = "", dialled_at: Endpoint | None = None) -> None:
+    def __init__(self, host: LinkHost, dials: str = "", dialled_at: Endpoint | None = None) -> None:
         self.dialled_at = dialled_at
         """The address, if we have dialled."""
         self._host = host
@@ -143,13 +96,14 @@ class OverlayLink(asyncio.BufferedProtocol):
         """How much had left for other neighbours then."""
         self._recorded_bytes = 0
         self._recorded_turn = 0
-        """What this neighbour told and may not be on disk yet: how many bytes, and up to which turn."""
+        """Records caused by this neighbour that may not be on disk yet: their bytes, and the last turn."""
         self._reads_slowly = False
         self._disk_patience: asyncio.TimerHandle | None = None
         """Set while no more is read because of that."""
         self._why = "closed by the neighbour"
         self.pace: Pace | None = None
         self.datagrams: DatagramLink | None = None
+        self._meter = StreamMeter()
         self._told_ns: Nanos = 0
         """When something was last sent over the connection."""
         self._alone_from: Nanos = NEVER
@@ -187,16 +141,12 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(1, 0)
         if self._transport.get_extra_info("ssl_object") is not None:
             self._pull_bytes = PULL_SECURE_BYTES
-        _tune(self._transport.get_extra_info("socket"))
+        tune(self._transport.get_extra_info("socket"))
         address = self._transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{address[0]}:{address[1]}"
         self.opened_ns = self._host.now()
-        self._greeting = Greeting(
-            self._host.credentials(self._transport),
-            secrets.token_bytes(NONCE_BYTES),
-            self._dials,
-            self._host.offer(self._transport),
-        )
+        credentials, offer = self._host.credentials(self._transport), self._host.offer(self._transport)
+        self._greeting = Greeting(credentials, secrets.token_bytes(NONCE_BYTES), self._dials, offer)
         self._late = self._loop.call_later(GREETING_S, self.close, "no greeting came")
         self._transport.write(self._greeting.opening())
 
@@ -295,7 +245,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._end_datagrams()
         if self._transport is not None:
             if last_words and not self._is_full and self._emulation is None:
-                self._transport.write(last_words)
+                self._transport.write(self._meter.take_rest() + last_words)
             self._transport.close()
             self._loop.call_later(1.0, self._abort)
 
@@ -348,6 +298,8 @@ class OverlayLink(asyncio.BufferedProtocol):
     def emulated(self, emulation: Emulation | None) -> None:
         """The conditions of the link are others from now on."""
         self._emulation = emulation
+        if self._meter.rest and self._transport is not None:
+            self._transport.write(self._meter.take_rest())
         if self.datagrams is not None:
             self.datagrams.emulation = emulation
         if emulation is None:
@@ -370,32 +322,79 @@ class OverlayLink(asyncio.BufferedProtocol):
                 self._pump_emulated(self._emulation)
                 return
             transport = self._transport
-            while self.is_up and transport is not None and not self._is_full:
-                room_bytes = self._room_bytes(self._pull_bytes)
-                if not room_bytes:
-                    return
-                data, pulled_bytes = self._pull(room_bytes)
-                if data:
-                    self._write(transport, data)
-                if pulled_bytes < room_bytes:
-                    return
-            if self.datagrams is not None and self._is_full:
+            if transport is None:
+                return
+            datagrams = self.datagrams
+            is_near = datagrams is None or not datagrams.stream_window.is_far
+            if is_near and self.pace is None and not self._meter.rest:
+                is_empty = self._pump_unmetered(transport, datagrams)
+            else:
+                is_empty = self._pump_metered(transport)
+            if not is_empty and self.datagrams is not None:
                 self._pump_urgent(self.datagrams)
         except Exception as error:
             # What was pulled and not sent is like what a broken connection loses.
             self._host.failed(self, error)
 
-    def _room_bytes(self, bytes_max: int) -> int:
-        """How much of that the line takes now; if nothing, there is more when it does."""
-        if self.pace is None:
-            return bytes_max
-        room_bytes = min(self.pace.room_bytes(self._host.now()), bytes_max)
+    def _pump_unmetered(self, transport: asyncio.Transport, datagrams: DatagramLink | None) -> bool:
+        """Where nothing but the connection itself tells how much it is to be given; whether it has taken all."""
+        bytes_max = self._pull_bytes
+        while self.is_up and not self._is_full:
+            if datagrams is None:
+                data = self._host.pull(self.peer, bytes_max)
+                size = pulled_bytes = len(data)
+            else:
+                data, pulled_bytes = self._pull(bytes_max)
+                size = len(data)
+                self._meter.under_way_bytes_max += size
+            if size:
+                self._bytes_out += size
+                transport.write(data)
+            if pulled_bytes < bytes_max:
+                return True
+        return False
+
+    def _pump_metered(self, transport: asyncio.Transport) -> bool:
+        meter, bytes_max = self._meter, self._pull_bytes
+        while self.is_up and not self._is_full:
+            if meter.rest and self.datagrams is not None:
+                self._pump_urgent(self.datagrams)
+            room_bytes = self._room_bytes(transport)
+            if not room_bytes:
+                return False
+            if meter.rest:
+                self._write(transport, meter.part(meter.take_rest(), room_bytes, bytes_max))
+                continue
+            data, pulled_bytes = self._pull(room_bytes)
+            if data:
+                self._write(transport, data if self.datagrams is None else meter.part(data, room_bytes, bytes_max))
+            if pulled_bytes < room_bytes:
+                return True
+        return False
+
+    def _room_bytes(self, transport: asyncio.Transport) -> int:
+        """How much the connection may be given without making what is urgent wait; if nothing, it is asked again."""
+        if self.pace is not None:
+            return self._paced_bytes(self.pace, self._pull_bytes)
+        datagrams = self.datagrams
+        if datagrams is None or not datagrams.stream_window.is_far:
+            return self._pull_bytes
+        now = self._host.now()
+        room_bytes = self._meter.room_bytes(datagrams.stream_window, transport, self._pull_bytes, now)
         if not room_bytes:
-            self._wake_at(self.pace.next_room)
+            self._wake_at(now + LOOK_AGAIN_NS)
+        return room_bytes
+
+    def _paced_bytes(self, pace: Pace, bytes_max: int) -> int:
+        """How much of that the line takes now; if nothing, there is more when it does."""
+        room_bytes = min(pace.room_bytes(self._host.now()), bytes_max)
+        if not room_bytes:
+            self._wake_at(pace.next_room)
         return room_bytes
 
     def _write(self, transport: asyncio.Transport, data: bytes) -> None:
         self._bytes_out += len(data)
+        self._meter.under_way_bytes_max += len(data)
         transport.write(data)
         if self.pace is not None:
             self.pace.streamed(len(data), self._host.now())
@@ -403,44 +402,52 @@ class OverlayLink(asyncio.BufferedProtocol):
     def _pull(self, bytes_max: int) -> tuple[bytes, int]:
         """What is for the connection, and how many bytes the core had in all."""
         datagrams = self.datagrams
-        if datagrams is None or not datagrams.is_usable:
+        if datagrams is None or not datagrams.path.is_usable:
             data = self._host.pull(self.peer, bytes_max)
+            return data, len(data)
+        now = self._host.now()
+        chunks = self._host.pull_apart(self.peer, bytes_max, now)
+        if len(chunks) == 1 and not is_urgent(data := chunks[0][1]):
+            self._told_ns = now
             return data, len(data)
         stream: list[bytes] = []
         pulled_bytes = 0
-        now = self._host.now()
-        for lane, data in self._host.pull_apart(self.peer, bytes_max):
+        for lane, data in chunks:
             pulled_bytes += len(data)
             is_due = now - self._told_ns > TELL_EVERY
             if lane is not _DATA or not datagrams.send(data) or datagrams.is_doubted or is_due:
                 stream.append(data)
                 self._told_ns = now
-        return stream[0] if len(stream) == 1 else b"".join(stream), pulled_bytes
+        return b"".join(stream), pulled_bytes
 
     def _pump_urgent(self, datagrams: DatagramLink) -> None:
         """The connection takes nothing more; what has a deadline need not wait for it."""
         transport = self._transport
-        while self.is_up and transport is not None and datagrams.is_usable and datagrams.has_room():
-            if transport.get_write_buffer_size() > BEHIND_BYTES_MAX:
+        while self.is_up and transport is not None and datagrams.is_usable and datagrams.find_room():
+            if transport.get_write_buffer_size() > BEHIND_BYTES_MAX or self._meter.is_full:
                 return
-            room_bytes = self._room_bytes(URGENT_BYTES)
+            room_bytes = URGENT_BYTES if self.pace is None else self._paced_bytes(self.pace, URGENT_BYTES)
             if not room_bytes:
                 return
             chunks = self._host.pull_urgent(self.peer, room_bytes)
             for _, data in chunks:
                 if not datagrams.send(data) or datagrams.is_doubted:
-                    self._write(transport, data)
+                    self._write_behind(transport, data)
             if not chunks:
                 return
 
+    def _write_behind(self, transport: asyncio.Transport, frames: bytes) -> None:
+        """Frames that nothing holds up but the rest of one that is on its way."""
+        if not self._meter.joins(frames):
+            self._write(transport, frames)
+
     def rescue(self, frames: bytes) -> None:
         """Send over the connection what datagrams may not have brought."""
-        if not self.is_up or self._transport is None:
-            return
-        if self._emulation is None:
-            self._write(self._transport, frames)
-        else:
-            self._send_emulated(frames, self._emulation)
+        if self.is_up and self._transport is not None:
+            if self._emulation is None:
+                self._write_behind(self._transport, frames)
+            else:
+                self._send_emulated(frames, self._emulation)
 
     def _pump_emulated(self, emulation: Emulation) -> None:
         while self.is_up and self._transport is not None and not self._is_full:
@@ -451,9 +458,8 @@ class OverlayLink(asyncio.BufferedProtocol):
             data, pulled_bytes = self._pull(NOTSENT_BYTES)
             if not pulled_bytes:
                 return
-            if not data:
-                continue
-            self._send_emulated(data, emulation)
+            if data:
+                self._send_emulated(data, emulation)
 
     def _send_emulated(self, data: bytes, emulation: Emulation) -> None:
         self._bytes_out += len(data)
@@ -481,14 +487,3 @@ class OverlayLink(asyncio.BufferedProtocol):
             self._wake_at(self._under_way[0][0])
         self.pump()
         self._host.sent()
-
-
-def _tune(connected: socket.socket | None) -> None:
-    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    for option, value in (
-        (socket.TCP_NODELAY, 1),
-        (getattr(socket, "TCP_NOTSENT_LOWAT", 25), NOTSENT_BYTES),
-        (getattr(socket, "TCP_USER_TIMEOUT", 18), STUCK_MS),
-    ):
-        connected.setsockopt(socket.IPPROTO_TCP, option, value)

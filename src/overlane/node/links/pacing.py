@@ -1,9 +1,9 @@
-"""The pace of a link whose rate is known: no more is sent at once than the line takes.
+"""Pacing of a link whose rate is known: no more is sent at once than the line takes.
 
-What is handed to the kernel beyond that waits in a queue of somebody else's, first come first served: probes, notices
-and what is urgent behind the rest, until both ends doubt the link. What waits with the core has an order, and what can
-no longer be in time is not sent at all. So the line is kept busy, but it is never given more than AHEAD of its time.
-Connection and datagrams share it.
+Anything handed to the kernel beyond that waits in a FIFO queue outside the broker: probes, hop acknowledgements and
+urgent parcels would wait behind the rest, until both ends suspect the link. In the queue of the core it is ordered, and
+what can no longer be in time is not sent. So the line is kept busy, but never gets more than AHEAD of its time.
+Connection and datagrams share the rate.
 """
 
 from overlane.core.units import MS, SECOND, Nanos

@@ -1,10 +1,10 @@
-"""Which address of a neighbour is dialled next, and how long after the last try.
+"""Which address of a neighbour is dialled next, and after which pause.
 
-Its addresses take turns. The pause doubles with each round in which none of them led to a connection that lasted, up to
-a bound, and is drawn from its upper half: neighbours of a broker that was restarted do not all come back to it at the
-same instant, nor, some rounds later, still together.
+The addresses are used in turn. The pause doubles with each round in which no address led to a lasting connection, up to
+a limit, and is drawn from its upper half: the neighbours of a restarted broker do not all reconnect at the same moment,
+nor some rounds later.
 
-No I/O, and no randomness but what is passed in.
+No I/O, and no randomness except what is passed in.
 """
 
 from collections.abc import Sequence

@@ -50,13 +50,13 @@ class ClientLog:
                     assert_never(notice)
 
     def tick(self, now: Nanos) -> None:
-        """About once a second: tell how many were not told."""
+        """About once per second: log how many notices were suppressed."""
         for refusal, count in self._refusals.due(now):
-            log.warning("refused more of the same", extra=fields(reason=refusal.value, count=count))
+            log.warning("refused, repeated", extra=fields(reason=refusal.value, count=count))
         for kind, count in self._comings.due(now):
-            log.info("%s: more of the same", kind, extra=fields(count=count))
+            log.info("%s, repeated", kind, extra=fields(count=count))
         if self._left_out:
-            log.warning("more happened than is told here; the metrics count all", extra=fields(count=self._left_out))
+            log.warning("some events were not logged; metrics count all of them", extra=fields(count=self._left_out))
             self._left_out = 0
 
 

@@ -3,15 +3,16 @@
     2026-03-01T12:00:00.123Z info    overlane.client  connected  client=pump-7 user=alice address=10.0.0.9:40112
     {"time":"2026-03-01T12:00:00.123Z","level":"info","logger":"overlane.client","event":"connected","client":"pump-7",...}
 
-An event is a sentence, and fields beside it: `log.info("connected", extra=fields(client=...))`. Whatever a client may
-have chosen is shown so that it cannot end the line, or pass for another one. Passwords, tokens and payloads are never
-handed to a log, at no level.
+An event is a sentence with fields: `log.info("connected", extra=fields(client=...))`. Values that a client may have
+chosen are escaped so that they cannot end the line, or look like another one. Passwords, tokens and payloads are never
+logged, at any level.
 
-Strangers must not flood it. Of what is logged at one place of the code only some lines pass in a period, errors
-excepted; the next one that passes tells how many were held. What is told of clients is measured out by the journal.
+Unauthenticated clients must not flood the log. Of the lines logged at one place of the code, only some pass in a
+period, except errors; the next one that passes gives the number of suppressed lines. Events of clients are limited by
+the client log.
 
-Lines are written by a thread of their own. Who reads them slowly, or not at all, holds up nothing: lines that find no
-room are dropped, and their number is told when there is room again.
+Lines are written by a separate thread. A slow reader of the log delays nothing: lines without room are dropped, and
+their number is logged when there is room again.
 """
 
 import atexit
@@ -173,7 +174,7 @@ class _Handler(logging.Handler):
         try:
             self._writer.write(self.format(record))
         except Exception:
-            # What cannot be told must not end what wanted to tell it.
+            # A line that cannot be logged must not end its caller.
             self._writer.write(f"a line of {record.name} at {record.pathname}:{record.lineno} cannot be shown")
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""A throttle: of each kind of event a few are told at once, the rest are counted and told as a number.
+"""Throttle: of each kind of event a few are logged at once, the rest are counted and logged as a number.
 
-Of each kind so many events pass in a period; those beyond are held. When the period is over, `due` tells how many of
-each kind were held. Nothing here reads a clock.
+A number of events of each kind passes in a period; those beyond are suppressed. At the end of the period, `due` returns
+how many of each kind were suppressed. Nothing here reads a clock.
 """
 
 from collections.abc import Hashable
@@ -27,7 +27,7 @@ class Throttle(Generic[Kind]):
     _periods: dict[Kind, _Period] = field(default_factory=dict)
 
     def passes(self, kind: Kind, now: Nanos, count: int = 1) -> bool:
-        """Whether to tell of it; `count` of them at once pass together or not at all."""
+        """Whether to log it; `count` events pass together or not at all."""
         period = self._periods.get(kind)
         if period is None:
             period = self._periods[kind] = _Period(now + self.period_ns)

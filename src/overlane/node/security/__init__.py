@@ -1,1 +1,3 @@
 """Certificates, users and passwords, and proofs of incarnations."""
+
+__all__ = ["users"]

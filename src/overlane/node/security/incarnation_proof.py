@@ -1,15 +1,16 @@
-"""The proof of an incarnation: the owner of a broker's certificate signs under which incarnation it runs.
+"""The proof of an incarnation: the owner of a broker's certificate signs the incarnation under which it runs.
 
-    proof       msgpack [certificates (DER), signature]     the broker's own first, each issued by the one behind it
-    signature   of 64 blanks | "Overlane, birth of a broker" | 0 | incarnation u32 | name, by the first one's key
+    proof       msgpack [certificates (DER), signature]     the broker's own first, each issued by the next
+    signature   of 64 blanks | "Overlane, birth of a broker" | 0 | incarnation u32 | name, by the key of the first one
 
-It is true if the first certificate names the broker as it must on a link (`broker_of`), had not expired when this life
-began, which the incarnation tells in seconds, and leads to an authority in `client_ca` over certificates that may issue
-others. That it has expired since is no matter: the life goes on, and links ask for themselves. Certificates are checked
-from the authority down, so that no key is used that was not vouched for.
+It is valid if the first certificate names the broker as required on a link (`broker_of`), had not expired when this
+incarnation began, which is the value of the incarnation in seconds, and leads to an authority in `client_ca` over
+certificates that may issue others. It remains valid if the certificate has expired since: the incarnation continues,
+and links check certificates themselves. Certificates are checked from the authority down, so that no key is used before
+it is certified.
 
-The blanks, which TLS has there too, and what follows them keep the signature apart from any that the same key gives in
-a handshake, in which the other side chooses the first bytes.
+The blanks, as in TLS, and the text after them separate this signature from those that the same key makes in a
+handshake, in which the other side chooses the first bytes.
 """
 
 import logging
@@ -74,7 +75,7 @@ class CertifiedIdentity:
     """Who this broker is by its certificate, and who others are by theirs: an `incarnation_proofs.BrokerIdentity`."""
 
     def __init__(self, broker: str, incarnation: int, security: Security) -> None:
-        """From files that links can be made with: `tls` has told what is wrong with them otherwise."""
+        """From valid files: `tls` has reported errors in them before."""
         self.proof: bytes | None = None
         self._authorities: set[x509.Certificate] = set()
         try:
@@ -83,13 +84,13 @@ class CertifiedIdentity:
             self.check(broker, incarnation, proof)
             self.proof = proof
         except (ProofRejected, *_UNREADABLE) as why:
-            log.warning("other brokers than neighbours will not know for sure that this is %s: %s", broker, why)
+            log.warning("cannot prove the incarnation of %s to brokers other than neighbours: %s", broker, why)
 
     def is_valid_proof(self, broker: str, incarnation: int, proof: bytes) -> bool:
         try:
             self.check(broker, incarnation, proof)
         except ProofRejected as why:
-            log.warning("what was told of a new life of %s is not believed: %s", broker, why)
+            log.warning("rejected the incarnation proof of %s: %s", broker, why)
             return False
         return True
 
@@ -187,7 +188,7 @@ def _may_issue(certificate: x509.Certificate, between: int) -> bool:
 
 
 def _is_for_links(certificate: x509.Certificate) -> bool:
-    """Whether it may be used on links, and says nothing that would have to be heeded and is not."""
+    """Whether it may be used on links, and has no extension that must be evaluated but is not."""
     for one in certificate.extensions:
         if one.oid == ExtensionOID.NAME_CONSTRAINTS or (one.critical and one.oid not in _HEEDED):
             return False

@@ -1,12 +1,12 @@
-"""Logins: is this the password of this user?
+"""Logins: checks the password of a user.
 
-A check costs tens of milliseconds of a processor on purpose, so it runs in a thread, few run at once, and few wait: a
-flood of logins is refused as busy and leaves the rest of the machine alone. A user that does not exist is checked
-against a hash of nobody's, at the same cost, so that the time tells nobody who exists.
+A check deliberately costs tens of milliseconds of CPU time, so it runs in a thread, few run at once, and few wait: a
+flood of logins is rejected as busy and does not affect the rest of the machine. For an unknown user a hash that belongs
+to no user is checked, at the same cost, so that the time does not reveal which users exist.
 
-A client that reconnects with the password that was right before is let in without the check: after a break of the
-network thousands come back at once. For that the process keeps a digest of the last good password of each user, under a
-key of its own that is never stored; it is forgotten when the user's hash changes.
+A client that reconnects with the password that was correct before is accepted without the check: after a network
+failure thousands reconnect at once. For this, the process keeps a digest of the last correct password of each user,
+under a random key that is never stored; it is removed when the user's hash changes.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Logins:
         return self._users
 
     def reload(self) -> None:
-        """Read the file again. ConfigError when it is wrong; the users are then those of before."""
+        """Read the file again. ConfigError if it is invalid; then the users do not change."""
         self.adopt(read_users(self._path))
 
     def close(self) -> None:

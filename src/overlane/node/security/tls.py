@@ -1,11 +1,11 @@
-"""TLS: the contexts that brokers and clients shake hands with, and whom a client's certificate names.
+"""TLS: the contexts of brokers and clients, and the user or broker that a certificate names.
 
-TLS 1.2 or newer, with the library's choice of strong ciphers, no renegotiation, and no log of keys whatever the
-environment says. A context is made from the files as they are now: after a change of the files make a new one, and
-listen with it. That also ends all sessions that could be resumed under the old one, so a client whose authority is no
-longer trusted does not slip in.
+TLS 1.2 or newer, with the library's choice of strong ciphers, no renegotiation, and no key log even if the environment
+asks for one. A context is made from the current files: after a change of the files, make a new one and listen with it.
+This also ends all sessions that could be resumed under the old one, so a client whose authority is no longer trusted
+cannot resume.
 
-What is wrong with the files is told per file, before any client meets it.
+Errors in the files are reported per file, before any client connects.
 """
 
 import ssl

@@ -1,10 +1,10 @@
-"""The users file: who can log in with a password.
+"""The users file: users that can log in with a password.
 
-    # one user a line: the name, a colon, and the argon2id hash of the password
+    # one user per line: the name, a colon, and the argon2id hash of the password
     alice:$argon2id$v=19$m=19456,t=2,p=1$...$...
 
-`overlane passwd` writes it. Lines that are empty or begin with `#` are kept as they are. A file with anything wrong in
-it is refused whole, with the line and never with what stands there: somebody may have put a password in it.
+`overlane passwd` writes it. Empty lines and lines that begin with `#` are kept. A file with any error is rejected as a
+whole; the error gives the line number but not its content, which may be a password.
 """
 
 import re
@@ -42,7 +42,7 @@ class BadName(OverlaneError, ValueError):
 
 
 class BadPassword(OverlaneError, ValueError):
-    """A password that nobody can log in with."""
+    """A password with which no login is possible."""
 
     error_code = "OVL-112"
 

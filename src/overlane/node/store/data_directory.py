@@ -1,7 +1,7 @@
-"""A broker's data directory: private, and used by one broker at a time.
+"""The data directory of a broker: private, and used by one broker at a time.
 
-The lock is on a file in it, and ends with the process however that ends. The file holds the number of the process, so
-that whoever finds the directory taken can be told by whom.
+The lock is on a file in it, and ends with the process. The file contains the process id, so that the error message for
+a second broker can name the first.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ class DataDirectory:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         except OSError:
-            # On a full disk nobody learns who holds the lock; it is held all the same.
+            # On a full disk the process id is missing; the lock is held all the same.
             pass
         return cls(path, descriptor)
 

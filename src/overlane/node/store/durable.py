@@ -1,19 +1,19 @@
-"""The durable store: what a broker must not forget, on disk before anybody is told that it is.
+"""The durable store: records are on disk before anything that depends on them is sent.
 
-At the end of each turn of the loop the driver hands over the turn's changes. A thread of the store's own writes them
-as one transaction and syncs it; then `done` is called, back in the loop. Turns that end while a commit is under way
-wait together, and the next commit takes all of them: the busier the broker, the more turns share one sync.
+At the end of each turn the driver submits the changes of the turn. A thread of the store writes them as one transaction
+and syncs it; then `done` is called in the event loop. Turns that end while a commit is in progress wait together, and
+the next commit includes all of them: under load, more turns share one sync.
 
-    idle -- submit --> committing -- on disk --> idle, or committing what has come meanwhile
+    idle -- submit --> committing -- on disk --> idle, or committing what was submitted meanwhile
                        committing -- disk full, read-only, broken --> failing
-                       failing -- backoff over --> committing what failed and all that has come since
+                       failing -- backoff over --> committing what failed and all that was submitted since
                        failing -- the reserve given up --> committing, but still failing until there is room
-                       committing -- little is left of what the file may take --> the same
-                       any -- close --> drained, or given up when the patience is over
+                       committing -- little is left of the size limit of the file --> the same
+                       any -- close --> drained, or given up at the end of the time limit
 
-Nothing handed over is dropped while the store is open. A batch that fails stays ahead of all later ones, and is tried
-again together with them: what they erase may make the room that it needs. Turns become durable in the order in which
-they were submitted, each whole or not at all.
+Nothing submitted is dropped while the store is open. A batch that fails stays ahead of all later ones, and is tried
+again together with them: their erasures may make room for it. Turns become durable in the order in which they were
+submitted, each completely or not at all.
 """
 
 import logging
@@ -29,7 +29,7 @@ from overlane.core.records import Record, Registry
 from overlane.node.store.data_directory import DataDirectory
 from overlane.node.store.errors import Cause, StoreError, store_error
 from overlane.node.store.record_file import Name, Quarantined, RecordFile
-from overlane.node.store.record_format import CHECKPOINT_PAGES, ailment, log_of
+from overlane.node.store.record_format import CHECKPOINT_PAGES, file_damage, log_of
 from overlane.node.store.reserve import Reserve
 from overlane.node.store.salvage import Salvage, create_part, finish, salvage, was_cut_short
 from overlane.turn.record_registry import REGISTRY
@@ -94,7 +94,7 @@ class RecordStore(Protocol):
         """
 
     def close(self) -> StoreError | None:
-        """Write what is pending and let go of the file. The answer tells what could not be written."""
+        """Write what is pending and release the file. Returns what could not be written."""
 
 
 @dataclass(slots=True)
@@ -276,13 +276,13 @@ class Store:
             return
         self.failing = error
         if error is None:
-            log.warning("%s: writes again", self._file.path)
+            log.warning("%s: writing again", self._file.path)
         else:
-            log.error("%s; nothing is acknowledged until it can be written", error)
+            log.error("%s; no message is acknowledged until writing succeeds", error)
         self._soon(self._on_state, error)
 
     def _pause(self, pause_s: float) -> bool:
-        """Wait before the next try; False if there shall be none."""
+        """Wait before the next attempt; False if there is to be none."""
         until = monotonic() + pause_s
         with self._changed:
             while True:
@@ -328,14 +328,14 @@ def _sound_file(directory: DataDirectory) -> tuple[Path, Salvage | None]:
     if not path.exists() and not log_of(path).exists():
         create_part(path).rename(path)
         directory.sync()
-    reason = ailment(path)
+    reason = file_damage(path)
     return path, salvage(path, reason) if reason else None
 
 
 def _reserve(path: Path, size_bytes: int) -> Reserve:
     reserve = Reserve(path, size_bytes)
     if not reserve.hold():
-        log.warning("%s: the disk has no room for %d bytes in reserve", path, size_bytes)
+        log.warning("%s: not enough disk space for a reserve of %d bytes", path, size_bytes)
         reserve = Reserve(path, 0)
         reserve.hold()
     return reserve

@@ -1,4 +1,4 @@
-"""Why a store cannot write or be opened, in the words of its operator."""
+"""Reasons why a store cannot write or be opened, in words for operators."""
 
 import os
 import sqlite3
@@ -42,7 +42,7 @@ def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
 
 
 def _unclear(path: Path, reason: str) -> StoreError:
-    """SQLite says no more than that the disk refused something: the disk itself may tell why."""
+    """SQLite only reports that the disk failed: the state of the file system may give the reason."""
     try:
         disk = os.statvfs(path.parent)
     except OSError as error:

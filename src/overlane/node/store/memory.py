@@ -1,7 +1,8 @@
-"""A store without a disk: for tests of what drives a store. It keeps the store's contract, and the same tests prove it.
+"""A store without a disk, for tests of its users. It implements the contract of the store, and passes the same tests.
 
-What would be on disk lies in a `MemoryDisk`, which outlives the store as a disk outlives a process. A commit happens in
-the loop, some time after `submit`; while the disk is `held` it does not, so that a test can look at what waits for it.
+The content of the disk is in a `MemoryDisk`, which outlives the store as a disk outlives a process. A commit happens in
+the event loop, some time after `submit`; while the disk is `held` it does not, so that a test can examine what waits
+for it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,7 +61,7 @@ class MemoryStore:
         self._soon(self.commit)
 
     def commit(self) -> None:
-        """Write all that waits, if the disk takes it. To be called after the disk has changed its mind."""
+        """Write all that waits, if the disk accepts it. Call it after the disk works again."""
         if self._disk.held or not self._waiting.dones:
             return
         batch = self._waiting

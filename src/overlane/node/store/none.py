@@ -1,4 +1,4 @@
-"""No store at all: for a broker that may forget everything when it ends. Every promise holds until then."""
+"""No store: for a broker that may forget everything when it ends. All guarantees hold until then."""
 
 import logging
 from collections.abc import Iterator, Mapping

@@ -1,22 +1,22 @@
-"""The file of records, open: how it is read and written.
+"""The open file of records: reading and writing.
 
-A record is known by (kind, key). In the file it has a number instead, which grows with every new record, and which
-records have which numbers is kept in memory. New records so go to the end of the tree, next to each other, wherever
-their keys would lie; and an erased one is found without a search.
+A record is identified by (kind, key). In the file it has a number instead, which grows with every new record; the
+mapping is kept in memory. So new records are appended to the end of the tree, next to each other, whatever their keys
+are, and a record is erased without a search.
 
-All changes of a batch are written by a few statements of many rows, because the interpreter's lock is let go and
-taken back with each statement, and whoever waits for it may wait long. To understand a new statement takes SQLite
-several times as long as to carry it out, so there are not many: the number of rows is rounded up, and the last row
-repeated, which changes nothing.
+All changes of a batch are written by a few statements of many rows, because each statement releases and reacquires the
+interpreter lock, which may take long. Preparing a new statement takes SQLite several times as long as executing it, so
+there are not many different ones: the number of rows is rounded up, and the last row repeated, which changes nothing.
 
-The kind `store` is the file's own: incarnation and instance live there, and are counted and checked like every record.
+The kind `store` belongs to the file itself: it contains incarnation and instance, which are counted and checked like
+every record.
 
-Opening judges every record by the registry (`core.records`):
+Opening checks every record by the registry (`core.records`):
 
-    of this release's version       it is served, or quarantined if it cannot be read
+    of this release's version       it is used, or quarantined if it cannot be read
     of an older version             it is upgraded, all of them in one transaction
-    of a newer version              the whole file is refused, and left as it is: to serve the rest would break promises
-    of a kind that nobody knows     it is kept as it is and reported: nothing of what is known depends on it
+    of a newer version              the whole file is rejected and left unchanged: using the rest would break guarantees
+    of an unknown kind              it is kept unchanged and reported: no known kind depends on it
 """
 
 import logging
@@ -57,7 +57,7 @@ log = logging.getLogger("overlane.store")
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A damaged record: it is not served, and kept in the table `quarantine` for whoever wants to look."""
+    """A damaged record: it is not used, and is kept in the table `quarantine` for inspection."""
 
     table: str
     key: bytes
@@ -120,7 +120,7 @@ class RecordFile:
         if newer:
             raise ConfigError([self._too_new(table, count) for table, count in sorted(newer.items())])
         for table, count in sorted(self.unknown.items()):
-            told = "%s: %d records of the kind %s, which this release does not know, are kept as they are"
+            told = "%s: %d records of kind %s, unknown to this release, are kept unchanged"
             log.warning(told, self.path, count, table)
         if damaged:
             self._quarantine(damaged)
@@ -180,7 +180,7 @@ class RecordFile:
                 yield kind.decode(), key, value
 
     def instance(self) -> int:
-        """A random number that this file has had since it was made: whoever continues it continues the broker."""
+        """A random number of this file since its creation: its owner continues the broker."""
         if (number := self._numbers.get((OWN_KIND, INSTANCE))) is not None:
             (value,) = self._connection.execute("SELECT value FROM records WHERE id = ?", (number,)).fetchone()
             return int(value)
@@ -234,7 +234,7 @@ class RecordFile:
         numbers.update(fresh)
 
     def _require_in_place(self) -> None:
-        """SQLite goes on writing to files that have been removed, and nobody would ever find it there."""
+        """SQLite continues to write to removed files, whose content would be lost."""
         places = [(found.st_dev, found.st_ino) for found in (self.path.stat(), log_of(self.path).stat())]
         if self._places != places and self._places:
             raise FileNotFoundError(ENOENT, "the file has been replaced by another")
@@ -274,7 +274,7 @@ class RecordFile:
         return int(pages) - self.free_pages() > self._pages_max - (margin + margin // 2 if was_cramped else margin)
 
     def free_pages(self) -> int:
-        """How many pages of the database records have left behind, to be used again; 0 if the disk does not tell."""
+        """Number of free pages of the database; 0 if it cannot be read."""
         try:
             (count,) = self._connection.execute("PRAGMA freelist_count").fetchone()
         except sqlite3.Error:

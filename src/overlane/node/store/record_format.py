@@ -1,10 +1,10 @@
-"""The format of the file of records, and how to tell whether a file is sound.
+"""The format of the file of records, and the check of its integrity.
 
-    records     id | kind | key | value | crc           what the broker must not forget
-    quarantine  id | kind | key | value | crc | reason  records that were found damaged, as they were found
+    records     id | kind | key | value | crc           the records
+    quarantine  id | kind | key | value | crc | reason  damaged records, as they were found
 
-`crc` is the CRC-32 of kind, key and value. The database is in WAL mode: what is committed is in the write-ahead log
-first, and is copied from there from time to time, and at the end.
+`crc` is the CRC-32 of kind, key and value. The database is in WAL mode: a commit is written to the write-ahead log
+first, and copied from there from time to time, and at the end.
 """
 
 import sqlite3
@@ -100,7 +100,7 @@ def roots(connection: sqlite3.Connection) -> tuple[int, int]:
     return records[0], quarantine[0]
 
 
-def ailment(path: Path) -> str | None:
+def file_damage(path: Path) -> str | None:
     """What is wrong with the file as a whole, if anything. Whether its records are good is not looked at."""
     if not path.exists():
         return "the database is missing, though its write-ahead log is there"

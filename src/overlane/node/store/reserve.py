@@ -1,9 +1,9 @@
-"""Disk space held back for the day on which there is none left.
+"""Reserve: disk space that is kept for a full disk.
 
-On a full disk nothing could be erased either: erasing too is written to the log first, and the log cannot be copied
-into a database that cannot grow. So a file of some size lies beside the database. When the disk is full it is given up,
-and the log can be emptied into what it leaves. From then on the log has room to start anew in, over and over, as long
-as the database does not grow: erasing goes on. The space is taken again when the disk has it.
+On a full disk nothing could be erased: an erasure too is first written to the log, and the log cannot be copied into a
+database that cannot grow. So a file of some size is kept beside the database. When the disk is full it is removed, and
+the log can be emptied into the freed space. From then on the log can be restarted repeatedly, as long as the database
+does not grow: erasures continue. The file is created again when the disk has room.
 """
 
 import os

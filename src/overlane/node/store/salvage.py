@@ -1,16 +1,16 @@
-"""Salvage: a damaged file of records is read as far as it can be, and what was in it goes into a fresh one.
+"""Salvage: a damaged file of records is read as far as possible, and its records are written to a new file.
 
-SQLite gives up on a table when a page of it is broken. The records do not need it: each carries its own checksum, so
-one that is found somewhere in the file is either right or known to be wrong. They are looked for along the tree of the
-table first; if that is broken, in every page that is not known to be free. Records found only there may have been
-erased in the meantime: such a broker rather delivers something twice than not at all. No kind of record is left out
-here, known or not: the registry judges them when the fresh file is opened.
+SQLite cannot read a table with a broken page. The records do not depend on it: each has its own checksum, so a record
+found anywhere in the file is known to be correct or damaged. They are searched along the tree of the table first; if
+that is broken, in every page that is not known to be free. Records found only there may have been erased before: such a
+broker prefers to deliver a message twice rather than not at all. Records of all kinds are copied, known or not: the
+registry checks them when the new file is opened.
 
-    1  the fresh file is filled under the name NAME.part, synced, and renamed to NAME.salvaged
-    2  the damaged log, then the damaged database are set aside as NAME.damaged-1-wal and NAME.damaged-1 (or -2 ...)
+    1  the new file is filled under the name NAME.part, synced, and renamed to NAME.salvaged
+    2  the damaged log, then the damaged database are renamed to NAME.damaged-1-wal and NAME.damaged-1 (or -2 ...)
     3  NAME.salvaged is renamed to NAME
 
-A start that finds NAME.salvaged goes on with step 2. Nothing is ever deleted but what can be made again.
+A start that finds NAME.salvaged continues with step 2. Nothing is deleted that cannot be created again.
 """
 
 import logging
@@ -37,7 +37,7 @@ class Salvage:
     aside: Path
     """The damaged file, as it was."""
     records: int
-    """Found, the damaged ones among them included: those are told apart when the fresh file is opened."""
+    """Records found, including damaged ones, which are detected when the new file is opened."""
     orphans: int
     """Of the records, those to which no way led any more: they may have been erased before."""
     damaged_pages: int

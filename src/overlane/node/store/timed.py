@@ -1,4 +1,4 @@
-"""A store that is timed: how long turns wait until they are on disk, and how many wait now."""
+"""A store with timing: how long turns wait until they are on disk, and how many wait now."""
 
 from bisect import bisect_left
 from collections import deque

@@ -1,15 +1,16 @@
-"""SQLite's write-ahead log, as far as telling damage from its end asks for it: https://www.sqlite.org/fileformat2.html
+"""SQLite's write-ahead log, as far as needed to distinguish damage from its end:
+https://www.sqlite.org/fileformat2.html
 
     header 32 | frames: page number u32 | pages in the database after a commit, else 0 u32 | salt 8 | checksum 8 | page
 
-A frame counts if its salt is the header's and its checksum, which goes on from that of the frame before, is right; and
-a transaction counts once the frame that commits it does. Behind the last one there may be frames of an earlier use of
-the file, with another salt.
+A frame is valid if its salt is that of the header and its checksum, which continues that of the previous frame, is
+correct; a transaction is valid if its commit frame is. After the last one there may be frames of an earlier use of the
+file, with another salt.
 
-SQLite stops at the first frame that does not count, as after a crash it must: the last transaction may be half there.
-Two commits behind such a frame show that the log has not ended there but is damaged: each transaction is synced before
-the next one starts. Then only the damaged frames are left out. Whether a damaged transaction was the last one cannot
-be known, and such a one is left out whole.
+SQLite stops at the first invalid frame, as it must after a crash: the last transaction may be incomplete. Two commits
+after such a frame show that the log does not end there but is damaged: each transaction is synced before the next one
+starts. Then only the damaged frames are skipped. Whether a damaged transaction was the last one cannot be known; it is
+skipped completely.
 """
 
 import struct
@@ -23,7 +24,7 @@ HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
 FRAME_BYTES = FRAME_HEADER_BYTES + PAGE_BYTES
 MAGIC = 0x377F0682
-"""The lowest bit tells the order of bytes in what checksums add up: big-endian if it is set."""
+"""The lowest bit is the byte order of the checksums: big-endian if it is set."""
 
 Sums = tuple[int, int]
 

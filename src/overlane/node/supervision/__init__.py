@@ -1,1 +1,3 @@
-"""All brokers of a network file on one machine: processes that are started again, and their control."""
+"""All brokers of a network file on one machine: supervised processes, and their control."""
+
+__all__ = ["control", "supervisor"]

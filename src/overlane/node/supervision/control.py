@@ -1,7 +1,7 @@
-"""Control of a supervisor from outside: brokers are stopped, killed and started through a socket in the data folder.
+"""Control socket of a supervisor: stops, kills and restarts brokers.
 
-A Unix socket that its owner alone can open, so no token is needed. One request a connection, a line of two words, such
-as `kill denver`; the answer is a line: empty if it was done, else why it was not.
+A Unix socket in the data directory that only its owner can open, so no token is needed. One request per connection, a
+line of two words, such as `kill denver`; the response is a line: empty if it was done, otherwise the reason why not.
 """
 
 import asyncio

@@ -152,7 +152,7 @@ class _Product:
 
 
 def _slabs(product: Floats) -> Iterator[tuple[int, Floats]]:
-    """A product in pieces that are small enough to be told at once."""
+    """A product in pieces that are small enough to be sent at once."""
     rows = max(1, (1 << 22) // max(1, product.shape[1]))
     for start in range(0, len(product), rows):
         yield start, product[start : start + rows]

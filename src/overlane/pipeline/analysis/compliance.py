@@ -30,7 +30,7 @@ SCOPES: dict[str, tuple[str, ...]] = {
     "route": ("origin", "broker", "path"),
     "hop": ("origin", "broker"),
 }
-"""What each scope tells apart. Of a hop `origin` and `broker` are the two ends of the link."""
+"""The key columns of each scope. For a hop, `origin` and `broker` are the two ends of the link."""
 
 
 def latency_bins(deliveries: DataFrame) -> DataFrame:
@@ -111,7 +111,7 @@ def _age_ms(of_bin: Column) -> Column:
 
 
 def _scoped(told: DataFrame, scope: str, keys: tuple[str, ...]) -> DataFrame:
-    """With the columns of all scopes: those that this one does not tell apart are empty."""
+    """With the columns of all scopes: those that are not keys of this one are empty."""
     missing = [name for name in ("topic", "origin", "broker", "path") if name not in keys]
     return told.select(
         "*", sf.lit(scope).alias("scope"), *[sf.lit(None).cast("string").alias(name) for name in missing]

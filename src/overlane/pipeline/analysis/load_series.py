@@ -77,7 +77,7 @@ def load_series(topic_rates: DataFrame, peaks: DataFrame, chunks: DataFrame) -> 
 
 
 def chunk_series(told: Any) -> Any:
-    """The series of one chunk, from the rates that were told in it, in whatever order they come."""
+    """The series of one chunk, from its rates in any order."""
     chunk, rates = told.filter(pc.is_null(told.column("topic"))), told.filter(pc.is_valid(told.column("topic")))
     if rates.num_rows == 0 or chunk.num_rows == 0 or len(chunk.column("seconds")[0]) == 0:
         return _SERIES.empty_table()

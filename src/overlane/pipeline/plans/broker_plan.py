@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from overlane.network.plan import BrokerOutlook, LinkOutlook, Plan, TopicOutlook
+from overlane.network.plan import BrokerForecast, LinkForecast, Plan, TopicForecast
 
 FAILURE_MAX = 0.999_999
 TOPICS_MAX = 10_000
@@ -21,11 +21,11 @@ def brokers_plan(
     return Plan(
         made_ns=max(times),
         source=f"telemetry of {hours / 24:.1f} days" if hours >= 48 else f"telemetry of {hours:.1f} hours",
-        brokers={row["broker"]: BrokerOutlook(_share(row)) for row in reliability if row["kind"] == "broker"},
+        brokers={row["broker"]: BrokerForecast(_share(row)) for row in reliability if row["kind"] == "broker"},
         links=tuple(
-            LinkOutlook((row["broker"], row["peer"]), _share(row)) for row in reliability if row["kind"] == "link"
+            LinkForecast((row["broker"], row["peer"]), _share(row)) for row in reliability if row["kind"] == "link"
         ),
-        topics={row["topic"]: TopicOutlook(row["mean"], row["bytes_mean"]) for row in busiest},
+        topics={row["topic"]: TopicForecast(row["mean"], row["bytes_mean"]) for row in busiest},
     )
 
 

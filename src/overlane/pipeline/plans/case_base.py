@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from overlane.pipeline.analysis.grouping import map_all
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.schemas import TABLES
-from overlane.planning.allocation import Broker, Item, Problem
+from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.case_base import Case, NormalPlan, failure_cases, normal_plan, solve_case
 from overlane.planning.problem import BadProblem, NoSolution
 
@@ -88,7 +88,9 @@ def case_base(problem: DataFrame, plan: DataFrame, tasks: int) -> DataFrame:
 def _stated(problem: str) -> Problem:
     given = json.loads(problem)
     items = [Item(each["name"], each["mean"], each["topics"]) for each in given["items"]]
-    return Problem.of(items, given["covariance"], [Broker(each["name"], each["capacity"]) for each in given["brokers"]])
+    return Problem.of(
+        items, given["covariance"], [BrokerCapacity(each["name"], each["capacity"]) for each in given["brokers"]]
+    )
 
 
 def _plan(problem: str) -> NormalPlan | None:

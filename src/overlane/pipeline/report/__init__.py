@@ -2,3 +2,5 @@
 
 `svg` draws plots, `sections` selects the content, `page` assembles the page.
 """
+
+__all__ = ["page"]

@@ -6,7 +6,7 @@ from html import escape
 
 from overlane.network.plan import BadPlan, Plan, read_plan
 from overlane.pipeline.output_directory import Run
-from overlane.pipeline.report.sections import Section, Tables, glance, sections
+from overlane.pipeline.report.sections import Section, Tables, key_figures, sections
 
 _STYLE = """
 :root { --ground: #ffffff; --card: #f6f8fa; --ink: #1b2733; --soft: #5b6b7a; --line: #d7dee5; --mark: #0072b2;
@@ -40,7 +40,7 @@ def report(run: Run) -> str:
     tables = Tables(run)
     earlier = run.path.with_name(f"{run.number - 1:04d}")
     made = sections(tables, _plan(run), _plan(Run(earlier)))
-    return render(f"Run {run.number}", glance(tables), made)
+    return render(f"Run {run.number}", key_figures(tables), made)
 
 
 def render(title: str, figures: Sequence[tuple[str, str]], made: Sequence[Section]) -> str:

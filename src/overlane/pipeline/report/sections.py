@@ -46,7 +46,7 @@ def sections(tables: Tables, plan: Plan | None, before: Plan | None) -> list[Sec
     made = [
         load(tables),
         busiest(tables),
-        together(tables),
+        co_failures(tables),
         reliability(tables),
         in_time(tables),
         latencies(tables),
@@ -57,7 +57,7 @@ def sections(tables: Tables, plan: Plan | None, before: Plan | None) -> list[Sec
     return [section for section in made if section is not None]
 
 
-def glance(tables: Tables) -> list[tuple[str, str]]:
+def key_figures(tables: Tables) -> list[tuple[str, str]]:
     """(figure, label), for the header of the page."""
     reliability_rows = tables.rows("reliability", ["kind"])
     kinds = [row["kind"] for row in reliability_rows]
@@ -104,7 +104,7 @@ def busiest(tables: Tables) -> Section | None:
     return Section("Busiest topics", finding, plot)
 
 
-def together(tables: Tables) -> Section | None:
+def co_failures(tables: Tables) -> Section | None:
     rates = {row["number"]: row for row in tables.rows("topic_load")}
     chosen = sorted(rates, key=lambda number: -rates[number]["variance"])[:CORRELATED_SHOWN]
     chosen = sorted(number for number in chosen if rates[number]["variance"] > 0)

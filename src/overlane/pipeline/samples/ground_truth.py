@@ -27,7 +27,7 @@ CAUSES = 3
 STEADY_MAX = 50
 REPAIR_S = 60.0
 REPAIR_MIN_S = 6.0
-"""Shorter failures could not be told from a busy second."""
+"""Shorter failures could not be distinguished from a busy second."""
 BETWEEN_MIN_S = 10.0
 SLOWER = 6.0
 WAIT_NS = 60e6

@@ -56,7 +56,7 @@ def write_sample(
     start_s: int = START_S,
     told: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Sampled:
-    """Telemetry of so many hours. `told` hears how many of them are done."""
+    """Telemetry of so many hours. `told` is called with the number of completed hours."""
     rng = np.random.default_rng(seed)
     domain = draw(brokers, topics, hours, rng)
     writing = _Writing(lake, domain, hours, start_s, rng)
@@ -233,7 +233,7 @@ class _Writing:
         )
 
     def _events(self, hour: int, broker: int, seconds: Ints) -> None:
-        """A broker says when it starts; one that fails says nothing."""
+        """A broker records its start; a failure is not recorded."""
         starts = [0, *(end for _, end in self.broker_downs[broker])]
         here = np.array([start for start in starts if seconds[0] <= start <= seconds[-1]], dtype=np.int64)
         given = {"kind": pa.repeat(pa.scalar("broker-started"), len(here))}

@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query ends that reads what is there and no more."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return {view.broker: self._beginning(view) for _, view in self._views()}
+        return {view.broker: self._earliest(view) for _, view in self._views()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = self._options.messages_max
@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for place, view in enumerate(sorted(views, key=lambda view: view.broker)):
             name = view.broker
             if name not in start or not self._can_resume(view, start[name]):
-                end[name] = self._beginning(view)
+                end[name] = self._earliest(view)
                 continue
             came_to = start[name]["next"]
             following = view.next if self._targets is None else min(view.next, self._targets.get(name, came_to))
@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The streams at all brokers, created where they do not exist."""
         return ensure_streams(self._options)
 
-    def _beginning(self, view: StreamView) -> dict[str, int]:
+    def _earliest(self, view: StreamView) -> dict[str, int]:
         return {"since": view.since_ns, "next": view.first if self._options.is_from_earliest else view.next}
 
     def _can_resume(self, view: StreamView, before: dict[str, int]) -> bool:

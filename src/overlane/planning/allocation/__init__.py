@@ -1,12 +1,11 @@
-"""Allocation: items placed on brokers so that the risk of overload costs least.
+"""Allocation: items are placed on brokers so that the expected cost of overload is minimal.
 
-`model` says what the problem is and checks it, `placement` what places cost. `roundrobin` and `greedy` place items
-one by one, `search` improves places, `exact` proves the best for a few items (on the tables of `subsets`), `bound`
-tells for many how good any places could be (by the prices of `pricing`, on the `variance_floor`), and `solve` puts
-them together.
+`model` defines and validates the problem, `placement` the cost of a placement. `round_robin` and `greedy` place items
+one by one, `search` improves a placement, `exact` proves the optimum for a few items (on the tables of `subsets`),
+`bound` gives an upper bound for many (by the prices of `pricing`, on the `variance_floor`), and `solve` combines them.
 """
 
-from overlane.planning.allocation.model import Broker, Item, Problem
+from overlane.planning.allocation.model import BrokerCapacity, Item, Problem
 from overlane.planning.allocation.solve import Allocation, Outcome, allocate
 
-__all__ = ["Allocation", "Broker", "Item", "Outcome", "Problem", "allocate"]
+__all__ = ["Allocation", "BrokerCapacity", "Item", "Outcome", "Problem", "allocate"]

@@ -1,20 +1,19 @@
-"""A floor under the loss of every feasible allocation, for any number of items.
+"""A lower bound of the loss of every feasible allocation, for any number of items.
 
-As in branch and bound, every item gets a price and every broker takes what it likes at these prices. Whatever the
-prices,
+As in branch and bound, every item has a price and every broker takes the items that are best for it at these prices.
+For any prices,
 
     loss  >=  sum of all prices  -  sum over brokers of the most each can gain
 
-holds for every allocation that puts each item on one broker, so every set of prices gives a true floor and better
-prices only lift it. What a broker can gain at most is the business of `pricing`, on top of `variance_floor`.
+holds for every allocation that places each item on one broker, so any prices give a valid bound, and better prices
+raise it. The maximum gain of a broker is computed by `pricing`, based on `variance_floor`.
 
-Prices start from the marginal losses of a good allocation and climb along the subgradient: an item that too many
-brokers want becomes dearer, one that nobody wants cheaper. To climb fast, similar items share their change in price,
-brokers of similar capacity count as equal, and cells are coarse; the last word is one evaluation with everything
-exact.
+Prices start from the marginal losses of a good allocation and follow the subgradient: the price of an item that too
+many brokers want rises, that of an item that none wants falls. For faster convergence, similar items share their change
+in price, brokers of similar capacity count as equal, and cells are coarse; the final bound is one exact evaluation.
 
-Topic limits play no part, and items can be cut: the floor may be too low, never too high. It is as good as the
-variance floor: close where items have variance of their own, poor when the covariance is singular.
+Topic limits are ignored, and items can be divided: the bound may be too low, never too high. It is as good as the
+variance floor: close if items have variance of their own, poor if the covariance is singular.
 """
 
 from dataclasses import dataclass
@@ -88,7 +87,7 @@ def loss_floor(task: Placement, places: IntArray, climbed: Stop = never, stop: S
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Start:
-    """What a good allocation tells about prices, risks and deviations."""
+    """Prices, risks and deviations derived from a good allocation."""
 
     prices: FloatArray
     marginal: FloatArray  # loss by a broker's mean, penalty, own and common variance

@@ -1,20 +1,20 @@
-"""Branch and bound: the best placement of a few items, with proof.
+"""Branch and bound: the proven optimal placement of a few items.
 
 Items are placed one after the other, largest first. The bound at a node is Lagrangian: give each item a price, let
-every broker choose for itself which of the items still open it would like at these prices, and add the prices up,
+every broker choose independently the best of the open items at these prices, and add the prices up,
 
     bound = sum of prices + sum over brokers b of  min over X: cost_b(A_b + X) - price(A_b + X)
 
-where A_b is what b holds already and X any subset of the open items. Brokers may choose an item twice or not at all,
-which is why it is a bound and not the answer; prices are set at the root, by subgradient steps, so that they disagree
-as little as possible.
+where A_b is the set already placed on b and X any subset of the open items. Brokers may choose an item twice or not at
+all, which is why it is a bound and not the answer; prices are set at the root, by subgradient steps, to minimise such
+conflicts.
 
-The inner minimum costs nothing at a node. With item k as bit k, let best[k][A] be the minimum for a set A of the
-first k items; best[n] is the priced cost table, and best[k][A] = min(best[k+1][A], best[k+1][A with item k]), two
-halves of one array. All of them together are twice the table. Negative correlations, which can make a broker's risk
-fall when it takes an item more, need no special care: the minimum is over all subsets.
+The inner minimum costs nothing at a node. With item k as bit k, let best[k][A] be the minimum for a set A of the first
+k items; best[n] is the priced cost table, and best[k][A] = min(best[k+1][A], best[k+1][A with item k]), two halves of
+one array. All of them together have twice the size of the table. Negative correlations, which can lower the risk of a
+broker when it gets another item, need no special treatment: the minimum is over all subsets.
 
-Among brokers that are alike and still empty only the first is tried.
+Among identical brokers that are still empty, only the first is tried.
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,14 @@
-"""Three ways to place items one by one, never taking one back: best fit, spreading, and pooling.
+"""Three greedy placements, item by item: best fit, spreading, and pooling.
 
-Best fit packs: an item goes where it leaves the least capacity, among the brokers that keep their limits with it. It
-uses few brokers and runs them close to the limit; it is here to be compared with.
+Best fit: an item goes where it leaves the least capacity, among the brokers that stay within their limits with it. It
+uses few brokers and loads them close to the limit; it is a baseline for comparison.
 
-Spreading and pooling are where our own search starts. Spreading puts the largest item first, where the load, with its
-variation counted in, fills the smallest share of the capacity. Pooling keeps items of similar variation together: a
-margin grows with the root of the variance, so two brokers with mixed items need more of it than one with the steady
-and one with the restless ones. Items go in the order of their variance for their mean, brokers by capacity, and each
-is filled to the same distance from its capacity, in deviations: the largest distance at which everything still fits.
+Spreading and pooling are starting points of the local search. Spreading places the largest item first, where the load,
+including its variation, fills the smallest share of the capacity. Pooling places items of similar variation together: a
+margin grows with the square root of the variance, so two brokers with mixed items need more margin than one with stable
+and one with variable items. Items are ordered by their variance relative to their mean, brokers by capacity, and each
+broker is filled to the same distance from its capacity, in standard deviations: the largest distance at which
+everything still fits.
 """
 
 import numpy as np

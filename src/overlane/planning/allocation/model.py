@@ -1,15 +1,15 @@
-"""The allocation problem: items with uncertain rates, brokers with capacities, and what a broker's items are worth.
+"""The allocation problem: items with uncertain rates, brokers with capacities, and the utility of a broker's items.
 
-An item is a bundle of topics that moves as one. Its rate in the peak period is normal, with a mean and a covariance
-with every other item, so the rate V of the items on one broker is normal too. A broker with capacity C earns
+An item is a group of topics that is placed as one. Its rate in the peak period is normal, with a mean and a covariance
+with every other item, so the rate V of the items on one broker is normal too. A broker with capacity C has the utility
 
     U = R - P * Pr(V > C)
 
-where R and P are the rewards and penalties of its items, summed. An allocation puts every item on one broker; it is
-feasible when every broker's Pr(V > C) is strictly below `risk_max` and no broker holds more topics than it may.
-Rewards do not depend on the place, so maximising utility is minimising the loss: the sum of P * Pr(V > C).
+where R and P are the rewards and penalties of its items, summed. An allocation places every item on one broker; it is
+feasible if Pr(V > C) of every broker is strictly below `risk_max` and no broker has more topics than its limit. Rewards
+do not depend on the placement, so maximising utility is minimising the loss: the sum of P * Pr(V > C).
 
-Everything is checked when a problem is made; a solver that holds a `Problem` need not ask again.
+Everything is validated when a problem is created; solvers need not check a `Problem` again.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerCapacity:
     """A broker that carries up to `capacity` messages per unit of time and, when set, up to `topics_max` topics."""
 
     name: str
@@ -57,14 +57,14 @@ class Problem:
 
     items: tuple[Item, ...]
     covariance: FloatArray
-    brokers: tuple[Broker, ...]
+    brokers: tuple[BrokerCapacity, ...]
     risk_max: float = 0.02
 
     @staticmethod
     def of(
         items: Sequence[Item],
         covariance: Sequence[Sequence[float]] | FloatArray,
-        brokers: Sequence[Broker],
+        brokers: Sequence[BrokerCapacity],
         risk_max: float = 0.02,
     ) -> "Problem":
         """A checked problem, or BadProblem naming the field that is wrong."""
@@ -147,7 +147,7 @@ def _check_items(items: Sequence[Item]) -> None:
         _require(np.isfinite(penalty) and penalty >= 0, f"{where}.penalty", penalty, "at least 0")
 
 
-def _check_brokers(brokers: Sequence[Broker]) -> None:
+def _check_brokers(brokers: Sequence[BrokerCapacity]) -> None:
     _check_names([broker.name for broker in brokers], "brokers")
     for index, broker in enumerate(brokers):
         where = f"brokers[{index}]"

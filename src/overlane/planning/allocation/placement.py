@@ -1,17 +1,17 @@
-"""Placement: items to put on brokers that may already carry a load, and what it costs to put them there.
+"""Placement: items to be placed on brokers that may already carry a load, and its cost.
 
-The question behind allocation, mirrors and the case base is the same: some items are free, others stay where they
-are. What stays is the ground: its totals per broker, and how its rate varies together with each free item. A
-placement's cost is the sum over brokers of
+Allocation, mirrors and the case base have the same subproblem: some items are free, others are fixed. The fixed ones
+are the ground: its totals per broker, and its covariance with each free item. The cost of a placement is the sum over
+brokers of
 
     penalty * Pr(V > C)  +  strain
 
-where strain is zero on a broker that keeps its limits and otherwise outweighs every possible loss, growing with the
-distance to the limit, so that a search that only walks downhill repairs first and optimises afterwards. A toll is an
-additional price of putting one item on one broker; the case base uses it to keep items where they are.
+where strain is zero on a broker within its limits and otherwise exceeds every possible loss, growing with the distance
+to the limit, so that a local search restores the limits first and optimises afterwards. A toll is an additional cost of
+one item on one broker; the case base uses it to keep items where they are.
 
-Totals are additive over items except the variance, for which `shared` carries the covariance of each free item with
-all that is on each broker: adding item i to broker b changes the variance by 2 * shared[b, i] + covariance[i, i].
+Totals are additive over items except the variance, for which `shared` holds the covariance of each free item with
+everything on each broker: adding item i to broker b changes the variance by 2 * shared[b, i] + covariance[i, i].
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
-"""What a broker can gain at most when every item has a price: the inner question of the loss floor.
+"""The maximum gain of a broker if every item has a price: the inner problem of the bound of the loss.
 
-A broker of capacity C that takes the items S is paid price(S) and loses penalty(S) * Pr(V > C). Subsets of thousands
-of items cannot be listed, so its gain is bounded cell by cell. In a cell the risk lies between q and r, and the
+A broker of capacity C that takes the items S is paid price(S) and loses penalty(S) * Pr(V > C). Subsets of thousands of
+items cannot be enumerated, so its gain is bounded cell by cell. In a cell the risk is between q and r, and the
 deviation of V, or rather its floor sqrt(own(S) + common(S)^2), between v and w. Then
 
 - it loses at least q on every unit of penalty;
@@ -9,14 +9,14 @@ deviation of V, or rather its floor sqrt(own(S) + common(S)^2), between v and w.
 - a square root lies above its chord:   sqrt(x) >= (x + v * w) / (v + w)   for x between v^2 and w^2;
 - a square lies above each tangent:   common(S)^2 >= 2 * t * common(S) - t^2   for any t.
 
-Put together, that is one knapsack with a weight for each item, solved as if items could be cut:
+Together this is one knapsack with a weight for each item, solved as if items could be divided:
 
     maximise   sum of price_i - q * penalty_i
     subject to sum of mean_i + z * (own_i + 2 * t * common_i) / (v + w)  <=  C - z * (v * w - t^2) / (v + w)
 
-A broker's gain is at most the largest over all cells; a cell may take the least over several t. Outside its cell a
-chord is above the root, so leaving out the cell's borders as constraints gives nothing away. Cells that decide are
-split until they are small.
+The gain of a broker is at most the maximum over all cells; a cell may take the minimum over several t. Outside its cell
+a chord is above the root, so omitting the borders of the cell as constraints does not weaken the bound. Decisive cells
+are split until they are small.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Round robin by reserve ratio: the allocation to compare with.
+"""Round robin by reserve ratio: the baseline for comparison.
 
-Items come in the order given; each goes to the broker with the largest reserve ratio (C - V) / C, where V is the mean
-rate placed there so far and the first of equals wins. Variation, correlation and risk play no part. A broker without
-room for the item's topics is passed over as long as another has room.
+Items are placed in the given order; each goes to the broker with the largest reserve ratio (C - V) / C, where V is the
+mean rate placed there so far; the first of equals wins. Variation, correlation and risk are ignored. A broker without
+room for the topics of the item is skipped as long as another has room.
 """
 
 import numpy as np

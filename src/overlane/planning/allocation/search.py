@@ -1,13 +1,13 @@
-"""Local search: from a start, walk downhill by moving and swapping items, then shake and walk again.
+"""Local search: from a start, descend by moving and swapping items, then perturb and descend again.
 
-The search holds, for every broker, its totals and the covariance of every item with what is there (`Load.shared`), so
-the cost of any change is known from a few numbers: all moves of one item and its swaps with every other item are
-priced by a handful of array operations, and a change taken updates two rows. A descent ends where no move and no swap
+The search keeps, for every broker, its totals and the covariance of every item with what is there (`Load.shared`), so
+the cost of any change follows from a few numbers: all moves of one item and its swaps with every other item are
+evaluated by a few array operations, and an accepted change updates two rows. A descent ends where no move and no swap
 helps.
 
-Shaking mixes the items of three brokers at random, walks downhill among them, and keeps the result only when it is
+A perturbation mixes the items of three brokers at random, descends among them, and keeps the result only if it is
 cheaper. Randomness comes from the seed and the number of rounds is fixed, so the answer depends on the problem alone,
-unless `stop` cuts the search short; whenever that happens, the places held are the cheapest seen.
+unless `stop` ends the search; at any moment the current placement is the cheapest found.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,10 +1,10 @@
-"""Allocate: the best places for all items, how good they could be at most, and how they compare.
+"""Allocate: the best placement of all items, a bound of its quality, and a comparison with baselines.
 
-Few items are solved by branch and bound, with proof. For many, several starts walk downhill, the best is shaken, and a
-floor under the loss tells how far from the optimum the answer can be. The starts include round robin and best fit, and
-no step makes an allocation worse, so the answer is never worse than either as long as those keep the limits.
+A few items are solved by branch and bound, with proof. For many, the search descends from several starts and perturbs
+the best, and a lower bound of the loss limits the distance from the optimum. The starts include round robin and best
+fit, and no step makes an allocation worse, so the answer is never worse than either if those are within the limits.
 
-Time is told by the caller as the share of the time limit that is spent. Without a limit the answer depends on the
+The caller provides the time, as the share of the time limit that is used. Without a limit the answer depends on the
 problem and the seed alone.
 """
 

@@ -1,8 +1,8 @@
-"""Every subset of a few items: its totals and what it would cost on each broker.
+"""Every subset of a few items: its totals and its cost on each broker.
 
 A subset is a bit mask in which item k is bit k, and a table holds one number for each mask. Tables are built by
 doubling: once all masks of the first k items are known, those with item k added are the same plus that item. Brokers
-that look alike (capacity, limits, ground, tolls) share a table, so ten equal brokers cost as much as one.
+with equal capacity, limits, ground and tolls share a table, so ten equal brokers cost as much as one.
 """
 
 from dataclasses import dataclass

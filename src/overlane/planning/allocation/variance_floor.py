@@ -1,15 +1,15 @@
-"""A floor under the variance of any set of items, made of sums.
+"""A lower bound of the variance of any set of items, as sums.
 
-The variance of a set of items is a sum over pairs, which no bound over thousands of items can follow. It can be
+The variance of a set of items is a sum over pairs, which is too expensive for a bound over thousands of items. It is
 bounded from below by two sums over single items: for every set S,
 
     variance(S)  >=  own(S) + common(S)^2,     own(S) = sum of own_i, common(S) = sum of common_i
 
-Own is variance an item has for itself. Any diagonal matrix D with covariance - D still positive semidefinite will do;
-D is the variance of each item that the others do not explain (1 over the diagonal of the inverse), or simply the
-variances, scaled down until that holds, whichever leaves more. Common is how the rest of an item moves with the rest
-of all items together: by the Cauchy-Schwarz inequality a positive semidefinite matrix B satisfies x'Bx >= (x'Be)^2 /
-e'Be for the vector e of ones.
+Own is the independent variance of an item. Any diagonal matrix D with covariance - D still positive semidefinite is
+valid; D is the variance of each item that the others do not explain (1 over the diagonal of the inverse), or simply the
+variances, scaled down until that holds, whichever is larger. Common is how the rest of an item varies with the rest of
+all items together: by the Cauchy-Schwarz inequality a positive semidefinite matrix B satisfies x'Bx >= (x'Be)^2 / e'Be
+for the vector e of ones.
 """
 
 from dataclasses import dataclass

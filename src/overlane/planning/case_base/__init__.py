@@ -1,7 +1,7 @@
-"""The case base: policies made before they are needed, for every state the brokers can be in.
+"""The case base: policies computed in advance, for every state of the brokers.
 
-`cases` plans the normal state and lists the others; `solve` makes the policy of one of them, a pure function of the
-normal plan and the case, so that cases can be spread over cores or machines.
+`cases` plans the normal state and lists the others; `solve` computes the policy of one of them, a pure function of the
+normal plan and the case, so that cases can be distributed over cores or machines.
 """
 
 from overlane.planning.case_base.cases import Case, NormalPlan, failure_cases, low_load_cases, normal_plan

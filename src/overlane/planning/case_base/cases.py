@@ -1,9 +1,9 @@
-"""The cases a case base is made of: which brokers are missing, and under which load.
+"""The cases of a case base: which brokers are missing, and under which load.
 
-The plan of the normal state comes first. Every other case depends on that plan and on nothing else, so cases can be
-solved in any order, on any machine. There is a case for every single and every double failure that leaves a broker;
-and, for a low load given as a share of the normal one, a case for each number of brokers switched off, the least
-loaded first, because those have the least to hand over, as long as two are left to mirror each other.
+The plan of the normal state comes first. Every other case depends only on that plan, so cases can be solved in any
+order, on any machine. There is a case for every single and every double failure that leaves a broker; and, for a low
+load given as a share of the normal one, a case for each number of brokers switched off, the least loaded first, because
+those have the least to hand over, as long as two are left to mirror each other.
 """
 
 from dataclasses import dataclass, replace

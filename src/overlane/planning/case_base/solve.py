@@ -1,14 +1,14 @@
-"""One case of the case base: where items run and are mirrored when brokers are missing, with few items moved.
+"""One case of the case base: where items run and are mirrored if brokers are missing, with few items moved.
 
-An item is at home at its primary, or at its mirror once the primary is missing: clients hold sessions there already.
-Going home costs nothing; any other place is a move. The policy of a case is found in three steps:
+The home of an item is its primary, or its mirror if the primary is missing: clients already have sessions there. Any
+other broker is a move. The policy of a case is computed in three steps:
 
-1. Items at home stay; those that have lost both brokers go where the loss is least.
-2. If a limit is broken then, items may move: a search in which every move costs more than any loss and less than any
-   broken limit repairs with few moves, and takes none that is not needed.
-3. Mirrors that are still good stay; the others are chosen anew for the next failure.
+1. Items stay at home; those that have lost both brokers are placed where the loss is minimal.
+2. If a limit is exceeded, items may move: a search in which every move costs more than any loss and less than any
+   exceeded limit restores the limits with few moves.
+3. Mirrors that are still valid are kept; the others are chosen again for the next failure.
 
-A case that no moves can bring below the limits is overloaded, and its policy says so: starting from home, it makes the
+A case that no moves can bring within the limits is overloaded, and its policy says so: starting from home, it makes the
 moves that reduce the loss.
 """
 

@@ -1,11 +1,11 @@
-"""The board: a layout under improvement, one channel at a time.
+"""The board: a layout that is improved one channel at a time.
 
 With all other channels fixed, a channel saves, for every pair (a, n) it joins, rate * count * (1 + w) if the pair is
-*open* (wanted, and no other channel brings it), less rate * count for the bits themselves. So for given members the
-best advertisements are exactly those that save on their own, and for given advertisements the best members likewise:
-the two half-steps alternate, each can only gain, and where neither does, the channel is at a local optimum.
+*open* (wanted, and on no other channel), less rate * count for the bits themselves. So for given members the best
+advertisements are exactly those that save on their own, and for given advertisements the best members likewise: the two
+half-steps alternate, neither increases the cost, and if neither changes anything, the channel is at a local optimum.
 
-The board keeps the number of copies of every pair: taking a channel off or putting one on touches only its own pairs.
+The board counts the copies of every pair: removing or adding a channel changes only its own pairs.
 """
 
 from dataclasses import dataclass

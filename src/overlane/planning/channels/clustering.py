@@ -1,9 +1,9 @@
-"""The clustering baseline: advertisements with like subscribers share a channel, found by k-means.
+"""The clustering baseline: advertisements with similar subscribers share a channel, found by k-means.
 
 Every advertisement is a point, its subscriber list as zeros and ones, weighted by its rate; a node that stands for
-several counts as often. Centres start at the heaviest advertisement and then always at the point whose weighted
-distance to the nearest centre is greatest, so nothing is random. Each cluster becomes a channel; a node joins where it
-wants enough of what is sent for membership to beat unicast.
+several counts as often. The first centre is the heaviest advertisement, each next one the point with the greatest
+weighted distance to the nearest centre, so nothing is random. Each cluster becomes a channel; a node joins if it wants
+enough of what is sent for membership to be cheaper than unicast.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
-"""Demand: the matrix that all solvers work on, with equal rows and equal columns folded into one.
+"""Demand: the matrix that all solvers use, with equal rows and equal columns merged.
 
-Two advertisements with the same subscribers differ only in rate. Given who listens where, the best set of channels is
-the same for both, so some optimum treats them alike and they may be folded into one with the sum of their rates. Two
-nodes with the same subscriptions fold likewise into one node that counts twice. After folding, advertisements and nodes
-play the same part: a pair costs rate times node count times the same function of the copies. Whoever has no subscriber
-or no rate costs nothing by unicast and is left out.
+Two advertisements with the same subscribers differ only in rate. For given members, the best set of channels is the
+same for both, so some optimum treats them alike, and they may be merged into one with the sum of their rates. Two nodes
+with the same subscriptions are merged likewise into one node that counts twice. After merging, advertisements and nodes
+are symmetric: a pair costs rate times node count times the same function of the copies. Advertisements and nodes
+without a subscription or without a rate cost nothing by unicast and are omitted.
 """
 
 from collections.abc import Sequence

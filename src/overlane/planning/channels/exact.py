@@ -1,17 +1,17 @@
-"""Branch and bound: the best layout of a small demand, and the proof that nothing is better.
+"""Branch and bound: the best layout of a small demand, with proof.
 
-The walk gives one kind of the spine after the other its set of channels. A partial assignment keeps, for every rib and
-every set, the cost so far.
+The search assigns a set of channels to one kind of the spine after the other. A partial assignment keeps, for every rib
+and every set, the cost so far.
 
-* The sum over ribs of the least of these is a lower bound on what the assigned part will cost, and at the end of the
+* The sum over ribs of the minimum of these is a lower bound of the cost of the assigned part, and at the end of the
   spine it is the cost.
-* The unassigned rest of the spine costs at least its own optimum, as if it were alone. The walk therefore starts at
-  the end of the spine and solves one longer tail after the other (Russian dolls), each with the bounds of the shorter
-  ones; every tail's optimum is by itself a lower bound on the whole.
+* The unassigned rest of the spine costs at least its own optimum, as if it were alone. The search therefore starts at
+  the end of the spine and solves one longer tail after the other (Russian doll search), each with the bounds of the
+  shorter ones; the optimum of every tail is by itself a lower bound of the whole.
 * Channels are interchangeable: among channels with equal membership so far, a new member joins the first ones.
 
-Partial assignments are extended in batches, deepest first, so that the arithmetic runs on arrays. The limit on the
-work counts cells of these arrays, and so cuts the same walk at the same place on any machine.
+Partial assignments are extended in batches, deepest first, so that the arithmetic runs on arrays. The limit on the work
+counts cells of these arrays, and so ends the same search at the same place on any machine.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""The IndiQoS strategy (section 4): give the channels to the heaviest advertisements, then fit in the others.
+"""The IndiQoS strategy (section 4): assign the channels to the heaviest advertisements, then add the others.
 
-First, the advertisements that move the most, by rate times subscribers, get a channel each, with exactly their
-subscribers as members. Then every other advertisement joins the one channel it overlaps best with, if that saves
-anything against unicast. Members are never changed afterwards: that is what makes it fast, and what it pays for.
+First, the advertisements with the most traffic, rate times subscribers, get a channel each, with exactly their
+subscribers as members. Then every other advertisement joins the one channel with the best overlap, if that saves
+anything compared with unicast. Members are never changed afterwards: this makes it fast, but less than optimal.
 """
 
 import numpy as np

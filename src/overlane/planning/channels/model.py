@@ -1,16 +1,16 @@
-"""Channels: which advertisements go out together, to which nodes, and what that costs.
+"""Channels: which advertisements are sent together, to which nodes, and the cost.
 
-A channel is one multicast address. Every node that is a member gets everything sent on it. An advertisement may be sent
-on several channels or on none, a node may be a member of several or of none. For an advertisement of rate r and a node
-that gets it k times:
+A channel is one multicast address. Every member node receives everything sent on it. An advertisement may be sent on
+several channels or on none, a node may be a member of several or of none. For an advertisement of rate r and a node
+that receives it k times:
 
-    wanted, k = 0    it comes by unicast                 r * unicast_weight
+    wanted, k = 0    it is sent by unicast               r * unicast_weight
     wanted, k >= 1   every copy after the first is waste r * (k - 1)
     not wanted       every copy is waste                 r * k
 
-The cost of a mapping is the sum over all advertisements and nodes: bits per second that nobody asked for, plus what
-unicast is charged for the rest. Two extremes bound it: everything by unicast costs the whole demand times the weight;
-as many channels as there are different subscriber lists cost nothing.
+The cost of a mapping is the sum over all advertisements and nodes: unwanted bits per second, plus the weighted unicast.
+Two extremes bound it: everything by unicast costs the whole demand times the weight; as many channels as there are
+different subscriber lists cost nothing.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""The whole way from advertisements to a mapping with a bound: fold, search, prove or bound, unfold.
+"""From advertisements to a mapping with a bound: merge, search, prove or bound, expand.
 
 A demand with as many channels as kinds costs nothing. Every other one is searched channel by channel. If it is small
-enough for the tables of a spine, it is refined along it and then proved; where the proof does not end within its limit,
-or cannot be tried, the bound is the better of what it has shown so far and the spectral one.
+enough for the tables of a spine, it is refined along the spine and then proved; if the proof does not end within its
+limit, or cannot be attempted, the bound is the better of its result so far and the spectral one.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
 """Local search along the spine: for demands small enough for its tables, finer than replacing whole channels.
 
-One step gives one kind of the spine the best of all its sets of channels, with every rib free to answer at its best:
-the exact optimum over that kind and all ribs together. Steps go round until none gains. Then a few kinds get random
-sets and the steps start again; what costs no more is kept. The generator has a fixed seed, the limit counts cells of
-work: the same demand has the same answer.
+One step gives one kind of the spine the best of all its sets of channels, with the best response of every rib: the
+exact optimum over that kind and all ribs together. Steps are repeated until none gains. Then a few kinds get random
+sets and the steps start again; a result that costs no more is kept. The generator has a fixed seed, and the limit
+counts cells of work: the same demand has the same answer.
 """
 
 from collections.abc import Callable

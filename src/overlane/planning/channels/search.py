@@ -1,12 +1,12 @@
-"""Local search for large demands: better channels in place of bad ones, until a number of rounds brings nothing.
+"""Local search for large demands: replaces bad channels by better ones, until a number of rounds brings no gain.
 
-Every round takes a few channels off the board, the ones that save little more often than others, and fills each again
-with the best channel that can be grown on what is now open, from seeds: what one node, or all that still wait for one
-advertisement, would need. Then all channels are polished until none gains. A round that cost more is undone.
+Every round removes a few channels, preferably those that save little, and replaces each by the best channel that can be
+grown on the pairs that are now open, from seeds: the needs of one node, or of all nodes that still lack one
+advertisement. Then all channels are improved until none gains. A round that increased the cost is undone.
 
-The search starts from several layouts (the baselines, and channels peeled off one by one, each the best on what the
-earlier ones left open), polishes each and goes on from the best. So it never does worse than any baseline. All choices
-come from one generator with a fixed seed: the same demand has the same answer, unless `stop` cuts it short.
+The search starts from several layouts (the baselines, and channels chosen one by one, each the best for the pairs that
+the earlier ones left open), improves each and continues from the best. So it is never worse than any baseline. All
+choices come from one generator with a fixed seed: the same demand has the same answer, unless `stop` ends the search.
 """
 
 from collections.abc import Callable, Iterable

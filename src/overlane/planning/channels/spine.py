@@ -1,9 +1,9 @@
 """The spine: a small demand as tables, one kind of node or advertisement after the other.
 
-Folded, advertisements and nodes play the same part. The side with fewer kinds is the spine: each of its kinds has a set
-of channels, as a bit mask. Each kind on the other side, the ribs, may choose its own set freely, and given the masks
-along the spine the best choice is a minimum per rib. So a layout is no more than one mask per kind of the spine, and
-its cost a sum over ribs of a minimum over sets, of a sum over the spine of table entries.
+After merging, advertisements and nodes are symmetric. The side with fewer kinds is the spine: each of its kinds has a
+set of channels, as a bit mask. Each kind on the other side, the ribs, may choose its own set freely, and for given
+masks along the spine the best choice is a minimum per rib. So a layout is one mask per kind of the spine, and its cost
+a sum over ribs of a minimum over sets, of a sum over the spine of table entries.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""Mirrors: a second broker for every item, chosen for the day its first one fails.
+"""Mirrors: a second broker for every item, for the failure of its primary.
 
-`states` knows what every broker carries in every single failure; `solve` chooses.
+`states` computes what every broker carries in every single failure; `solve` chooses.
 """
 
 from overlane.planning.mirrors.solve import Mirroring, allocate_and_mirror, mirror_items

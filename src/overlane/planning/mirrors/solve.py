@@ -1,17 +1,16 @@
-"""Mirrors: a second broker for every item, so that the loss of any one broker costs least.
+"""Mirrors: a second broker for every item, such that the failure of any one broker costs least.
 
-The price of a choice of mirrors is, in this order: the loss of the worst single failure, then that of all failures
-together. Ordinary items of one broker run on their mirrors only when that broker fails, so each failure is a placement
-of its own: its items, on the other brokers, which carry their load already. Solving each for the least loss makes the
-worst and the total least at once. Few items are placed with proof, many by search.
+The cost of a choice of mirrors is, in this order: the loss of the worst single failure, then that of all failures
+together. Ordinary items of one broker run on their mirrors only if that broker fails, so each failure is a separate
+placement: its items, on the other brokers with their load. Minimising the loss of each minimises the worst and the
+total at once. Few items are placed with proof, many by search.
 
-Critical items tie the failures together, for they load their mirrors always. When there are few ways to place them,
-all are tried, each with the best mirrors of the others; otherwise they go one by one, largest first, to where the
-price is least, and then in turns: critical ones given the others, the others given them, until the price falls no
-more.
+Critical items connect the failures, since they always load their mirrors. If there are few ways to place them, all are
+tried, each with the best mirrors of the others; otherwise they are placed one by one, largest first, where the cost is
+minimal, and then alternately: critical ones given the others, the others given them, until the cost no longer falls.
 
-Limits hold as in allocation: topics in every state, risk in the normal one, critical copies counted in. The risk
-after a failure is what is minimised through the loss; it is told, not limited.
+Limits apply as in allocation: topics in every state, risk in the normal one, including copies of critical items. The
+risk after a failure is minimised through the loss; it is reported, not limited.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,11 +1,11 @@
-"""What every broker carries in the normal state and after each single failure, given primaries and mirrors.
+"""The load of every broker in the normal state and after each single failure, given primaries and mirrors.
 
-A failed broker's items run on their mirrors. A critical item is published to its mirror all the time, so it loads the
-mirror in the normal state too; its reward and penalty count once, where it is served: at its primary, and at its
-mirror when the primary has failed. A mirror on the failed broker carries nothing, and the item stays at its primary.
+The items of a failed broker run on their mirrors. A critical item is always published to its mirror, so it loads the
+mirror in the normal state too; its reward and penalty count once, where it is served: at its primary, and at its mirror
+if the primary has failed. A mirror on the failed broker carries nothing, and the item stays at its primary.
 
 The tables have a row for each failure and a last one for the normal state, and a column for each broker. Placing one
-mirror changes one row for an ordinary item and one column for a critical one, so that trying all places of an item is
+mirror changes one row for an ordinary item and one column for a critical one, so that trying all brokers for an item is
 one operation on a table.
 """
 

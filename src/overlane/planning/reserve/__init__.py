@@ -1,4 +1,4 @@
-"""Reservations: from what publishers and subscribers say about a flow to the parameters of Integrated Services."""
+"""Reservations: from the profiles of publishers and subscribers to the parameters of Integrated Services."""
 
 from overlane.planning.reserve.profile import Profile, TokenBucket, tspec_of
 from overlane.planning.reserve.rate import PathTerms, RSpec, delay_bound_s, rspec_for

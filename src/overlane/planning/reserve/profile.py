@@ -1,14 +1,14 @@
-"""Profiles: a flow in the words of an application (IndiQoS, Table 1), and the TSpec they amount to.
+"""Profiles: a flow in the terms of an application (IndiQoS, Table 1), and the corresponding TSpec.
 
-    size    one size for all notifications, or the least and the greatest
+    size    one size for all notifications, or the minimum and the maximum
     rate    average, and the maximum if known; or the period of a strictly periodic flow; or a token bucket
 
-A rate counts notifications, a TSpec counts bytes: every notification counts as large as the greatest. What else a
-TSpec needs follows from what was said, with rates taken over any one second:
+A rate counts notifications, a TSpec counts bytes: every notification counts with the maximum size. The rest of a TSpec
+follows from the profile, with rates over any interval of one second:
 
     period T            r = p = M/T, b = M: at most one notification more than T's worth in any time
     average and maximum r = average M, p = maximum M, b = M + (p - r) 1 s: the peak may last for a second
-    average alone       r = average M, p unknown, b = max(M, r 1 s): a second's notifications may come at once
+    average alone       r = average M, p unknown, b = max(M, r 1 s): the notifications of a second may come at once
     token bucket        r, b, p as given, in bytes and bytes per second
 """
 
@@ -30,7 +30,7 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one side says about a flow; what it leaves open is None."""
+    """The description of a flow by one side; unknown values are None."""
 
     size: float | None = None
     size_min: float | None = None

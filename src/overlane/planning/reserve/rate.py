@@ -6,10 +6,10 @@ at most
     (b - M)/R * (p - R)/(p - r) + (M + C_tot)/R + D_tot    if r <= R < p
     (M + C_tot)/R + D_tot                                  if R >= p
 
-Both fall as R grows and meet at R = p, so the least R that keeps a latency l with slack S to spare is found by solving
-the case that applies. With T = l - D_tot - S, the second applies exactly when (M + C_tot)/T >= p; the first gives
-R = (p k + M + C_tot)/(T + k), k = (b - M)/(p - r), and for an unknown, infinite peak (b + C_tot)/T. A latency not above
-D_tot + S is out of reach: that part of the delay no rate can shorten.
+Both fall as R grows and are equal at R = p, so the lowest R that meets a latency l with slack S is found by solving the
+case that applies. With T = l - D_tot - S, the second applies exactly if (M + C_tot)/T >= p; the first gives R = (p k +
+M + C_tot)/(T + k), k = (b - M)/(p - r), and for an unknown, infinite peak (b + C_tot)/T. A latency not above D_tot + S
+is impossible: that part of the delay does not depend on the rate.
 """
 
 import math

@@ -1,15 +1,15 @@
-"""The class of service that a publisher and a subscriber get together (IndiQoS, Figure 1).
+"""The class of service for a publisher and a subscriber (IndiQoS, Figure 1).
 
-    publisher says   subscriber says     class
+    publisher        subscriber          class
     -                -                   best effort
-    size and rate    -                   best effort: nobody asked for more
+    size and rate    -                   best effort: no more was requested
     size and rate    size and rate       controlled load
     size and rate    these and latency   guaranteed
-    -                size and rate       refused, with latency or without: nothing to promise it from
-    anything         latency alone       refused: a latency holds only for traffic that is described
+    -                size and rate       rejected, with latency or without: the traffic is unknown
+    anything         latency alone       rejected: a latency can only be guaranteed for traffic that is described
 
-What is reserved for is the traffic that both describe: a subscriber may ask for less than is published, the rest then
-reaches it as best effort; asking for more reserves no more than is published.
+The reservation is for the traffic that both describe: a subscriber may request less than is published, and gets the
+rest as best effort; requesting more reserves no more than is published.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The traffic of a flow as Integrated Services describe it: a token bucket, a peak, and the sizes of its packets.
 
 In any time T a conforming flow sends at most M + p T and at most b + r T bytes (RFC 2212, section "Invocation
-Information"); packets shorter than m count as m. A peak that nobody knows is infinite, as RFC 2210 allows.
+Information"); packets shorter than m count as m. An unknown peak is infinite, as RFC 2210 allows.
 """
 
 from dataclasses import dataclass

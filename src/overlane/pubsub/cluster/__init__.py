@@ -1,1 +1,3 @@
 """Messages, retained messages and shared subscriptions across the brokers of one overlay."""
+
+__all__ = ["arrivals", "cluster", "envelope", "names", "uplink"]

@@ -1,15 +1,16 @@
-"""Admission: whether clients here have room for what other brokers bring, before it is acknowledged.
+"""Admission: whether clients here have room for messages from other brokers, before these are acknowledged.
 
-A reliable parcel that was admitted is acknowledged to its origin and will not come again. So it is only admitted when
-the queues of its receivers have room for all of it. The rule for whom to wait is that of messages published here: one
-that is connected and answers is waited for, however slow it is; one that is away, or has not answered for a while, is
-not, and its queue runs over. Of a shared subscription somebody has room unless all members' queues are full.
+A reliable parcel that was admitted is acknowledged to its origin and is not sent again. So it is admitted only if the
+queues of its receivers have room for all of it. The rule is the same as for messages published here: a receiver that is
+connected and answers is waited for, however slow it is; one that is offline, or has not answered for a while, is not,
+and its queue overflows. A shared subscription has room unless the queues of all members are full.
 
-What is admitted is given even if a queue exceeds its bound by it: a parcel may hold more than an empty queue takes. A
-parcel that is for others too is admitted until the queue is twice as long as it should be: the others need not wait,
-and by then its origin puts into parcels of their own what some fall behind with.
+Admitted messages are delivered even if a queue exceeds its limit: a parcel may contain more than an empty queue takes.
+A parcel that has other receivers too is admitted until the queue is half as long again as its limit, so that the others
+need not wait; by then its origin sends the messages for slow receivers in separate parcels. Beyond that there is room
+for messages published at this broker (`delivery.OVERRUN`), which cannot be postponed.
 
-What is admitted joins the queues before anything else is asked about.
+Admitted messages join the queues before the next parcel is checked.
 """
 
 from overlane.core.events import Reception
@@ -21,10 +22,10 @@ from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import SharedGroup
 
 TOLD_PERCENT = 25
-"""From here on the origin is told, so that publishers there rest as they would here."""
+"""From here on the origin is informed, so that publishers there pause as they would here."""
 OPEN_AGAIN_PERCENT = 75
 FULL_PERCENT = 100
-FULL_FOR_ALL_PERCENT = 200
+FULL_FOR_ALL_PERCENT = 150
 
 Load = tuple[int, int]
 """Messages, and their bytes."""
@@ -56,11 +57,15 @@ class Admission:
                 return Reception(False, {topic: max(FULL_PERCENT, percent) for topic, percent in behind.items()})
         return Reception(True, behind)
 
-    def has_room_again(self, now: Nanos) -> bool:
-        """Whether someone for whom messages were refused has room again, or is not waited for any more."""
+    def take_room_again(self, now: Nanos) -> bool:
+        """Whether a receiver whose messages were refused has room again, or is not waited for any more."""
         if not self._refused_for:
             return False
-        ready = {one for one in self._refused_for if not one.is_awaited(now) or self._percent(one) < OPEN_AGAIN_PERCENT}
+        ready = {
+            one
+            for one in self._refused_for
+            if not self._state.awaits(one, now) or self._percent(one) < OPEN_AGAIN_PERCENT
+        }
         self._refused_for -= ready
         return bool(ready)
 
@@ -73,11 +78,11 @@ class Admission:
             members = [] if group is None else [one.session for one in group.members.values() if one.qos]
             if any(self._percent(session) < FULL_PERCENT for session in members):
                 return []
-            return [session for session in members if session.is_awaited(now)]
+            return [session for session in members if self._state.awaits(session, now)]
         if topic.startswith(names.RETAINED):
             return []
         receivers = self._state.subscriptions.audience(topic).receivers
-        return [one.session for one in receivers if one.qos and one.session.is_awaited(now)]
+        return [one.session for one in receivers if one.qos and self._state.awaits(one.session, now)]
 
     def _group(self, name: str) -> SharedGroup | None:
         try:
@@ -88,7 +93,7 @@ class Admission:
         return next((one for one in groups if one.name == group and names.tag_of(one.filter) == tag), None)
 
     def _is_for_others(self, messages: list[Brought], full: set[Session]) -> bool:
-        """Whether any of it is for somebody who has room."""
+        """Whether any of its receivers has room."""
         for topic in dict.fromkeys(topic for topic, _, _ in messages):
             if topic.startswith(names.RETAINED):
                 return True

@@ -1,8 +1,8 @@
-"""Arrivals: what the overlay brings from other brokers, on its way to the clients here.
+"""Arrivals: messages from other brokers, on their way to the clients here.
 
-It is a run of plain messages, a retained message that brokers exchange, a message for one member of a shared
-subscription, or a message for everybody who has subscribed. What cannot be read is counted as refused, and concerns
-nothing else that came with it.
+A message is a run of plain messages, a retained message that brokers exchange, a message for one member of a shared
+subscription, or a message for all subscribers. One that cannot be decoded is counted as refused, and affects nothing
+else that arrived with it.
 """
 
 from typing import NamedTuple, Protocol
@@ -17,6 +17,7 @@ from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
+from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.state import State
 from overlane.pubsub.suspects import suspect_of
 
@@ -42,8 +43,9 @@ class NoRuns:
 
 
 class Arrivals:
-    def __init__(self, state: State, delivery: Delivery, admission: Admission, runs: Runs) -> None:
+    def __init__(self, state: State, delivery: Delivery, admission: Admission, runs: Runs, handouts: Handouts) -> None:
         self._state = state
+        self._handouts = handouts
         self._admission = admission
         self._delivery = delivery
         self._runs = runs
@@ -61,7 +63,7 @@ class Arrivals:
             overrun = NEVER  # it will be acknowledged for all who are waited for
         for topic, flags, body in effect.messages:
             subscribers = effect.subscribers.get(topic)
-            if not subscribers:
+            if subscribers is None or not (subscribers or topic.startswith(names.SHARE)):
                 continue
             self._at_hand = None
             if state.suspects and suspect_of(effect.origin, 0, topic, body) in state.suspects:
@@ -73,7 +75,8 @@ class Arrivals:
                     if mixed is not None and opened is not None:
                         opened.append(mixed)
                 else:
-                    self._deliver_one(Delivered(topic, body, flags, subscribers), now - effect.age_ns, overrun, now)
+                    one = Delivered(topic, body, flags, subscribers)
+                    self._deliver_one(one, effect.origin, now - effect.age_ns, overrun, now)
             except InDoubt:
                 raise
             except Exception as error:
@@ -92,12 +95,13 @@ class Arrivals:
         else:
             self._state.failed("delivery", origin, error)
 
-    def _deliver_one(self, one: Delivered, published_ns: Nanos, overrun: int, now: Nanos) -> None:
+    def _deliver_one(self, one: Delivered, origin: str, published_ns: Nanos, overrun: int, now: Nanos) -> None:
         state = self._state
-        if one.topic.startswith(names.RETAINED):
+        if one.topic.startswith((names.RETAINED, names.HANDOUT)):
             arrived = state.cluster.read_retained(one.topic, one.flags, one.body)
             self._at_hand = arrived
-            state.effects += state.retained.keep_if_later(arrived)
+            is_handout = one.topic.startswith(names.HANDOUT)
+            self._handouts.arrived(arrived, origin, is_handout, bool(one.flags & envelope.ASKED), now)
             return
         if one.topic.startswith(names.SHARE):
             self._deliver_to_group(one, published_ns, overrun, now)
@@ -109,14 +113,12 @@ class Arrivals:
             self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, None, only, overrun)
 
     def _deliver_to_group(self, one: Delivered, published_ns: Nanos, overrun: int, now: Nanos) -> None:
-        """Another broker has chosen this one for a message of a shared subscription."""
+        """Another broker has chosen this one for a message of a shared subscription. If the last member here has gone
+        meanwhile, it goes on to a broker that has members."""
         name, _, tag, topic = names.read_share_name(one.topic)
         arrived = envelope.unpack(topic, one.flags, one.body, published_ns)
         if arrived.expires_ns <= now:
             return
         self._at_hand = arrived
-        for group in self._state.subscriptions.audience(topic).groups:
-            is_meant = group.name == name and names.tag_of(group.filter) == tag
-            if is_meant and self._delivery.share(arrived, group, now, overrun) is not None:
-                return
-        self._state.counters.dropped[Drop.SESSION_ENDED] += 1  # the last member has gone meanwhile
+        if not self._delivery.share_by_name(arrived, name, tag, now, overrun):
+            self._state.counters.dropped[Drop.SESSION_ENDED] += 1

@@ -1,8 +1,8 @@
-"""The other brokers, as this one sees them.
+"""The other brokers, as seen by this one.
 
-The overlay knows filters and topics, and nothing of sessions. Three things concern all brokers at once: retained
-messages, the members of shared subscriptions, and what subscribers ask for beyond the network file. Each is put into
-cluster names (`names`), so that the overlay carries it like everything else, durably and in order.
+The overlay knows filters and topics, and nothing of sessions. Three things concern all brokers: retained messages, the
+members of shared subscriptions, and QoS overrides of subscribers. Each is encoded in cluster names (`names`), so that
+the overlay carries it like any message, durably and in order.
 """
 
 from overlane.core.events import PublishResult
@@ -11,12 +11,21 @@ from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
 from overlane.pubsub.cluster import envelope
 from overlane.pubsub.cluster.directory import Directory, RemoteGroup
-from overlane.pubsub.cluster.names import EVERYTHING_RETAINED, RETAINED, share_name, want_name
+from overlane.pubsub.cluster.names import (
+    EVERYTHING_RETAINED,
+    HANDOUT,
+    RETAINED,
+    handout_name,
+    share_name,
+    unplaced_share_name,
+    want_name,
+)
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.message import Message
 from overlane.pubsub.qos_override import Deadlines, QosOverride, apply_override
 
 RETAINED_CLASS = QosClass(reliable=True, history=1)
+HANDOUT_CLASS = QosClass(reliable=True)
 LOCAL_SUBSCRIBERS = "mqtt"
 """The overlay's name for all local subscribers together. It is in records, so it stays as it was first called."""
 
@@ -50,6 +59,8 @@ class Cluster:
         """Retained messages of all brokers are kept at each of them."""
         if not self._uplink.is_alone:
             self._uplink.subscribe(LOCAL_SUBSCRIBERS, EVERYTHING_RETAINED, False, now)
+            if self._uplink.is_edge or self._uplink.is_routing:
+                self._uplink.subscribe(LOCAL_SUBSCRIBERS, handout_name(self._me, "#"), False, now)
 
     # Retained messages
 
@@ -61,11 +72,19 @@ class Cluster:
         stamp = message.published_ns.to_bytes(_STAMP_BYTES)
         return self._uplink.publish(RETAINED + message.topic, stamp + body, flags, RETAINED_CLASS, now)
 
+    def hand_out(self, broker: str, message: Message, is_asked: bool, now: Nanos) -> PublishResult:
+        """Let one broker have a retained message."""
+        flags, body = envelope.pack(message, now)
+        flags |= envelope.ASKED if is_asked else 0
+        stamp = message.published_ns.to_bytes(_STAMP_BYTES)
+        return self._uplink.publish(handout_name(broker, message.topic), stamp + body, flags, HANDOUT_CLASS, now)
+
     @staticmethod
     def read_retained(name: str, flags: int, body: bytes) -> Message:
-        """ValueError if it is none."""
+        """Of a retained message, or a handout; ValueError if it is none."""
         stamp = int.from_bytes(body[:_STAMP_BYTES])
-        return envelope.unpack(name[len(RETAINED) :], flags, body[_STAMP_BYTES:], stamp)
+        levels = 2 if name.startswith(HANDOUT) else 1
+        return envelope.unpack(name.split("/", levels)[levels], flags, body[_STAMP_BYTES:], stamp)
 
     # Shared subscriptions
 
@@ -93,6 +112,15 @@ class Cluster:
         flags, body = envelope.pack(message, now)
         name = share_name(one.group, broker, one.filter, message.topic)
         return self._uplink.publish(name, body, flags, qos, now)
+
+    def hold_for_group(self, group: str, tag: str, message: Message, qos: QosClass, now: Nanos) -> bool:
+        """Hold a message for a group while it is not known who needs its topic, as at an edge whose routing broker has
+        not told that yet; `uplink.watch_released` tells when it is. False if that is known already."""
+        name = unplaced_share_name(group, tag, message.topic)
+        if not self._uplink.carries(name):
+            return False
+        flags, body = envelope.pack(message, now)
+        return self._uplink.publish(name, body, flags, qos, now) is PublishResult.ACCEPTED
 
     # QoS overrides
 

@@ -1,6 +1,6 @@
-"""The directory: what the other brokers say by cluster names, kept so that a topic is looked up quickly.
+"""The directory: what other brokers announce by cluster names, indexed by topic.
 
-It follows the names one by one as the overlay tells of them, so that a change costs what it changes.
+It is updated name by name as the overlay reports them, so the cost of a change does not depend on the size.
 """
 
 from dataclasses import dataclass

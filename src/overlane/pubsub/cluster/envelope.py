@@ -1,10 +1,11 @@
 """A message as the overlay carries it: eight flags and a body.
 
     flags   bit 0 retain | bits 1-2 QoS | bit 3 properties ahead of the payload
+            bit 7 of a handout: it was requested
             bits 4-6 a run of plain messages, as the protocol of their publisher encodes them (`mqtt.runs`)
     body    [ length varint | properties | ] payload
 
-The properties are those of the message, and in front the expiry interval as of when the message was sent.
+The properties are those of the message, preceded by the expiry interval at the time of sending.
 """
 
 from overlane.core.topics import check_topic
@@ -16,6 +17,8 @@ RETAIN = 0x01
 QOS_SHIFT = 1
 QOS_MASK = 0x06
 PROPERTIES = 0x08
+ASKED = 0x80
+"""Of a handout: the filter of its receiver is the reason for it."""
 RUN_MASK = 0x50
 """A run, in one of its two forms."""
 

@@ -1,26 +1,29 @@
-"""Cluster names: topics and filters that begin with `$`, by which brokers tell each other more than topics.
+"""Cluster names: topics and filters that begin with `$`, by which brokers exchange more than messages of clients.
 
     $retained/TOPIC                   a retained message, for every broker; each needs `$retained/#`
     $share/GROUP/BROKER/TAG/FILTER    BROKER has members of this shared subscription
     $share/GROUP/BROKER/TAG/TOPIC     a message for one of them
-    $want/DEADLINE/MORE/FILTER        a subscriber asks for more than the file gives its topics: microseconds, and the
+    $want/DEADLINE/MORE/FILTER        the QoS override of a subscriber: the deadline in microseconds, and the
                                       sum of 1, reliable, and 2, in strict order. Nothing is published under it
     $dead-letter/TOPIC                a message that could not be delivered
+    $handout/BROKER/TOPIC             a retained message for one broker, in two tiers: there a broker that needs
+                                      a topic gets its retained message without a filter for that
 
-TAG is a digest of the filter: a message for a group must find its filter again, and a group can have several.
+TAG is a digest of the filter: a message for a group must be matched to its filter, and a group can have several.
 
-A topic or filter of a client is bounded so that the longest of these names still fits where topics are carried.
+The length of topics and filters of clients is limited so that the longest of these names can still be carried.
 """
 
 from hashlib import blake2b
 
-from overlane.core import limits
+from overlane.core import bundles, limits
 from overlane.core.units import NEVER, US
 from overlane.core.wire import frame_codec
 from overlane.pubsub.qos_override import QosOverride
 
 RESERVED = "$"
-RETAINED = "$retained/"
+RETAINED = bundles.RETAINED
+HANDOUT = bundles.HANDOUT
 EVERYTHING_RETAINED = "$retained/#"
 SHARE = "$share/"
 WANT = "$want/"
@@ -36,9 +39,18 @@ def tag_of(topic_filter: str) -> str:
     return blake2b(topic_filter.encode(), digest_size=_TAG_BYTES).hexdigest()
 
 
+def handout_name(broker: str, topic: str) -> str:
+    return f"{HANDOUT}{broker}/{topic}"
+
+
 def share_name(group: str, broker: str, topic_filter: str, topic: str) -> str:
     """The name for a topic, or for the filter itself, of a shared subscription at a broker."""
     return f"{SHARE}{group}/{broker}/{tag_of(topic_filter)}/{topic}"
+
+
+def unplaced_share_name(group: str, tag: str, topic: str) -> str:
+    """The name for a topic of a shared subscription of which it is not known yet where it has members."""
+    return f"{SHARE}{group}//{tag}/{topic}"
 
 
 def read_share_name(name: str) -> tuple[str, str, str, str]:
@@ -62,7 +74,7 @@ def read_want_name(name: str) -> tuple[QosOverride, str]:
 
 def topic_of(name: str) -> str:
     """The topic that clients know a message by; empty if it is for no client."""
-    if name.startswith(RETAINED):
+    if name.startswith((RETAINED, HANDOUT)):
         return ""
     if name.startswith(SHARE):
         try:
@@ -75,6 +87,7 @@ def topic_of(name: str) -> str:
 PREFIX_BYTES_MAX = max(
     len(RETAINED),
     len(DEAD_LETTERS),
+    len(handout_name("b" * frame_codec.NAME_BYTES_MAX, "")),
     len(want_name(QosOverride(NEVER - 1, reliable=True), "")),
     len(share_name("g" * GROUP_BYTES_MAX, "b" * frame_codec.NAME_BYTES_MAX, "", "")),
 )

@@ -1,6 +1,6 @@
-"""The overlay, as pubsub sees it: it carries messages of topics and is told filters, and knows nothing of sessions."""
+"""The overlay as pubsub sees it: it carries messages and filters, and knows nothing of sessions."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from overlane.core.events import PublishResult
@@ -14,6 +14,24 @@ class Uplink(Protocol):
     @property
     def is_alone(self) -> bool:
         """Whether there are no other brokers at all."""
+
+    @property
+    def is_edge(self) -> bool: ...
+
+    @property
+    def is_routing(self) -> bool: ...
+
+    def carriers(self) -> Mapping[int, str]:
+        """Bundles, and the routing brokers that carry them."""
+
+    def needing(self, topic: str) -> Sequence[str]:
+        """The other brokers that need a topic."""
+
+    def watch_released(self, listener: Callable[[str, int, bytes, QosClass, tuple[str, ...], Nanos], None]) -> None:
+        """Tell of messages that had to wait until it was known who needs them, when they are sent."""
+
+    def watch_needs(self, listener: ReservedListener) -> None:
+        """Tell of every filter that another broker needs, when that changes."""
 
     @property
     def changes(self) -> int:
@@ -36,13 +54,13 @@ class Uplink(Protocol):
         all, to 1 where their queues are full, and somewhat more where more waits for them."""
 
     def carries(self, topic: str) -> bool:
-        """Whether somebody elsewhere needs the topic, or its history is kept for late subscribers."""
+        """Whether another broker needs the topic, or its history is kept for late subscribers."""
 
     def watch_reserved(self, listener: ReservedListener) -> None:
         """Tell what other brokers need under names that begin with `$`, now and whenever that changes."""
 
     def needs_size(self) -> tuple[int, int]:
-        """How many filters the other brokers are told that this one needs, and how many bytes they are."""
+        """Number and bytes of the filters that this broker has announced to others."""
 
     def can_reach(self, broker: str) -> bool: ...
 
@@ -50,9 +68,13 @@ class Uplink(Protocol):
         """What all topics have in common whose messages go to the same other brokers."""
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the overlay was told that somebody here needs the topic."""
+        """Whether this broker has announced a filter for the topic to the overlay."""
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult: ...
+
+    def note_served(self, topic: str, served: tuple[str, ...]) -> None:
+        """Shared subscriptions that get the message that is published on the topic next in other ways, in case that it
+        has to wait."""
 
     def publish_mixed_run(
         self,
@@ -76,7 +98,21 @@ class Alone:
     """No overlay at all."""
 
     is_alone = True
+    is_edge = False
+    is_routing = False
     changes = 0
+
+    def carriers(self) -> Mapping[int, str]:
+        return {}
+
+    def needing(self, topic: str) -> Sequence[str]:  # noqa: ARG002
+        return ()
+
+    def watch_needs(self, listener: ReservedListener) -> None:
+        pass
+
+    def watch_released(self, listener: Callable[[str, int, bytes, QosClass, tuple[str, ...], Nanos], None]) -> None:
+        pass
 
     def way_share(self, topic: str, qos: QosClass) -> float:  # noqa: ARG002
         return 0.0
@@ -107,6 +143,9 @@ class Alone:
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
         return PublishResult.ACCEPTED
+
+    def note_served(self, topic: str, served: tuple[str, ...]) -> None:
+        pass
 
     def destinations(self, topic: str) -> Hashable:  # noqa: ARG002
         return ()

@@ -1,4 +1,6 @@
-"""Dead letters: messages that could not be delivered to a client, under a name of their own, with client and reason."""
+"""Dead letters: messages that could not be delivered to a client, published under a topic of their own, with client and
+reason.
+"""
 
 from overlane.pubsub.cluster.names import DEAD_LETTERS
 from overlane.pubsub.counters import Drop

@@ -1,11 +1,12 @@
-"""Delivery: from a message to the consumers that get it, whatever protocol they speak.
+"""Delivery: from a message to its consumers, for any protocol.
 
-QoS 0 goes to those that are connected, as long as they read; it is never stored. QoS 1 and 2 join the receiver's
-window, durably if its session is durable, and leave from there as the consumer's receive maximum allows. A message that
-was sent too often without being acknowledged, or has found a full queue, is put on the dead-letter topic.
+QoS 0 goes to connected consumers, as long as they read; it is never stored. QoS 1 and 2 join the window of the
+receiver, durably if its session is durable, and are sent as the consumer's receive maximum allows. A message that was
+sent too often without an acknowledgement, or found a full queue, is put on the dead-letter topic.
 """
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from overlane.core.events import PublishResult
 from overlane.core.units import Nanos
@@ -15,7 +16,7 @@ from overlane.pubsub.consumer import Confirmation, Consumer
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery import dead_letters
 from overlane.pubsub.delivery.window import Entry, Stage
-from overlane.pubsub.message import Message
+from overlane.pubsub.message import Message, Run
 from overlane.pubsub.qos_override import RELIABLE, apply_override
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
@@ -85,6 +86,20 @@ class Delivery:
                 fullest = crowding
         return is_stored, fullest
 
+    def spread_run(self, run: Run, audience: Audience, now: Nanos) -> Given:
+        """Messages of QoS 1 to every receiver; none of these is a stream, nor wants less of its own messages."""
+        is_stored, fullest = NOT_GIVEN
+        for receiver in audience.receivers:
+            if receiver.qos:
+                stored, crowding = self.give_run(receiver.session, run, receiver.identifiers, now)
+                is_stored |= stored
+                fullest = max(fullest, crowding)
+                continue
+            for message in run.messages:
+                _, crowding = self.give(receiver.session, message, 0, False, receiver.identifiers, now)
+                fullest = max(fullest, crowding)
+        return is_stored, fullest
+
     def share_here(self, message: Message, audience: Audience, now: Nanos, overrun: int = OVERRUN) -> Given:
         """To one member of each shared subscription of this broker."""
         given = NOT_GIVEN
@@ -106,16 +121,26 @@ class Delivery:
         name = "" if min(message.qos, one.qos) == 0 else one.name
         return self.give(one.session, message, min(message.qos, one.qos), retain, identifiers, now, name, overrun)
 
+    def share_by_name(self, message: Message, group: str, tag: str, now: Nanos, overrun: int = OVERRUN) -> bool:
+        """To a member here of the group that is so called, or to one at another broker; False if there is none."""
+        for one in self._state.subscriptions.audience(message.topic).groups:
+            is_meant = one.name == group and tag_of(one.filter) == tag
+            if is_meant and self.share(message, one, now, overrun) is not None:
+                return True
+        return self.share_elsewhere(message, group, tag, now)
+
     def share_elsewhere(self, message: Message, group: str, tag: str, now: Nanos) -> bool:
         """To a member at another broker: here is none any more. Whether it is on its way; QoS 0 is not sent on."""
+        if not message.qos:
+            return False
         cluster = self._state.cluster
-        for one in cluster.directory.shared(message.topic) if message.qos else ():
+        qos = cluster.class_of(message.topic, self._state.settings.qos.of(message.topic), now)
+        qos = apply_override(qos, RELIABLE)
+        for one in cluster.directory.shared(message.topic):
             if one.group == group and tag_of(one.filter) == tag:
-                qos = cluster.class_of(message.topic, self._state.settings.qos.of(message.topic), now)
                 broker = cluster.choose(one.group, one.filter, one.brokers, is_here=False)
-                sent = cluster.send_to_group(broker, one, message, apply_override(qos, RELIABLE), now)
-                return sent is PublishResult.ACCEPTED
-        return False
+                return cluster.send_to_group(broker, one, message, qos, now) is PublishResult.ACCEPTED
+        return cluster.hold_for_group(group, tag, message, qos, now)
 
     def needs_store(self, message: Message, audience: Audience) -> bool:
         """Whether accepting it means to keep it through a restart."""
@@ -149,13 +174,13 @@ class Delivery:
                     self._failed(session, consumer, error)
             return NOT_GIVEN
         limits, crowding = self._state.limits, 0.0
-        if session.is_awaited(now):
+        if self._state.awaits(session, now):
             crowding = session.window.crowding(limits)
         else:
             overrun = 1
         if not session.window.takes(message, limits, overrun):
             for expired in session.window.expire(now):
-                self._state.queue_records.take(session.client_id, expired)
+                self._state.queue_records.take(expired)
                 self._state.counters.dropped[Drop.EXPIRED] += 1
             if not session.window.takes(message, limits, overrun):
                 return self._dead(session, message, Drop.QUEUE_FULL, now), crowding
@@ -168,13 +193,43 @@ class Delivery:
             self.pump(session, consumer, now)
         return session.is_durable, crowding
 
+    def give_run(self, session: Session, run: Run, identifiers: tuple[int, ...], now: Nanos) -> Given:
+        """Messages of QoS 1 to a session that takes them as such, and is no stream: as if given one by one."""
+        state, window, messages = self._state, session.window, run.messages
+        limits, crowding, overrun = state.limits, 0.0, 1
+        count = len(messages)
+        if self._state.awaits(session, now):
+            # As the last of them finds it.
+            waiting = (len(window) + count - 1) / limits.queue_messages
+            waiting_bytes = (window.bytes + run.size_bytes - messages[-1].size_bytes) / limits.queue_bytes
+            crowding, overrun = min(1.0, max(waiting, waiting_bytes)), OVERRUN
+        if run.is_split or not window.takes_run(count, run.size_bytes, limits, overrun):
+            run.is_split = True  # its messages may be records of their own from now on
+            given = NOT_GIVEN
+            for message in messages:
+                given = both(given, self.give(session, message, 1, False, identifiers, now))
+            return given
+        entries = [Entry(message, 1, False, identifiers) for message in messages]
+        if not identifiers:
+            for entry in entries:
+                entry.is_plain = True
+        window.add_run(entries, run.size_bytes)
+        if session.is_durable:
+            state.effects += session.deduplication.reserve(entries[-1].sequence)
+            state.queue_records.put_run(session.client_id, entries, state.turn)
+        if session.consumer is not None:
+            self.pump(session, session.consumer, now)
+        return session.is_durable, crowding
+
     def _log(self, log: StreamLog, message: Message, qos: int, retain: bool, now: Nanos) -> bool:
         """Whether it is kept."""
         state = self._state
         if state.is_store_failing and not qos:
-            state.counters.dropped[Drop.QUEUE_FULL] += 1  # nobody waits for it, and nothing would bound it
+            state.counters.dropped[Drop.QUEUE_FULL] += 1  # no acknowledgement waits for it, and nothing would limit it
             return False
-        state.counters.dropped[Drop.QUEUE_FULL] += log.append(message, qos, retain, state.turn, now)
+        lost, records = log.append(message, qos, retain, state.turn, now)
+        state.counters.dropped[Drop.QUEUE_FULL] += lost
+        state.effects += records
         return True
 
     def _send_plain(
@@ -197,6 +252,8 @@ class Delivery:
         entry: Entry | None = None
         try:
             while consumer.backlog_bytes < SEND_AHEAD_BYTES:
+                if self._pump_plain(session, consumer, now):
+                    continue
                 entry = window.next_to_send()
                 if entry is None:
                     return
@@ -229,7 +286,7 @@ class Delivery:
                     self._release(session, consumer, entry)
                 else:
                     window.drop(entry)
-                    state.queue_records.take(session.client_id, entry)
+                    state.queue_records.take(entry)
                 if drop is Drop.TRIES:
                     self._dead(session, message, drop, now)
                 else:
@@ -240,6 +297,36 @@ class Delivery:
             if entry is not None:
                 entry.tries += 1  # or the client would never get past it
             self._failed(session, consumer, error)
+
+    def _pump_plain(self, session: Session, consumer: Consumer, now: Nanos) -> bool:
+        """Give the consumer those that wait and are plain, all at once; whether there were any that it took."""
+        state, window = self._state, session.window
+        if not window.is_waiting or state.is_store_failing:
+            return False
+        entries = window.plain_to_send()
+        if not entries:
+            return False
+        if not session.is_operators:
+            rights = state.settings.access.rights(session.user, session.client_id)
+            if not rights.everything:
+                entries = list(takewhile(lambda one: rights.may_receive(one.message.topic), entries))
+        try:
+            if not entries or not consumer.take_run(entries):
+                return False
+        except Exception:
+            for entry in entries:
+                entry.is_plain = False  # next time it will be seen which of them it is
+            raise
+        stored: Entry | None = entries[-1]
+        if entries[-1].record is None:
+            # Only of a session that was durable for a while another may be the last that is stored.
+            among = reversed(entries) if session.is_known else ()
+            stored = next((entry for entry in among if entry.record is not None), None)
+        if stored is not None and self._rests_on(session, stored) > state.durable_turn:
+            consumer.waits = True
+        window.send_run(entries, now)
+        state.counters.messages_out += len(entries)
+        return True
 
     def _failed(self, session: Session, consumer: Consumer, error: Exception) -> None:
         self._state.failed("delivery", session.client_id, error, consumer)
@@ -280,7 +367,7 @@ class Delivery:
         is_stored, _ = both(self.spread(letter, audience, now, overrun=1), self.share_here(letter, audience, now, 1))
         return is_stored
 
-    # What the client says of it
+    # Confirmations of the client
 
     def acknowledged(self, session: Session, consumer: Consumer, tag: int, now: Nanos) -> bool:
         """QoS 1: the consumer has the message. False if nothing with this tag was owed; UnexpectedConfirmation."""
@@ -293,6 +380,26 @@ class Delivery:
         self._done(session, entry)
         self.pump(session, consumer, now)
         return True
+
+    def acknowledged_run(self, session: Session, consumer: Consumer, tags: Iterable[int], now: Nanos) -> None:
+        """As `acknowledged`, for each tag in turn."""
+        window, records = session.window, self._state.queue_records
+        sent, is_owed = window.sent, False
+        try:
+            for tag in tags:
+                entry = sent.get(tag)
+                if entry is None:
+                    continue
+                if entry.qos != 1:
+                    raise UnexpectedConfirmation(tag, entry.qos)
+                is_owed = True
+                del sent[tag]
+                window.bytes -= entry.message.size_bytes
+                records.take(entry)
+        finally:
+            if is_owed:
+                window.answered_ns = now
+                self.pump(session, consumer, now)
 
     def received(self, session: Session, consumer: Consumer, tag: int, is_refused: bool, now: Nanos) -> bool:
         """QoS 2: the consumer has the message, and it is released; or the consumer refuses it, and it is done with.
@@ -317,7 +424,7 @@ class Delivery:
         return True
 
     def _postpone(self, session: Session, consumer: Consumer, entry: Entry) -> bool:
-        """Put off its release if the store does not know of it, nor could be told now; whether that was done."""
+        """Postpone its release if it is not in the store and cannot be stored now; whether that was done."""
         tag, rests_on = entry.tag, 0
         if entry.stage is Stage.RELEASED:
             rests_on = session.exchanged_in
@@ -335,7 +442,7 @@ class Delivery:
         # Not before the store knows: after a crash the message would be sent again, and the client take it for new.
         if entry.is_stored:
             try:
-                self._state.queue_records.changed(session.client_id, entry)
+                self._state.queue_records.changed(entry)
             except Exception as error:
                 raise InDoubt(f"the store cannot be told that a message of {session.client_id} is released") from error
             session.exchanged_in = self._state.turn
@@ -353,7 +460,7 @@ class Delivery:
 
     def _done(self, session: Session, entry: Entry) -> None:
         session.window.done(entry)
-        self._state.queue_records.take(session.client_id, entry)
+        self._state.queue_records.take(entry)
 
     # Sessions
 
@@ -370,14 +477,14 @@ class Delivery:
         session.headway = session.window.sent_up_to
         for entry in session.window.sent.values():
             if entry.stage is Stage.SENT and session.is_durable:
-                self._state.queue_records.changed(session.client_id, entry)
+                self._state.queue_records.changed(entry)
 
     def abandon(self, session: Session, subscriptions: Iterable[Subscription], now: Nanos) -> None:
         """The session ends. What it owed of shared subscriptions goes to another member, QoS 2 under way excepted."""
         state = self._state
         shared = {one.name: one for one in subscriptions if one.group}
         for entry in list(session.window):
-            state.queue_records.take(session.client_id, entry)
+            state.queue_records.take(entry)
             moves = entry.group in shared and (entry.stage is Stage.WAITING or entry.qos == 1)
             if not (moves and self._share_again(entry.message, shared[entry.group], now)):
                 state.counters.dropped[Drop.SESSION_ENDED] += 1

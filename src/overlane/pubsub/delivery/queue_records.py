@@ -1,84 +1,158 @@
-"""Queue records: what of the sessions' queues is kept through a restart.
+"""Queue records: the part of the sessions' queues that survives a restart.
 
-Each entry of a durable queue is a record of its own under (client, sequence); the message it waits with is a record
-under the message's number, shared by all queues that hold it. Nothing here decides what is durable; it says what that
-means for the store.
+Messages that arrived together for the same receivers are one record (`pubsub.message`), shared by all queues that
+contain any of them. The entries of one queue for these messages are another record, under the client and the first of
+their sequence numbers: the messages, and for each whether it is waiting, sent, released or done. So a run of messages
+costs two records, not two for each; a single message is a run of one.
+
+A record of entries is rewritten, once per turn, when some of its entries have changed or are done, and erased with the
+last of them. The record of messages is erased with the last record of entries that needs any of them.
+
+Nothing here decides what is durable; it only determines the records, when the turn ends (`flush`).
 """
+
+from collections.abc import Sequence
 
 import msgspec
 
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.records import Kind, Owner, OwnerKind
-from overlane.pubsub.delivery.window import Entry, Stage
+from overlane.pubsub.delivery.window import Entry, EntryRecord, Stage
 from overlane.pubsub.message import TABLE as MESSAGES
-from overlane.pubsub.message import Message, key_of
+from overlane.pubsub.message import Message, MessageRecord, encode_run, key_of
 
-QUEUES = "mqtt.queue"
+QUEUES = "mqtt.queue@2"
+
+DONE = 0xFF
+"""In the place of a stage: the entry is done with."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[int, int, bool, tuple[int, ...], str, int, int]).decode
+_Stored = tuple[int, int, int, bool, tuple[int, ...], str, bytes, tuple[int, ...]]
+"""Number of the record of messages, place of the first there, QoS, retain, identifiers, group, stages, tries."""
+_decode = msgspec.msgpack.Decoder(_Stored).decode
+_decode_first = msgspec.msgpack.Decoder(tuple[int, int, bool, tuple[int, ...], str, int, int]).decode
 
 
 class QueueRecords:
-    def __init__(self, effects: list[Effect]) -> None:
-        self._effects = effects
+    def __init__(self) -> None:
+        self.has_effects = False
+        """Whether there is anything to be written or erased at the end of the turn."""
+        self._effects: list[Effect] = []
+        self._changed: list[EntryRecord] = []
+        """Those to be written anew at the end of the turn."""
         self._next_number = 1
-        self._recovered: dict[int, Message] = {}
+        self._recovered: dict[int, tuple[MessageRecord, list[Message]]] = {}
 
     def put(self, client_id: str, entry: Entry, turn: int) -> None:
         """Keep it, as of this turn."""
-        message = entry.message
-        if not message.holders:
-            message.number = self._next_number
-            self._next_number += 1
-            self._effects.append(Save(MESSAGES, key_of(message.number), message.stored()))
-        message.holders += 1
-        entry.is_stored = True
-        entry.stored_in = turn
-        self._effects.append(Save(QUEUES, _key(client_id, entry.sequence), _stored(entry)))
+        self.put_run(client_id, [entry], turn)
 
-    def changed(self, client_id: str, entry: Entry) -> None:
+    def put_run(self, client_id: str, entries: list[Entry], turn: int) -> None:
+        """Keep entries with consecutive sequence numbers, as of this turn, that are alike but for their messages. These
+        have come together: either all of them are in one record already, one behind the other, or none is in any."""
+        first = entries[0]
+        messages = first.message.record
+        if messages is None or not messages.holders:
+            messages = self._put_messages([entry.message for entry in entries])
+        messages.holders += 1
+        record = EntryRecord(_key(client_id, first.sequence), first.message.place, messages, [*entries])
+        for entry in entries:
+            entry.record = record
+            entry.stored_in = turn
+        self._effects.append(Save(QUEUES, record.key, _stored(record, first)))
+        self.has_effects = True
+
+    def _put_messages(self, messages: Sequence[Message]) -> MessageRecord:
+        stored = MessageRecord(self._next_number)
+        self._next_number += 1
+        for place, message in enumerate(messages):
+            message.record = stored
+            message.place = place
+        self._effects.append(Save(MESSAGES, key_of(stored.number), encode_run(messages)))
+        return stored
+
+    def changed(self, entry: Entry) -> None:
         """It was released, or sent without being acknowledged before the connection ended."""
-        if entry.is_stored:
-            self._effects.append(Save(QUEUES, _key(client_id, entry.sequence), _stored(entry)))
+        if entry.record is not None:
+            self._change(entry.record)
 
-    def take(self, client_id: str, entry: Entry) -> None:
-        if not entry.is_stored:
+    def _change(self, record: EntryRecord) -> None:
+        if not record.is_changed:
+            record.is_changed = True
+            self._changed.append(record)
+            self.has_effects = True
+
+    def take(self, entry: Entry) -> None:
+        """It is done with."""
+        record = entry.record
+        if record is None:
             return
-        entry.is_stored = False
-        message = entry.message
-        self._effects.append(Erase(QUEUES, _key(client_id, entry.sequence)))
-        message.holders -= 1
-        if not message.holders:
-            self._effects.append(Erase(MESSAGES, key_of(message.number)))
-            message.number = 0
+        entry.record = None
+        record.left -= 1
+        if record.left:
+            record.places[entry.message.place - record.first] = None
+            self._change(record)
+            return
+        self._effects.append(Erase(QUEUES, record.key))
+        self.has_effects = True
+        record.messages.holders -= 1
+        if not record.messages.holders:
+            self._effects.append(Erase(MESSAGES, key_of(record.messages.number)))
+
+    def flush(self) -> list[Effect]:
+        """The turn ends: what is to be written and erased."""
+        effects, self._effects = self._effects, []
+        changed, self._changed = self._changed, []
+        self.has_effects = False
+        for record in changed:
+            record.is_changed = False
+            if record.left:
+                some = next(entry for entry in record.places if entry is not None)
+                effects.append(Save(QUEUES, record.key, _stored(record, some)))
+        return effects
 
     # Recovery
 
-    def restore_message(self, key: bytes, message: Message) -> None:
-        message.number = int.from_bytes(key)
-        self._next_number = max(self._next_number, message.number + 1)
-        self._recovered[message.number] = message
+    def restore_messages(self, key: bytes, messages: list[Message]) -> None:
+        stored = MessageRecord(int.from_bytes(key))
+        for place, message in enumerate(messages):
+            message.record, message.place = stored, place
+        self._next_number = max(self._next_number, stored.number + 1)
+        self._recovered[stored.number] = stored, messages
 
-    def restore_entry(self, key: bytes, value: bytes) -> tuple[str, Entry] | None:
-        """The client and the entry; None if its message is no more."""
+    def restore_entries(self, key: bytes, value: bytes) -> tuple[str, list[Entry]]:
+        """The client and the entries; none if their messages are no more."""
         client_id, sequence = _read_key(key)
-        number, qos, retain, identifiers, group, stage, tries = _decode(value)
-        message = self._recovered.get(number)
-        if message is None:
-            self._effects.append(Erase(QUEUES, key))
-            return None
-        message.holders += 1
-        entry = Entry(message, qos, retain, identifiers, group)
-        entry.sequence, entry.stage, entry.tries, entry.is_stored = sequence, Stage(stage), tries, True
-        return client_id, entry
+        number, first, qos, retain, identifiers, group, stages, tries = _decode(value)
+        stored, messages = self._recovered.get(number, (None, []))
+        places: list[Entry | None] = []
+        for place, stage in enumerate(stages):
+            entry = None
+            if stage != DONE and first + place < len(messages):
+                entry = Entry(messages[first + place], qos, retain, identifiers, group)
+                entry.sequence, entry.stage, entry.tries = sequence + place, Stage(stage), tries[place]
+            places.append(entry)
+        entries = [entry for entry in places if entry is not None]
+        if stored is None or not entries:
+            self._erase(QUEUES, key)
+            return client_id, []
+        stored.holders += 1
+        record = EntryRecord(key, first, stored, places)
+        record.left = len(entries)
+        for entry in entries:
+            entry.record = record
+        return client_id, entries
 
     def recovered(self) -> None:
         """All records have been read: messages that no queue holds are left over from a crash."""
-        for message in self._recovered.values():
-            if not message.holders:
-                self._effects.append(Erase(MESSAGES, key_of(message.number)))
+        for stored, _ in self._recovered.values():
+            if not stored.holders:
+                self._erase(MESSAGES, key_of(stored.number))
         self._recovered.clear()
+
+    def _erase(self, table: str, key: bytes) -> None:
+        self._effects.append(Erase(table, key))
+        self.has_effects = True
 
 
 def _key(client_id: str, sequence: int) -> bytes:
@@ -94,7 +168,16 @@ def _read_key(key: bytes) -> tuple[str, int]:
 
 def _read(key: bytes, value: bytes) -> object:
     name, stored = _read_key(key), _decode(value)
-    return name, stored, Stage(stored[5])
+    stages, tries = stored[6:]
+    if len(stages) != len(tries) or not stages:
+        raise ValueError(f"{len(stages)} stages, and tries of {len(tries)} entries")
+    return name, stored, [Stage(stage) for stage in stages if stage != DONE]
+
+
+def _upgrade_1(value: bytes) -> bytes:
+    """In version 1 every entry was a record of its own."""
+    number, qos, retain, identifiers, group, stage, tries = _decode_first(value)
+    return _encode((number, 0, qos, retain, identifiers, group, bytes((stage,)), (tries,)))
 
 
 QUEUE_KIND = Kind(
@@ -102,9 +185,14 @@ QUEUE_KIND = Kind(
     lambda key: Owner(OwnerKind.SESSION, _read_key(key)[0]),
     _read,
     needs=lambda _, value: ((MESSAGES, key_of(_decode(value)[0])),),
+    upgrades=(_upgrade_1,),
 )
 
 
-def _stored(entry: Entry) -> bytes:
-    value = entry.message.number, entry.qos, entry.retain, entry.identifiers, entry.group, int(entry.stage), entry.tries
+def _stored(record: EntryRecord, some: Entry) -> bytes:
+    """`some`: one of the entries, all of which are alike but for what is listed."""
+    places = record.places
+    stages = bytes([DONE if entry is None else entry.stage for entry in places])
+    tries = [0 if entry is None else entry.tries for entry in places]
+    value = record.messages.number, record.first, some.qos, some.retain, some.identifiers, some.group, stages, tries
     return _encode(value)

@@ -1,25 +1,26 @@
-"""The window: what a session still owes its client, QoS 1 and 2.
+"""The window: unacknowledged QoS 1 and 2 messages of a session.
 
-Entries wait in the order in which they came, are sent while the client's receive maximum allows, and stay until the
-client has acknowledged them: QoS 1 once; QoS 2 twice, and after the first only the end of the exchange is owed. After a
-reconnect everything sent and not acknowledged is sent again, in the same order.
+Entries wait in the order of arrival, are sent while the client's receive maximum allows, and stay until the client has
+acknowledged them: QoS 1 once; QoS 2 twice, and after the first only the end of the exchange remains. After a reconnect
+everything sent and not acknowledged is sent again, in the same order.
 
-An entry's tag follows from its sequence number, so that it is the same after a restart of the broker without having
-been stored again when it was sent. What was sent is not stored either, but how far it may have come
-(`Session.headway`): after a restart what lies before that is sent as something that the client may have got. The queue
-is bounded in messages and bytes.
+The tag of an entry follows from its sequence number, so that it is the same after a restart of the broker without
+having been stored when it was sent. Which entries were sent is not stored either, only a limit of it
+(`Session.headway`): after a restart, entries before that limit are sent as possible duplicates. The queue is limited in
+messages and bytes.
 
-What was sent once is owed to the end: it does not expire any more, and a QoS 2 message that is given up is released
-instead, or the client would hold its tag for ever and take a later message under it for this one.
+An entry that was sent once does not expire any more. A QoS 2 message that is given up is released instead; otherwise
+the client would keep its tag forever and treat a later message under it as a duplicate.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from itertools import islice
 
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.limits import Limits
-from overlane.pubsub.message import Message
+from overlane.pubsub.message import Message, MessageRecord
 
 TAGS = 65_535
 ANSWER_WITHIN: Nanos = 2 * SECOND
@@ -41,9 +42,10 @@ class Entry:
     __slots__ = (
         "group",
         "identifiers",
-        "is_stored",
+        "is_plain",
         "message",
         "qos",
+        "record",
         "retain",
         "sequence",
         "stage",
@@ -60,13 +62,38 @@ class Entry:
         self.sequence = 0
         self.stage = Stage.WAITING
         self.tries = 0
-        self.is_stored = False
+        self.is_plain = False
+        """Of QoS 1, with a message that has nothing but topic and payload, and not sent before: such are sent together
+        (`Consumer.take_run`)."""
+        self.record: EntryRecord | None = None
+        """The record that it is in, as long as it is stored."""
         self.stored_in = 0
         """The turn in which it was stored."""
 
     @property
+    def is_stored(self) -> bool:
+        return self.record is not None
+
+    @property
     def tag(self) -> int:
         return self.sequence % TAGS + 1
+
+
+class EntryRecord:
+    """A record of entries with consecutive sequence numbers, whose messages follow each other in one record.
+
+    `first`: the place of the first message there. `places`: the entries by their place here, None for those that are
+    done with. `left`: how many are not."""
+
+    __slots__ = ("first", "is_changed", "key", "left", "messages", "places")
+
+    def __init__(self, key: bytes, first: int, messages: MessageRecord, places: list[Entry | None]) -> None:
+        self.key = key
+        self.first = first
+        self.messages = messages
+        self.places = places
+        self.left = len(places)
+        self.is_changed = False
 
 
 class Window:
@@ -130,8 +157,9 @@ class Window:
         """How full it is, from 0 to 1."""
         return min(1.0, max(len(self) / limits.queue_messages, self.bytes / limits.queue_bytes))
 
-    def keeps_answering(self, now: Nanos) -> bool:
-        return not self.sent or now - self.answered_ns < ANSWER_WITHIN
+    def keeps_answering(self, now: Nanos, unanswerable_until_ns: Nanos) -> bool:
+        """Time in which it could not answer does not count."""
+        return not self.sent or now - max(self.answered_ns, unanswerable_until_ns) < ANSWER_WITHIN
 
     def add(self, entry: Entry) -> None:
         entry.sequence = self._next_sequence
@@ -139,6 +167,23 @@ class Window:
         self.bytes += entry.message.size_bytes
         self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
         self._append(entry)
+
+    def takes_run(self, count: int, size_bytes: int, limits: Limits, overrun: int) -> bool:
+        """Whether there is room for so many messages of so many bytes, within so many times the limits."""
+        is_countable = len(self) + count <= overrun * limits.queue_messages
+        return is_countable and self.bytes + size_bytes <= overrun * limits.queue_bytes
+
+    def add_run(self, entries: list[Entry], size_bytes: int) -> None:
+        """Entries that do not expire, of messages of so many bytes together."""
+        sequence = self._next_sequence
+        for entry in entries:
+            entry.sequence = sequence
+            sequence += 1
+        self._next_sequence = sequence
+        self.bytes += size_bytes
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting += entries
 
     def _append(self, entry: Entry) -> None:
         if self._waiting is None:
@@ -182,6 +227,35 @@ class Window:
         entry = self._waiting[0]
         return None if entry.tag in self.sent else entry
 
+    def plain_to_send(self) -> list[Entry]:
+        """The first that wait, as far as they are plain and the client takes them now."""
+        sent = self.sent
+        room = self.receive_max - len(sent)
+        if not self._waiting or room <= 0:
+            return []
+        found: list[Entry] = []
+        for entry in islice(self._waiting, room):
+            if not entry.is_plain or entry.sequence % TAGS + 1 in sent:
+                break
+            found.append(entry)
+        return found
+
+    def send_run(self, entries: list[Entry], now: Nanos) -> None:
+        """These are the first that wait, plain, and on their way now."""
+        sent, waiting = self.sent, self._waiting
+        assert waiting
+        if not sent:
+            self.answered_ns = now
+        for entry in entries:
+            waiting.popleft()
+            sent[entry.sequence % TAGS + 1] = entry
+            entry.stage = Stage.SENT
+            entry.tries = 1
+            entry.is_plain = False
+        self.sent_up_to = max(self.sent_up_to, entries[-1].sequence)
+        if not waiting:
+            self._waiting = None
+
     def send(self, entry: Entry, now: Nanos) -> None:
         """It is the first that waits, and on its way now."""
         if not self.sent:
@@ -191,6 +265,7 @@ class Window:
         self.sent_up_to = max(self.sent_up_to, entry.sequence)
         entry.stage = Stage.SENT
         entry.tries += 1
+        entry.is_plain = False
 
     def drop(self, entry: Entry) -> None:
         """It is the first that waits, and will not be sent."""

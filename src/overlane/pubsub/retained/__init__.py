@@ -1,1 +1,3 @@
 """Retained messages, and their replay to new subscriptions."""
+
+__all__: list[str] = []

@@ -1,7 +1,7 @@
-"""Retained messages: the last of each topic that was published to be kept, for whoever subscribes later.
+"""Retained messages: the last retained message of each topic, for later subscriptions.
 
-They lie in a tree of topic levels, the reverse of the filters' tree: here a filter walks over many topics. Number and
-bytes are bounded; a retained message that would go beyond is not kept, and its publisher is told.
+They are kept in a tree of topic levels, the reverse of the tree of filters: here one filter matches many topics. Number
+and bytes are limited; a retained message beyond the limit is not kept, and its publisher gets an error.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +48,7 @@ class RetainedMessages:
     def __len__(self) -> int:
         return self._count
 
-    def has_room(self, message: Message, now: Nanos) -> tuple[bool, list[Effect]]:
+    def make_room(self, message: Message, now: Nanos) -> tuple[bool, list[Effect]]:
         """Whether it can be kept; where there was no room, those that have expired are taken away first."""
         effects: list[Effect] = []
         if not self._fits(message) and now >= self._swept_ns + SWEEP_EVERY:
@@ -68,6 +68,19 @@ class RetainedMessages:
         for level in topic.split("/"):
             node = node.children.get(level) if node is not None else None
         return node.message if node is not None else None
+
+    def stamp_of(self, topic: str) -> Nanos:
+        """When what a topic has was published, or what it had was removed."""
+        old = self.get(topic)
+        return old.published_ns if old is not None else self._removed.get(topic, 0)
+
+    def removals(self) -> list[Message]:
+        """Messages that take away what was taken away here, as far as that is remembered."""
+        return [
+            Message(topic, b"", 1, True, published_ns=stamp)
+            for topic, stamp in self._removed.items()
+            if self.get(topic) is None
+        ]
 
     def stamp_latest(self, message: Message) -> None:
         """What a client has published here just now is later than all before, by whatever clock: other brokers judge by

@@ -1,12 +1,12 @@
-"""Retained replay: the retained messages that a new subscription has still to get.
+"""Retained replay: the retained messages that a new subscription has still to receive.
 
-There may be a hundred thousand of them, and all others would have to wait while they are looked for and sent. So each
-replay is a walk through what is retained, and replays take turns (`roundrobin`). A replay is blocked while its client
-has much to read or to acknowledge, and so loses nothing. It ends when the subscription does, or the connection.
-Messages that are published meanwhile are delivered at once, and may come before older ones.
+There may be a hundred thousand of them, and finding and sending them at once would block all others. So each replay
+walks through the retained messages in steps, and replays take turns (`round_robin`). A replay is blocked while its
+client has much to read or to acknowledge, and so loses nothing. It ends with the subscription or the connection.
+Messages that are published meanwhile are delivered at once, and may arrive before older ones.
 
-A subscription of more than QoS 0 whose session outlives the connection gets all of them, whatever happens meanwhile:
-how far the walk has come is a record, written together with what it has found, and the next connection goes on there.
+A subscription above QoS 0 whose session outlives the connection receives all of them in any case: the position of the
+walk is a record, written together with the messages found, and the next connection continues there.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from overlane.core.units import Nanos
 from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.delivery.delivery import SEND_AHEAD_BYTES, Delivery
 from overlane.pubsub.message import Message
+from overlane.pubsub.retained.handouts import AWAITS, AWAITS_ONLY
 from overlane.pubsub.retained.round_robin import STEPS_AT_ONCE, Progress, RoundRobin
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
@@ -24,7 +25,7 @@ MESSAGES_AT_ONCE = 100
 
 
 class _Replay:
-    __slots__ = ("consumer", "is_kept", "is_over", "session", "steps", "subscription", "turned_away")
+    __slots__ = ("consumer", "is_kept", "is_over", "is_own_only", "session", "steps", "subscription", "turned_away")
 
     def __init__(
         self,
@@ -33,8 +34,11 @@ class _Replay:
         subscription: Subscription,
         steps: Iterator[Message | None],
         is_kept: bool,
+        is_own_only: bool,
     ) -> None:
         self.session = session
+        self.is_own_only = is_own_only
+        """Only what was published at this broker: all else is awaited from others."""
         self.consumer = consumer
         self.subscription = subscription
         self.steps = steps
@@ -61,13 +65,15 @@ class RetainedReplay:
         self._replays: RoundRobin[tuple[str, str], _Replay] = RoundRobin(state.timers, self._advance)
         """By client and subscription."""
 
-    def begin(self, session: Session, consumer: Consumer, subscription: Subscription, now: Nanos) -> None:
-        """A client has subscribed and wants to know what is retained."""
+    def begin(
+        self, session: Session, consumer: Consumer, subscription: Subscription, now: Nanos, is_own_only: bool = False
+    ) -> None:
+        """A client has subscribed and wants to know what is retained; `is_own_only`: and was published here."""
         if session.is_durable and subscription.qos:
-            self._start(self._kept_replay(session, consumer, subscription, ""), now)
+            self._start(self._kept_replay(session, consumer, subscription, "", is_own_only), now)
         else:
             steps = self._state.retained.walk(subscription.filter)
-            self._start(_Replay(session, consumer, subscription, steps, False), now)
+            self._start(_Replay(session, consumer, subscription, steps, False, is_own_only), now)
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
         """A client is back that has not got everything."""
@@ -75,16 +81,29 @@ class RetainedReplay:
             subscription = session.subscriptions.get(name)
             if subscription is None:
                 self.forget(session, name)
-            else:
-                self._start(self._kept_replay(session, consumer, subscription, after), now)
+            elif after != AWAITS_ONLY:
+                is_own_only = after.startswith(AWAITS)
+                replay = self._kept_replay(session, consumer, subscription, after.removeprefix(AWAITS), is_own_only)
+                self._start(replay, now)
 
     def forget(self, session: Session, name: str) -> None:
-        """The subscription has ended, or has got everything."""
+        """The subscription has ended."""
         if session.replays.pop(name, None) is not None and session.is_known:
             self._state.effects.append(session.erased_replay(name))
 
-    def _kept_replay(self, session: Session, consumer: Consumer, subscription: Subscription, after: str) -> _Replay:
-        return _Replay(session, consumer, subscription, self._state.retained.walk(subscription.filter, after), True)
+    def _finish(self, session: Session, name: str) -> None:
+        """The subscription has got everything that is here."""
+        if session.replays.get(name, "").startswith(AWAITS):
+            session.replays[name] = AWAITS_ONLY
+            self._state.effects.append(session.saved_replay(name))
+        else:
+            self.forget(session, name)
+
+    def _kept_replay(
+        self, session: Session, consumer: Consumer, subscription: Subscription, after: str, is_own_only: bool
+    ) -> _Replay:
+        steps = self._state.retained.walk(subscription.filter, after)
+        return _Replay(session, consumer, subscription, steps, True, is_own_only)
 
     def _start(self, replay: _Replay, now: Nanos) -> None:
         if not self._replays and not self._is_blocked(replay):
@@ -108,7 +127,7 @@ class RetainedReplay:
     def _take_steps(self, replay: _Replay, now: Nanos) -> None:
         last = self._give_some(replay, now)
         if replay.is_kept and replay.is_over:
-            self.forget(replay.session, replay.subscription.name)
+            self._finish(replay.session, replay.subscription.name)
         elif replay.is_kept:
             self._remember(replay, last)
 
@@ -116,7 +135,8 @@ class RetainedReplay:
         """How far it has come: to this topic, or with "" not further than before."""
         session, name = replay.session, replay.subscription.name
         if last or name not in session.replays:
-            session.replays[name] = last
+            awaits = AWAITS if session.replays.get(name, "").startswith(AWAITS) else ""
+            session.replays[name] = awaits + last
             self._state.effects.append(session.saved_replay(name))
 
     def _give_some(self, replay: _Replay, now: Nanos) -> str:
@@ -129,7 +149,7 @@ class RetainedReplay:
             if isinstance(message, _Replay):
                 replay.is_over = True
                 break
-            if message is None:
+            if message is None or (replay.is_own_only and not message.sender):
                 continue
             if message.expires_ns <= now:
                 state.effects += state.retained.remove(message.topic)

@@ -1,7 +1,7 @@
-"""Round robin: long tasks take turns, so that neither each other nor anybody else has to wait for them.
+"""Round robin: long tasks take turns, so that they block neither each other nor anything else.
 
-A task takes some steps at a time. Then the next one does, a little later, so that everything else has its turn before.
-While all of them are blocked they are asked again after a longer time.
+A task does some steps at a time. The next one follows a little later, so that everything else runs in between. While
+all of them are blocked, they are checked at longer intervals.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,1 +1,3 @@
-"""Sessions: what is kept for a client between its connections, and what is published when it is lost."""
+"""Sessions: the state of a client between its connections, and its will."""
+
+__all__ = ["deduplication", "registry", "session", "wills"]

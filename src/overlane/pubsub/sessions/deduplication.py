@@ -1,19 +1,20 @@
-"""Deduplication: QoS 1 messages once, for clients that ask for it, although QoS 1 only promises at least once.
+"""Deduplication: QoS 1 messages once, for clients that request it, although QoS 1 only promises at least once.
 
-When a broker dies, two kinds of messages come twice at QoS 1: those whose acknowledgement the client has not got are
-published again, and those whose acknowledgement the broker has not kept are delivered again. A packet identifier could
-tell them from new ones, if it were not used for another message as soon as it is free.
+When a broker fails, two kinds of QoS 1 messages arrive twice: those whose acknowledgement the client has not received
+are published again, and those whose acknowledgement the broker has not stored are delivered again. A packet identifier
+could distinguish them from new ones, if it were not reused for another message as soon as it is free.
 
-A client that says `overlane-once: RUN` when it connects, with a word of its own for each of its lives, promises to give
-its identifiers round and round in that life. The broker answers with the same, and promises that for its own:
+A client that sends `overlane-once: RUN` when it connects, with a unique word for each of its runs, promises to assign
+its identifiers in turn during that run. The broker answers with the same, and promises the same for its own
+identifiers:
 
-    taken       the last QoS 1 messages that were accepted, by their identifiers. One that comes again, marked as
-                repeated, is acknowledged and nothing else. This becomes durable together with what is kept of it.
-    reserved    how far the numbers of what is delivered to the client may have come. They go on there after a restart,
-                where otherwise those that nothing waits with would be used anew.
+    taken       the last accepted QoS 1 messages, by their identifiers. One that is received again, marked as a
+                duplicate, is only acknowledged. This becomes durable together with the records of the message.
+    reserved    an upper limit of the sequence numbers delivered to the client. They continue there after a restart;
+                otherwise numbers without a waiting message would be reused.
 
-Acknowledgements arrive in the order in which they were sent. So those that a client may have missed are of the latest,
-and of no more than it may have in flight: others are forgotten.
+Acknowledgements arrive in the order in which they were sent. So those that a client may have missed are among the
+latest, and no more than it may have in flight: others are removed.
 """
 
 from collections.abc import Iterable
@@ -35,7 +36,7 @@ _decode_taken = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 
 
 def run_of(user_properties: Iterable[tuple[str, str]]) -> str:
-    """What a client says in CONNECT; "" if it does not ask for this."""
+    """The user property in CONNECT; "" if the client does not request deduplication."""
     run = next((value for name, value in user_properties if name == PROPERTY), "")
     return run if len(run) <= RUN_CHARS_MAX else ""
 
@@ -76,7 +77,7 @@ class Deduplication:
 
     @property
     def is_promised(self) -> bool:
-        """Whether the client of now has been told that each of its messages is taken once."""
+        """Whether the connected client has been promised that each of its messages is accepted once."""
         return bool(self._run)
 
     def begin(self, run: str, in_flight: int, last_sequence: int) -> list[Effect]:

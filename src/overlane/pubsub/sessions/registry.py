@@ -1,7 +1,7 @@
-"""Sessions: who has one, who takes it over, and when it ends.
+"""Sessions: which exist, who takes one over, and when it ends.
 
-A session is claimed by a client that connects. Its connection, when lost, leaves it for its expiry interval; then it
-ends, and everything that was kept for it goes. A session without an interval ends with its connection.
+A session is claimed by a client that connects. When its connection is lost, it is kept for its expiry interval; then it
+ends, and all of its state is removed. A session without an interval ends with its connection.
 """
 
 from collections.abc import Iterable
@@ -86,7 +86,7 @@ class Sessions:
             self._left(session, True, now)
 
     def leave_after_failure(self, consumer: Consumer, now: Nanos) -> None:
-        """A connection was closed by a fault of ours; its session may have been told already to send nothing more."""
+        """A connection was closed by an internal error; its session may already have stopped sending."""
         session = consumer.session
         if session is not None and session.consumer is None:
             session.consumer = consumer
@@ -146,10 +146,11 @@ class Sessions:
             self._wills.adopt(session.client_id, will, now)
 
     def recovered(self, now: Nanos) -> None:
-        """After a restart nobody is connected: those who were are lost as of now."""
+        """After a restart no client is connected: the connections from before count as lost now."""
         for session in list(self._state.sessions.values()):
             session.window.recovered(session.headway)
-            session.headway = session.window.sent_up_to
+            if session.headway == NEVER:  # of an older record
+                session.headway = session.window.sent_up_to
             if session.expires_ns >= NEVER:
                 session.expires_ns = session.ends_ns(now)
                 self._state.effects.append(session.saved())

@@ -1,8 +1,8 @@
-"""A session: what the broker remembers of a client between its connections.
+"""A session: the state of a client between its connections.
 
 It lasts while the client is connected and, after that, for its expiry interval. With an interval it is durable: the
-session itself, its subscriptions, how far they have come with what is retained, its queue, the identifiers of QoS 2
-messages it has sent, and what deduplication has to remember are records in the store.
+session itself, its subscriptions, the progress of their retained replay, its queue, the identifiers of QoS 2 messages
+it has sent, and the state of deduplication are records in the store.
 """
 
 from typing import NamedTuple
@@ -86,7 +86,7 @@ class Session:
         self.consumer: Consumer | None = None
         """Its connection, while the client is there."""
         self.expires_ns: Nanos = NEVER
-        """When it ends, while nobody is connected."""
+        """When it ends, while the client is not connected."""
         self.timer: Timer | None = None
         """To end it then."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -106,7 +106,7 @@ class Session:
         self.known_in = 0
         """The turn in which it was told."""
         self.exchanged_in = 0
-        """The last turn in which it was told how far an exchange of QoS 2 has come, in either direction."""
+        """The last turn in which the client was sent the state of a QoS 2 exchange, in either direction."""
         self.log: StreamLog | None = None
         """Where its messages go, if it stands for a stream and not for a client."""
         self.is_operators = False
@@ -120,13 +120,13 @@ class Session:
         return self._deduplication
 
     @property
+    def promises_once(self) -> bool:
+        """Whether its client was promised that each of its QoS 1 messages is accepted once."""
+        return self._deduplication is not None and self._deduplication.is_promised
+
+    @property
     def is_durable(self) -> bool:
         return self.expiry_s > 0
-
-    def is_awaited(self, now: Nanos) -> bool:
-        """Whether publishers wait for it where it falls behind: it is there, and answers, or is not read from."""
-        consumer = self.consumer
-        return consumer is not None and (consumer.has_stopped() or self.window.keeps_answering(now))
 
     def ends_ns(self, left_ns: Nanos) -> Nanos:
         return NEVER if self.expiry_s >= FOR_EVER_S else left_ns + self.expiry_s * SECOND

@@ -4,8 +4,8 @@
 
 Times are durations from the moment of the export, because the clocks of two hosts need not agree. Everything else is as
 the client knows it: sequence numbers, and so packet identifiers, stages of QoS 2 exchanges, identifiers of messages
-that it has published. What was sent is marked as such, whether a connection is open or not: a session is exported as
-it would be if its connection ended at that moment.
+that it has published. Sent messages are marked as sent, even if a connection is open: a session is exported as if its
+connection ended at that moment.
 """
 
 import zlib
@@ -99,7 +99,7 @@ class ExportedWill(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SessionExport(msgspec.Struct, frozen=True, array_like=True):
-    """`expires_in_ns` None: never. `replays`: see `Session.replays`. `received`: see `Session.received`."""
+    """`expires_in_ns` None: never. `replays`, `received`, `headway`: as in `Session`."""
 
     client_id: Annotated[str, Meta(min_length=1)]
     user: str | None
@@ -111,6 +111,7 @@ class SessionExport(msgspec.Struct, frozen=True, array_like=True):
     waiting: tuple[ExportedEntry, ...]
     next_sequence: Annotated[int, Meta(ge=1, lt=1 << 62)]
     sent_up_to: Number
+    headway: Number
     received: tuple[PacketId, ...]
     deduplication: TakenMessages
     will: ExportedWill | None
@@ -146,7 +147,7 @@ def decode_session(data: bytes) -> SessionExport:
 
 
 def _check(exported: SessionExport) -> None:
-    """What types alone do not tell."""
+    """Checks that the types do not express."""
     _require("\0" not in exported.client_id, "a null character in the client identifier")
     names = [one.name for one in exported.subscriptions]
     _require(len(set(names)) == len(names), "a subscription twice")
@@ -158,6 +159,7 @@ def _check(exported: SessionExport) -> None:
     _require(len(sequences) == len(entries), "a sequence number twice")
     _require(max(sequences, default=0) < exported.next_sequence, "a sequence number that was not given yet")
     _require(exported.sent_up_to < exported.next_sequence, "more sent than there was")
+    _require(exported.sent_up_to <= exported.headway, "more sent than the headway allows")
     _require(len({one.tag for one in exported.sent}) == len(exported.sent), "a packet identifier in flight twice")
     _require(all(one.stage is not Stage.WAITING for one in exported.sent), "in flight, but not sent")
     _require(all(one.stage is not Stage.RELEASED for one in exported.waiting), "released, but not in flight")

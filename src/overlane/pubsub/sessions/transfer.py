@@ -1,8 +1,8 @@
-"""Session transfer: a session to a value, and a value to a session that goes on as the first would have.
+"""Session transfer: a session to a value, and a value to a session that continues it.
 
-Both are pure: they change nothing of a broker. `Sessions.adopt` makes an imported session one of the broker's own, and
-`PubSub.export_session` and `import_session` are what others call. How far the overlay's history was replayed to a
-subscription is not part of a session: where topics keep a history, it may come again.
+Both functions are pure: they change nothing of a broker. `Sessions.adopt` adds an imported session to those of the
+broker; `PubSub.export_session` and `import_session` are the functions for other parts. How far the overlay's history
+was replayed to a subscription is not part of a session: if topics keep a history, it may be delivered again.
 """
 
 from overlane.core.units import NEVER, Nanos
@@ -31,7 +31,9 @@ class NotTransferable(OverlaneError):
 def export_session(session: Session, will: Will | None, now: Nanos) -> SessionExport:
     """The session as it would be if its connection ended now."""
     window = session.window
-    ends_ns = session.ends_ns(now) if session.consumer is not None else session.expires_ns
+    ends_ns, headway = session.expires_ns, max(session.headway, window.sent_up_to)
+    if session.consumer is not None:
+        ends_ns, headway = session.ends_ns(now), window.sent_up_to
     return SessionExport(
         client_id=session.client_id,
         user=session.user,
@@ -48,6 +50,7 @@ def export_session(session: Session, will: Will | None, now: Nanos) -> SessionEx
         waiting=tuple(_exported_entry(one, now) for one in window.waiting),
         next_sequence=window.last_sequence + 1,
         sent_up_to=window.sent_up_to,
+        headway=headway,
         received=tuple(sorted(session.received)),
         deduplication=session.deduplication.exported(),
         will=None if will is None else _exported_will(will, will.due(session, now), now),
@@ -80,7 +83,7 @@ def import_session(exported: SessionExport, now: Nanos) -> tuple[Session, Will |
         exported.next_sequence,
         exported.sent_up_to,
     )
-    session.headway = exported.sent_up_to
+    session.headway = exported.headway
     return session, None if exported.will is None else _imported_will(exported.will, now)
 
 

@@ -1,13 +1,12 @@
 """Wills: messages that are published for clients whose connection is lost.
 
-A will is a record in the store from the moment its client is connected, so that it is published even when the broker
-has failed. It is due when the connection ends otherwise than by a normal disconnect, after its delay, but no later
-than the session ends; a client that comes back in time takes it away. When it is due is part
-of the record, so that a restart does not prolong the delay. A will that comes while the store takes nothing is kept in
-memory alone until the store works again.
+A will is a record in the store from the moment its client is connected, so that it is published even if the broker
+fails. It is due when the connection ends without a normal disconnect, after its delay, but no later than the session
+ends; a client that returns in time cancels it. The due time is part of the record, so that a restart does not prolong
+the delay. A will that arrives while the store has failed is kept in memory only until the store works again.
 
-A will that cannot be published, for want of room in the overlay or as the store takes nothing, is tried again. Its
-record stays until then. Wills of one client are published in their order.
+A will that cannot be published, because the overlay has no room or the store has failed, is tried again. Its record
+stays until then. Wills of one client are published in order.
 """
 
 from dataclasses import dataclass
@@ -148,7 +147,7 @@ class Wills:
         except InDoubt:
             raise
         except Exception as error:
-            # It is published once and never repeated: it has reached whom it has reached.
+            # It is published once and never repeated, whichever receivers it has reached.
             self._state.failed("will", client_id, error)
         return True
 

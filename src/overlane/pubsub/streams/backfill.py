@@ -1,15 +1,15 @@
-"""Stream backfill: what is retained, written to the log of a new stream.
+"""Stream backfill: retained messages, written to the log of a new stream.
 
-There may be a hundred thousand retained messages, and all others would have to wait while they are looked for and
-logged. So each backfill is a walk through what is retained, and backfills take turns (`retained.roundrobin`). The log
-still gets what was retained when it was made, each message once, and before what has replaced it since. Only messages
-that are not retained may come before older ones.
+There may be a hundred thousand retained messages, and finding and logging them at once would block all others. So each
+backfill walks through the retained messages in steps, and backfills take turns (`retained.round_robin`). The log still
+gets the messages that were retained when it was created, each once, and before those that have replaced them since.
+Only messages that are not retained may come before older ones.
 
-    a topic changes that the walk has not come to    what it had is logged at once, and it is left out later
-    the broker dies                                  the walk goes on behind the last topic that is in the log on disk
+    a topic changes before the walk reaches it       its old message is logged at once, and is skipped later
+    the broker fails                                 the walk continues after the last topic in the log on disk
 
-How far a walk has come and which topics are left out are records, of the same turn as what is logged. While the store
-fails all backfills are blocked.
+The position of a walk and the skipped topics are records, of the same turn as the logged messages. While the store has
+failed, all backfills are blocked.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ class _Backfill:
         """Topics that are left out, because what they had is in the log."""
         self.has_records = False
         self.waiting: list[Callable[[], object]] = []
-        """Who is to be told of the end."""
+        """Called at the end."""
 
     def come_to(self, topic: str) -> None:
         self.topic, self.levels = topic, topic.split("/")
@@ -157,7 +157,7 @@ class Backfills:
     # Recovery
 
     def restore(self, log: StreamLog, session: Session, topic: str, value: bytes) -> None:
-        """A record of an earlier run of the broker; the first of each stream says how far the walk had come."""
+        """A record of an earlier run of the broker; the first of each stream has the position of the walk."""
         if not topic:
             self._restored[log.name] = _Backfill(log, session, value.decode())
             self._restored[log.name].has_records = True

@@ -1,16 +1,16 @@
-"""A stream's log: the messages of one subscription, numbered in the order in which they came, kept until committed.
+"""The log of a stream: the messages of one subscription, numbered in the order of arrival, kept until committed.
 
     first                 written            next
       |  can be read        |  on its way      |
-      |  again and again    |  to the disk     |
+      |  repeatedly         |  to the disk     |
 
-A message gets the next offset and is a record of its own in the store. Readers are shown it when it is on disk, so an
-offset that somebody has seen never means another message, whatever ends the broker. What is committed is erased, from
-the front. Where the log is full its oldest messages make room, and are counted as lost: publishers are not held up by a
-reader that stays away, and a reader that comes too late is told so.
+A message gets the next offset and is a record of its own in the store. Readers see it when it is on disk, so an offset
+that was read never refers to another message, even after a crash. Committed messages are erased, from the front. If the
+log is full, its oldest messages are removed and counted as lost: an absent reader does not block publishers, and a
+reader that is too late gets an error.
 
-Offsets begin anew with a stream of the same name that is made anew: `since_ns` tells them apart. A message's own expiry
-does not count here, or a range could not be read twice alike.
+Offsets start again if a stream of the same name is created again: `since_ns` distinguishes them. The expiry of a
+message does not apply here; otherwise a range could not be read twice with the same result.
 """
 
 from collections import deque
@@ -72,7 +72,6 @@ class StreamLog:
         scope: Scope,
         user: str | None,
         since_ns: Nanos,
-        effects: list[Effect],
         limits: Callable[[], Limits],
     ) -> None:
         self.name = name
@@ -89,7 +88,6 @@ class StreamLog:
         """By offset; a hole is a record that was damaged on disk."""
         self._unwritten: deque[tuple[int, int]] = deque()
         """Turns whose records are not known to be on disk, and the first offset of each."""
-        self._effects = effects
         self._limits = limits
 
     def __len__(self) -> int:
@@ -97,48 +95,49 @@ class StreamLog:
 
     # Writing
 
-    def append(self, message: Message, qos: int, retain: bool, turn: int, now: Nanos) -> int:
-        """How many messages had to make room for it."""
+    def append(self, message: Message, qos: int, retain: bool, turn: int, now: Nanos) -> tuple[int, list[Effect]]:
+        """How many messages had to make room for it; and its records."""
         if self.scope is Scope.HERE and not message.sender:
-            return 0  # it came from another broker, where it is logged
+            return 0, []  # it came from another broker, where it is logged
         logged = Logged(now, message.topic, message.payload, qos, retain, message.encoded)
         record = _encode(logged)
-        limits, lost = self._limits(), 0
+        limits = self._limits()
+        effects: list[Effect] = []
         while self._records and (
             len(self._records) >= limits.stream_messages or self.bytes + len(record) > limits.stream_bytes
         ):
-            lost += self._take(self.first)
+            effects += self._take(self.first)
             self.first += 1
+        lost = len(effects)
         offset = self.next
         self.next += 1
         self._records[offset] = record
         self.bytes += len(record)
-        self._effects.append(Save(LOGS, self._key(offset), record))
+        effects.append(Save(LOGS, self._key(offset), record))
         if not self._unwritten or self._unwritten[-1][0] != turn:
             self._unwritten.append((turn, offset))
         if lost:
             self.lost += lost
-            self._effects.append(self.saved())
-        return lost
+            effects.append(self.saved())
+        return lost, effects
 
-    def commit(self, to: int, durable_turn: int) -> None:
+    def commit(self, to: int, durable_turn: int) -> list[Effect]:
         """Everything before this offset has been dealt with, and need not be kept; Gone if it was never given."""
         if to > self.written(durable_turn):
             raise Gone(f"nothing can be committed up to {to}: the log ends at {self.written(durable_turn)}")
         if to <= self.first:
-            return
-        for offset in range(self.first, to):
-            self._take(offset)
+            return []
+        effects = [effect for offset in range(self.first, to) for effect in self._take(offset)]
         self.first = to
-        self._effects.append(self.saved())
+        return [*effects, self.saved()]
 
-    def _take(self, offset: int) -> bool:
+    def _take(self, offset: int) -> list[Effect]:
+        """None where there was none any more."""
         record = self._records.pop(offset, None)
         if record is None:
-            return False
+            return []
         self.bytes -= len(record)
-        self._effects.append(Erase(LOGS, self._key(offset)))
-        return True
+        return [Erase(LOGS, self._key(offset))]
 
     # Reading
 
@@ -188,9 +187,9 @@ class StreamLog:
         return self.name.encode() + b"\0" + offset.to_bytes(_OFFSET_BYTES)
 
 
-def restored(key: bytes, value: bytes, effects: list[Effect], limits: Callable[[], Limits]) -> StreamLog:
+def restored(key: bytes, value: bytes, limits: Callable[[], Limits]) -> StreamLog:
     name, (topic_filter, scope, user, since_ns, first, lost) = _read_stream(key, value)
-    log = StreamLog(name, topic_filter, scope, user, since_ns, effects, limits)
+    log = StreamLog(name, topic_filter, scope, user, since_ns, limits)
     log.first = log.next = first
     log.lost = lost
     return log

@@ -1,11 +1,12 @@
 """Streams: durable logs of subscriptions, by name.
 
-A stream is made with a filter and lasts until it is removed, or nobody has used it for the time that the limits give.
-All that matches and that its user may receive goes into its log, whether anybody reads or not. It stands among the
-subscriptions like a client that never leaves, and cannot be taken for one: no client's identifier begins as its does.
+A stream is created with a filter and lasts until it is removed, or has not been used for the time in the limits. All
+messages that match and that its user may receive go into its log, whether or not it is read. It is one of the
+subscriptions, like a client that never disconnects, and cannot be confused with a client: its identifier has a prefix
+that no client identifier has.
 
-Streams of one name at several brokers make one stream in parts where each logs what is published `here`: then every
-message is in exactly one of them. One that logs what is published `everywhere` needs no others.
+Streams of one name at several brokers form one stream in parts if each logs messages published `here`: then every
+message is in exactly one of them. A stream that logs messages published `everywhere` needs no others.
 """
 
 import re
@@ -92,7 +93,7 @@ class Streams:
             raise Unwelcome(f"more than {state.limits.streams} streams")
         if state.is_store_failing:
             raise Unwelcome("the durable store takes nothing at the moment")
-        log = StreamLog(name, topic_filter, scope, user, now, state.effects, lambda: state.limits)
+        log = StreamLog(name, topic_filter, scope, user, now, lambda: state.limits)
         session = _session(log)
         if user is not None and not state.settings.access.may_subscribe(user, session.client_id, topic_filter):
             raise Unwelcome(f"not allowed to subscribe to {topic_filter[:100]}", is_denied=True)
@@ -153,13 +154,13 @@ class Streams:
     def commit(self, log: StreamLog, to: int, now: Nanos) -> None:
         """Gone if there is no such offset."""
         self._streams[log.name].used_ns = now
-        log.commit(to, self._state.durable_turn)
+        self._state.effects += log.commit(to, self._state.durable_turn)
 
     # Recovery
 
     def restore(self, key: bytes, value: bytes, now: Nanos) -> None:
         state = self._state
-        log = streamlog.restored(key, value, state.effects, lambda: state.limits)
+        log = streamlog.restored(key, value, lambda: state.limits)
         stream = self._enter(log, _session(log), now)
         state.subscriptions.add(stream.subscription)
 

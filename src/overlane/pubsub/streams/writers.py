@@ -1,16 +1,16 @@
-"""Writers: what is published in numbered batches, each message once however often its batch is sent.
+"""Writers: numbered batches of messages, each message published once however often its batch is sent.
 
-A writer sends the messages of its batches in order, in as many parts as it likes, each with its batch's number and the
-place of its first message in it. The broker remembers how far each writer has come: (batch, messages of it). What
-is sent again it leaves out. That place becomes durable in the same transaction as all that has to be kept of the
-messages, so that after whatever end of broker or writer both or neither is remembered.
+A writer sends the messages of its batches in order, in any number of parts, each with the number of its batch and the
+position of its first message in it. The broker stores the progress of each writer: (batch, messages of it). It skips
+messages that were sent before. The progress becomes durable in the same transaction as the records of the messages, so
+that after any failure of broker or writer both are there or neither.
 
-    same batch, from a place that was passed      what is new of it is published
+    same batch, from a position already passed    the new messages are published
     a later batch, from its start                 it is published
     an earlier batch                              nothing: it was published
     anything else                                 a gap: refused
 
-Of too many writers those are forgotten that have been silent for longest.
+If there are too many writers, those unused for longest are removed.
 """
 
 from collections.abc import Sequence

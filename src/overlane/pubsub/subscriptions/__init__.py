@@ -1,1 +1,3 @@
 """Subscriptions: which sessions receive a topic."""
+
+__all__ = ["subscribing", "table"]

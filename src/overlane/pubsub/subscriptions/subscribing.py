@@ -1,11 +1,11 @@
-"""Subscribing: subscriptions come and go, and new ones get what is retained.
+"""Subscribing: adds and removes subscriptions; new ones get retained messages.
 
-Each request is granted or refused on its own. A filter that the session has already is replaced, without a gap. The
-retained messages of a new subscription follow when the client was told that it is granted (`replay`).
+Each request is granted or refused on its own. A filter that the session already has is replaced, without a gap. The
+retained messages of a new subscription follow after the client has been told that it is granted (`replay`).
 
-The overlay hears of the first and the last local subscription to a filter, and of a group's first and last member.
-Where it keeps a history for those who come late it hears of each subscription, by the client's name, so that the
-history goes to that client alone. It hears of QoS overrides of subscribers, too.
+The overlay is informed of the first and the last local subscription to a filter, and of the first and last member of a
+group. If it keeps a history for late subscribers, it is informed of each subscription, by the name of the client, so
+that the history goes to that client alone. It is informed of QoS overrides of subscribers, too.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.qos_override import NONE, BadOverride, QosOverride, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
+from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.replay import RetainedReplay
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
@@ -56,9 +57,12 @@ class SubscriptionRequest:
 
 
 class Subscribing:
-    def __init__(self, state: State, delivery: Delivery) -> None:
+    def __init__(self, state: State, delivery: Delivery, handouts: Handouts) -> None:
         self._state = state
         self._replay = RetainedReplay(state, delivery)
+        self._handouts = handouts
+        self._firsts: set[tuple[str, str]] = set()
+        """Clients and subscriptions that were the first to their filters here, and have not got what is retained."""
         self._overrides: dict[tuple[QosOverride, str], int] = {}
         """How many subscriptions have an override, by override and filter."""
 
@@ -72,10 +76,15 @@ class Subscribing:
 
     def replay(self, session: Session, consumer: Consumer, subscription: Subscription, now: Nanos) -> None:
         """Let the subscription have what is retained."""
-        self._replay.begin(session, consumer, subscription, now)
+        place = session.client_id, subscription.name
+        is_first = place in self._firsts
+        self._firsts.discard(place)
+        if self._state.uplink.is_edge and (is_first or self._handouts.is_awaited(subscription.filter)):
+            self._handouts.await_for(session, subscription, now)
+        self._replay.begin(session, consumer, subscription, now, is_own_only=is_first)
 
     def unsubscribe(self, session: Session, name: str, can_refuse: bool, now: Nanos) -> Unsubscribed:
-        """`can_refuse`: the client's protocol has a way to tell that it goes on."""
+        """`can_refuse`: the client's protocol can report that the subscription continues."""
         state = self._state
         subscription = session.subscriptions.get(name)
         if subscription is None:
@@ -85,12 +94,14 @@ class Subscribing:
         del session.subscriptions[name]
         self._leave(subscription, now)
         self._replay.forget(session, name)
+        self._handouts.forget(session, name)
         if session.is_known:
             state.effects.append(session.erased_subscription(name))
         return Unsubscribed.ENDED
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
         """The client is back: it gets what it has not got yet of what is retained."""
+        self._handouts.resume(session, now)
         self._replay.resume(session, consumer, now)
 
     def enter_log(self, subscription: Subscription, now: Nanos) -> None:
@@ -121,7 +132,7 @@ class Subscribing:
         self._state.subscriptions.add(subscription)
 
     def recovered(self, now: Nanos) -> None:
-        """After a restart: the overlay remembers those that it knows by name, and is told of the others."""
+        """After a restart: the overlay has stored subscriptions with a name, and gets the others again."""
         state = self._state
         for group, topic_filter in state.subscriptions.filters():
             if group:
@@ -198,7 +209,10 @@ class Subscribing:
             state.uplink.subscribe(session.client_id, subscription.filter, session.is_durable, now)
         elif is_first:
             state.uplink.subscribe(LOCAL_SUBSCRIBERS, subscription.filter, False, now)
+        if is_first and old is None and state.uplink.is_edge:
+            self._firsts.add((session.client_id, subscription.name))
         self._replay.forget(session, subscription.name)
+        self._handouts.forget(session, subscription.name)
         if session.is_durable:
             state.effects.append(session.saved_subscription(subscription))
 
@@ -206,6 +220,10 @@ class Subscribing:
         state = self._state
         is_last = state.subscriptions.remove(subscription)
         self._remove_override(subscription, now)
+        self._firsts.discard((subscription.session.client_id, subscription.name))
+        self._handouts.forget(subscription.session, subscription.name)
+        if is_last and not subscription.group:
+            self._handouts.needed_no_more(subscription.filter)
         if subscription.group:
             if is_last:
                 state.cluster.leave_group(subscription.group, subscription.filter, now)

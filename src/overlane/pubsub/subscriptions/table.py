@@ -1,15 +1,15 @@
-"""Subscriptions: who gets a topic, and how.
+"""Subscriptions: which sessions receive a topic, and with which options.
 
-A session subscribes to filters, with options each. `SubscriptionTable.audience(topic)` answers who gets a message on
-that topic: the receivers, each session once whatever number of its filters match, and the shared groups, each of which
-gives the message to one of its members. What it found it remembers until a subscription changes.
+A session subscribes to filters, with options for each. `SubscriptionTable.audience(topic)` returns who receives a
+message on that topic: the receivers, each session once even if several of its filters match, and the shared groups,
+each of which gives the message to one of its members. Results are cached until a subscription changes.
 
-Overlapping subscriptions of one session are merged into one receiver: the highest QoS, all identifiers, and the
-retain flag kept if any of them asks for it. Where some of them refuse the session's own messages (`no_local`), the
-receiver knows besides what is left of it for those.
+Overlapping subscriptions of one session are merged into one receiver: the highest QoS, all identifiers, and the retain
+flag kept if any of them asks for it. If some of them exclude the session's own messages (`no_local`), the receiver also
+has the result of the others, for those messages.
 
 Topics with the same receivers have the same `Audience` object, so that a run of messages on different topics can be
-passed on as one.
+delivered as one.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class Subscription:
     override: QosOverride = NONE
     """What it asks for beyond what the file gives."""
     is_local: bool = False
-    """Whether it wants nothing of other brokers, so that they need not hear of it."""
+    """Whether it needs nothing of other brokers, so that it is not announced to them."""
 
 
 class Receiver:
@@ -144,11 +144,11 @@ class SubscriptionTable:
         return len(self._trie)
 
     def filters(self) -> list[tuple[str, str]]:
-        """The groups, "" for none, and filters that somebody subscribes to."""
+        """The groups, "" for none, and filters with a subscription."""
         return list(self._holders)
 
     def add(self, subscription: Subscription) -> bool:
-        """True if nobody had subscribed to this filter before, in this group if it is shared."""
+        """True if this is the first subscription to this filter, in this group if it is shared."""
         self.forget()
         self._trie.add(subscription.filter, subscription)
         key = subscription.group, subscription.filter
@@ -162,7 +162,7 @@ class SubscriptionTable:
         return count == 0
 
     def remove(self, subscription: Subscription) -> bool:
-        """True if nobody subscribes to this filter any more, in this group if it is shared."""
+        """True if this was the last subscription to this filter, in this group if it is shared."""
         self.forget()
         self._trie.remove(subscription.filter, subscription)
         key = subscription.group, subscription.filter

@@ -1,11 +1,11 @@
-"""The soak: random overlays, random traffic, random faults, and what must hold whatever happens.
+"""The soak: random overlays, random traffic, random faults, and invariants.
 
     drawing      a network with its faults, drawn from a seed
-    hostile      a broker at the edge that breaks its word, in some seeds
-    invariants   what must hold, checked from outside the brokers
+    hostile      a hostile broker at the edge, in some seeds
+    invariants   what must always hold, checked from outside the brokers
     running      one seed from the first fault to the last probe, and many of them
 
-Everything a seed does follows from the seed. A failing one is run again by its number.
+Everything in a run follows from the seed. A failing seed can be repeated by its number.
 """
 
 from overlane.sim.soak.drawing import draw

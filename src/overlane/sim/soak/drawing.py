@@ -1,9 +1,9 @@
 """A random overlay with traffic and faults, drawn from a seed.
 
-What is drawn is an ordinary network: it can be written to a file, read and simulated like any other. Its last events
-put everything right again: all links heal, every broker that crashed restarts. In some a visitor joins or leaves
-meanwhile, and in some there is a hostile broker at the edge (`hostile`). Deadlines range from what no path can meet to
-hours, which for a run of seconds is none at all; lifespans outlast the run, so nothing reliable may be given up.
+The result is an ordinary network: it can be written to a file, read and simulated like any other. Its last events undo
+all faults: all links heal, every crashed broker restarts. In some seeds a broker joins or leaves meanwhile, and in some
+there is a hostile broker at the edge (`hostile`). Deadlines range from what no path can meet to hours, which for a run
+of seconds is no deadline; lifespans are longer than the run, so no reliable message may expire.
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
-"""A hostile broker at the edge of a drawn overlay, in some seeds.
+"""A hostile broker at the edge of a random overlay, in some seeds.
 
-It has two neighbours, nobody publishes or reads there, and nobody needs it to reach another: whatever it does, what
-honest brokers send to each other must arrive. What it does is drawn too:
+It has two neighbours, no clients, and no other broker depends on it: whatever it does, messages between honest brokers
+must arrive. Its behaviour is random too:
 
     blackhole   it answers pings and hop acknowledgements, and forwards nothing
-    liar        it claims that its links take next to no time, so that routes prefer it; it forwards
-    inventor    once a second it tells of brokers that are not there, and of what they need
+    liar        it claims that its links have almost no latency, so that routes prefer it; it forwards
+    inventor    once per second it advertises brokers that do not exist, and filters that they need
 """
 
 from types import MethodType

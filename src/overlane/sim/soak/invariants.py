@@ -1,14 +1,14 @@
-"""What must hold whatever happens to an overlay, checked from outside the brokers.
+"""The invariants of an overlay, checked from outside the brokers.
 
-- No reliable message is lost to a subscriber who was there from the beginning.
-- No subscriber gets a message twice.
-- Order is kept per publisher and topic, as the judge defines it: without exception where it is strict.
+- No reliable message is lost to a subscriber that was subscribed from the beginning.
+- No subscriber receives a message twice.
+- Order is kept per publisher and topic, as the judge defines it: without exception if it is strict.
 - No loop: no more transmissions than a flood with repairs could need, and none once everything is delivered.
-- No storm: brokers do not set each other off without end.
-- Every link queue keeps within its bound, at every turn.
-- Nobody is suspected of forwarding nothing who forwards.
-- After healing, all brokers see the same map and subscriptions and have a path to each other, every route is
-  established, fresh messages arrive exactly once, and late subscribers get the history that is kept for them.
+- No storm: brokers do not trigger each other without end.
+- Every link queue stays within its limit, at every turn.
+- No broker that forwards is suspected of not forwarding.
+- After healing, all brokers have the same map and subscriptions and a path to each other, every route is
+  established, new messages arrive exactly once, and late subscribers get the history that is kept for them.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
-"""Probes: what must be so once everything has healed, asked by fresh messages and fresh subscribers.
+"""Probes: checks after all faults have healed, by new messages and new subscribers.
 
-A fresh message must arrive if it is reliable, or if its deadline leaves ample time for the way. A fresh subscriber must
-get the last messages of every reliable topic that keeps a history, however many faults they were published through.
+A new message must arrive if it is reliable, or if its deadline leaves ample time for the path. A new subscriber must
+get the last messages of every reliable topic with a history, however many faults there were when they were published.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def add_newcomers(world: World) -> dict[str, str]:
     luck = stream(world.seed, "newcomers")
     stayers = [name for name in world.hosts if name not in (VISITOR, HOSTILE)]
     return {
-        world.audience.add(
+        world.subscribers.add(
             Subscriber(broker=one_of(luck, stayers), topic=topic.filter, start_ns=world.engine.now)
         ): topic.filter
         for topic in world.plan.network.topics

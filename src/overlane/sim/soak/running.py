@@ -1,8 +1,8 @@
 """One seed, from the first fault to the last probe, and many of them.
 
-First safety: while traffic and faults last, and after. Then progress: with everything healed, the overlay must come to
-rest within a minute, all reliable messages delivered, all brokers of one mind, nothing being sent any more. Then, on
-links without loss, every publisher's topic gets fresh messages, which must arrive everywhere, and late subscribers must
+First safety: during traffic and faults, and after. Then progress: with everything healed, the overlay must converge
+within a minute: all reliable messages delivered, the same map at all brokers, and no more transmissions. Then, on links
+without loss, the topic of every publisher gets new messages, which must arrive everywhere, and late subscribers must
 get the history that is kept.
 """
 

@@ -1,22 +1,24 @@
-"""Whole brokers under virtual time: MQTT clients, pubsub, the core, the turn, the commit; and a soak of them.
+"""Whole brokers in virtual time: MQTT clients, pubsub, the core, the turn, the commit; and a soak of them.
 
-    disk       what a broker's store holds: written late, torn, full, broken, gone with the power
+    disk       the content of a broker's store: delayed writes, torn writes, a full or broken disk, power failures
     wire       a client's connection to its broker
-    contact    what happened to one connection
-    message    messages that say who published them, and who is told of them
+    contact    the history of one connection
+    message    messages that name their publisher, and the interface of their observers
     habits     how a client connects: version, keep-alive, will
-    client     an MQTT client: QoS 0 to 2, reconnects, resends, pings
-    broker     runs the turns of one broker on virtual time, with a disk, links and clients
+    client     an MQTT client: QoS 0 to 2, reconnects, retransmissions, pings
+    broker     runs the turns of one broker in virtual time, with a disk, links and clients
     drawing    brokers, clients and faults of a seed
-    judge      what clients were promised and what they got
+    judge      compares what clients were promised with what they received
     rules/     the same for retained messages, wills, shared subscriptions and keep-alive
-    convergence  when brokers agree on what there is, and owe each other nothing
+    convergence  when brokers have the same state, and nothing outstanding between them
     running    one seed from the first fault to the last probe, and many of them
+    tiers      the same for edges and routing brokers, whose bundles move
     reconfiguring  brokers whose configuration changes while they run
 
-Everything but the disk, the wires and the clients is the code of the broker that runs: `overlane.turn` and below it.
+Everything but the disk, the wires and the clients is the code of the running broker: `overlane.turn` and below it.
 """
 
 from overlane.sim.whole.running import run_seed, run_seeds
+from overlane.sim.whole.tiers import run_seeds as run_tier_seeds
 
-__all__ = ["run_seed", "run_seeds"]
+__all__ = ["run_seed", "run_seeds", "run_tier_seeds"]

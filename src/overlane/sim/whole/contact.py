@@ -1,4 +1,4 @@
-"""What happened to one connection of a client, as client and network saw it."""
+"""The history of one connection of a client, as client and network saw it."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,16 @@ class Contact:
     """When the broker closed it, if it did."""
     silence_ns: Nanos = 0
     """For how long the broker had heard nothing then."""
+    last_silence_ns: Nanos = 0
+    """How long the last time was in which the broker heard nothing for as long as its keep-alive, or longer."""
+    last_silence_ended_ns: Nanos = -NEVER
     owed_at_close: int = 0
     """Requests of the client that had no answer then."""
     was_silent: bool = False
     """Whether the client has said nothing for a while."""
+
+    def hear(self, now: Nanos) -> None:
+        """The broker takes bytes of the client."""
+        if self.heard_ns > -NEVER and now - self.heard_ns >= self.keep_alive_ns:
+            self.last_silence_ns, self.last_silence_ended_ns = now - self.heard_ns, now
+        self.heard_ns = now

@@ -1,8 +1,8 @@
-"""Convergence: when everything has healed, brokers agree on what there is and owe each other nothing.
+"""Convergence: after all faults have healed, brokers have the same state and nothing outstanding between them.
 
-Control messages that were lost on a link come seconds after it has healed, by TCP's retransmission. Until then a broker
-may not know of a subscription that another one has acknowledged, nor of its retained messages. So nothing that is
-promised of a healed overlay can be asked of it before, and it has to converge in time.
+Control messages that were lost on a link arrive seconds after it has healed, by TCP's retransmission. Until then a
+broker may not know of a subscription that another one has acknowledged, nor of its retained messages. So the guarantees
+for a healed overlay apply only after it has converged, which it must do in time.
 """
 
 from collections.abc import Mapping

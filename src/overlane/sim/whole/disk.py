@@ -1,14 +1,15 @@
-"""A simulated disk, and the store on it: what a broker has after a crash is what was synced, or what the crash left.
+"""A simulated disk, and the store on it: after a crash a broker has what was synced, and what the crash left of the
+rest.
 
-    idle -- submit --> writing -- written --> syncing -- synced --> told, one batch after the other; idle, or writing
-    writing -- the disk is full or broken --> failing -- pause --> writing again, with all that has come since
+    idle -- submit --> writing -- written --> syncing -- synced --> reported, batch by batch; idle, or writing
+    writing -- the disk is full or broken --> failing -- pause --> writing again, with all that was submitted since
 
-A batch is written entry by entry, then its commit mark; then it is synced. Batches that wait are written together, as
-the store on SQLite does. A process that is killed leaves everything that was written. When the power fails, anything
-from nothing to all of what was not synced is left, so a batch may be torn: without its commit mark it does not count.
+A batch is written entry by entry, then its commit mark; then it is synced. Waiting batches are written together, as by
+the store on SQLite. A killed process leaves everything that was written. When the power fails, anything from nothing to
+all of what was not synced is left, so a batch may be torn: without its commit mark it does not count.
 
-A disk that is full takes what makes it no larger. While the reserve lasts it takes everything, but says that it fails,
-so that the broker accepts nothing new.
+A full disk accepts writes that do not increase its size. While the reserve lasts it accepts everything, but reports
+failure, so that the broker accepts nothing new.
 """
 
 from collections.abc import Callable, Iterator

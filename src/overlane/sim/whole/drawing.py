@@ -9,11 +9,12 @@ Faults: a broker's process is killed, its power fails, its disk is slow, full or
 client disconnects or vanishes for a while or falls silent, a link is cut, slow or lossy. All of it is over after the
 chaos.
 
-Some seeds are tight: queues for clients are short, and publishers publish much at once.
+Some seeds are tight: queues for clients are short, and publishers publish much at once. On some, disks are broken for
+longer than a client has to answer.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from random import Random
 
@@ -25,6 +26,8 @@ from overlane.sim.whole.habits import Habits
 
 CHAOS_NS: Nanos = 4 * SECOND
 """Traffic and faults happen from zero until here; then everything heals."""
+LONG_TROUBLE_NS: Nanos = 2_600 * MS
+"""Clients that have not answered for two seconds are not waited for."""
 TOPICS = 3
 WILLS = "w/#"
 RETAINED = "r/#"
@@ -101,6 +104,10 @@ class Drawn:
     clients: tuple[Person, ...]
     faults: tuple[Fault, ...]
     is_tight: bool
+    roles: dict[str, str] = field(default_factory=dict)
+    """Of brokers that are not plain."""
+    assignment: dict[int, str] = field(default_factory=dict)
+    """Bundles and routing brokers, at the start."""
 
 
 def draw(seed: int) -> Drawn:
@@ -116,17 +123,32 @@ def draw(seed: int) -> Drawn:
     return Drawn(
         seed,
         Network(brokers=brokers, links=links, simulation=Simulation(duration_ns=CHAOS_NS, seed=seed)),
-        {name: _pace(luck) for name in names},
+        {name: draw_pace(luck) for name in names},
         clients + visitors,
-        tuple(sorted(_faults(luck, names, links, clients), key=lambda fault: fault.at_ns)),
+        tuple(sorted(_faults(seed, luck, names, links, clients), key=lambda fault: fault.at_ns)),
         chance(stream(seed, "tight"), 0.2),
     )
+
+
+def _faults(
+    seed: int, luck: Random, names: list[str], links: tuple[Link, ...], clients: tuple[Person, ...]
+) -> Iterator[Fault]:
+    is_long = chance(stream(seed, "trouble"), 0.1)
+    for fault in draw_faults(luck, names, links, clients):
+        if is_long and fault.kind in (Kind.DISK_RESERVE, Kind.DISK_FULL, Kind.DISK_BROKEN):
+            yield replace(fault, at_ns=fault.at_ns // 2, kind=Kind.DISK_BROKEN, lasts_ns=LONG_TROUBLE_NS)
+        else:
+            yield fault
 
 
 def _links(luck: Random, names: list[str]) -> Iterator[Link]:
     ends = [(names[between(luck, 0, number - 1)], names[number]) for number in range(1, len(names))]
     if len(names) > 2 and chance(luck, 0.5) and (names[0], names[-1]) not in ends:
         ends.append((names[0], names[-1]))
+    yield from draw_links(luck, ends)
+
+
+def draw_links(luck: Random, ends: list[tuple[str, str]]) -> Iterator[Link]:
     for pair in ends:
         latency_ns = between(luck, 1, 30) * MS
         yield Link(
@@ -139,7 +161,7 @@ def _links(luck: Random, names: list[str]) -> Iterator[Link]:
         )
 
 
-def _pace(luck: Random) -> Pace:
+def draw_pace(luck: Random) -> Pace:
     slowest = one_of(luck, (1, 5, 40)) * MS
     return Pace(between(luck, 1, 500) * 1_000, (slowest // 5, slowest))
 
@@ -212,7 +234,9 @@ def _visitors(luck: Random, names: list[str]) -> Iterator[Person]:
         )
 
 
-def _faults(luck: Random, names: list[str], links: tuple[Link, ...], clients: tuple[Person, ...]) -> Iterator[Fault]:
+def draw_faults(
+    luck: Random, names: list[str], links: tuple[Link, ...], clients: tuple[Person, ...]
+) -> Iterator[Fault]:
     for _ in range(between(luck, 3, 12)):
         kind = one_of(luck, list(Kind))
         at_ns = between(luck, 100, CHAOS_NS // MS - 500) * MS

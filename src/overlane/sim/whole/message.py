@@ -1,4 +1,4 @@
-"""Messages that say who published them, and who is told of them."""
+"""Messages that name their publisher, and the interface of their observers."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,7 @@
 """Whole brokers whose configuration changes while they run: links come and go, QoS classes and limits change.
 
-Each broker hears of a new network at a time of its own, as after SIGHUP, and one that is down takes it up when it
-starts again. Brokers that agree on a link have it; one whose neighbour has given it up finds no connection.
+Each broker gets a new network at a time of its own, as after SIGHUP; one that is down gets it when it starts again. A
+link exists if both brokers have it; if one has removed it, the other finds no connection.
 """
 
 from dataclasses import dataclass

@@ -8,8 +8,10 @@ topics, which must be acknowledged and arrive.
 
 import traceback
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from random import Random
 
+from overlane.core.config import BACKUP, PLAIN, ROUTING
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network.classes import broker_config, qos_table
 from overlane.pubsub.limits import Limits
@@ -81,7 +83,11 @@ class WholeWorld:
         self.brokers: dict[str, WholeBroker] = {}
         for broker in network.brokers:
             self.brokers[broker.name] = WholeBroker(
-                broker_config(network, broker.name),
+                replace(
+                    broker_config(network, broker.name),
+                    role=drawn.roles.get(broker.name, PLAIN),
+                    assignment=drawn.assignment,
+                ),
                 Settings(self.limits, qos=qos_table(network)),
                 self.engine,
                 SkewedClock(broker.clock_offset_ns, broker.clock_drift_ppm),
@@ -241,7 +247,10 @@ class WholeWorld:
         if waiting:
             told = f"{waiting[0].name} waits for {waiting[0].unsettled} answers, one of {len(waiting)} clients"
             return Broken("everything is answered after healing", told)
-        return self.judge.lost() or not_converged(self.brokers)
+        return self.judge.lost() or self.not_converged()
+
+    def not_converged(self) -> Broken | None:
+        return not_converged(self.brokers)
 
     def rest(self) -> Broken | None:
         """Wait until everything is answered and delivered, and the brokers agree; what is in the way if it takes too
@@ -277,6 +286,7 @@ def _late_readers(drawn: Drawn) -> list[Person]:
     return [
         Person(f"late-{broker.name}", broker.name, MS, (wanted,), (), habits, visit_ns=NEVER)
         for broker in drawn.network.brokers
+        if drawn.roles.get(broker.name) not in (ROUTING, BACKUP)
     ]
 
 
@@ -289,7 +299,10 @@ def examine(world: WholeWorld) -> Broken | None:
 
 
 def run_seed(seed: int) -> Verdict:
-    world = WholeWorld(draw(seed))
+    return run_world(WholeWorld(draw(seed)), seed, "brokers")
+
+
+def run_world(world: WholeWorld, seed: int, kind: str) -> Verdict:
     try:
         broken = examine(world)
     except Exception as failure:  # whatever it is, it is a finding about this seed, and the next one must still run
@@ -298,7 +311,7 @@ def run_seed(seed: int) -> Verdict:
         where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
         told = f"{type(cause).__name__} in {where} at {world.engine.now / SECOND:.3f} s: {failure}: {cause}"
         broken = Broken("no broker fails by itself", told)
-    return Verdict(seed, world.judge.deliveries, world.judge.digest_of(), broken, "brokers")
+    return Verdict(seed, world.judge.deliveries, world.judge.digest_of(), broken, kind)
 
 
 def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:

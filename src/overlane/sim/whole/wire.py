@@ -90,7 +90,7 @@ class Wire:
             data = b"".join(piece for piece, _ in self._unread)
             is_goodbye = self._unread[-1][1]
             self._unread.clear()
-            self.contact.heard_ns = self._engine.now
+            self.contact.hear(self._engine.now)
             if is_goodbye:
                 self.contact.goodbye_ns = self._engine.now
             self._broker.received(data)

@@ -8,3 +8,5 @@
 
 That messages arrive, once and in order, is judged by `whole.judge`, which tells these what it is told.
 """
+
+__all__: list[str] = []

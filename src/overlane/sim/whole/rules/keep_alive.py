@@ -1,7 +1,8 @@
 """Keep-alive: the connection of a client that is silent for one and a half times its keep-alive is ended; no other is.
 
 Silent means that the broker has heard nothing, though it was reading. An end that has to wait for the disk, behind
-acknowledgements that do, may come late: while the disk is in trouble, and `CLOSED_WITHIN` otherwise.
+acknowledgements that do, may come late: while the disk is in trouble, and `CLOSED_WITHIN` otherwise. It comes even if
+the client says something meanwhile.
 
 A connection of MQTT 3.1.1 may also be closed for a request that is refused, as there is no answer for that.
 """
@@ -41,12 +42,19 @@ class KeepAliveRule:
             told = f"connection {contact.number} of {contact.client} for {(ended_ns - contact.heard_ns) // MS} ms"
             self._report("a silent client is disconnected", told)
 
+    def _silence_ns(self, contact: Contact) -> Nanos:
+        """For how long the broker had heard nothing when it decided to close the connection."""
+        disk_works_ns = self._history.trouble_ends(self._broker_of[contact.client], contact.last_silence_ended_ns)
+        if contact.closed_ns <= disk_works_ns + CLOSED_WITHIN:
+            return max(contact.silence_ns, contact.last_silence_ns)
+        return contact.silence_ns
+
     def dismissed(self, contact: Contact, reason: int | None) -> None:
         """The broker has closed a connection: with a reason in MQTT 5, for want of an answer to what it owed, or so."""
         if reason is None and contact.owed_at_close:
             return
         if reason not in (None, TIMED_OUT):
             return
-        if contact.keep_alive_ns == NEVER or contact.silence_ns < contact.keep_alive_ns * 3 // 2 - CLOCK_SLACK:
+        if contact.keep_alive_ns == NEVER or self._silence_ns(contact) < contact.keep_alive_ns * 3 // 2 - CLOCK_SLACK:
             told = f"connection {contact.number} of {contact.client}, after {contact.silence_ns // MS} ms"
             self._report("a client that is not silent stays connected", told)

@@ -3,7 +3,8 @@
 - At the publisher's broker: for each topic the last message that was acknowledged before the subscription was asked
   for, or a later one. Where the last was acknowledged as cleared, no message before that.
 - At other brokers: no message before one of QoS 2 that a subscription there was given earlier. What was given to a
-  session that does not outlive its connection counts until that broker is down: it need not have been on disk.
+  session that does not outlive its connection counts until that broker is down: it need not have been on disk. It does
+  not count then for those either who had asked before and have not got anything.
 - At all brokers, when everything has come to rest: the last message that was acknowledged.
 - What must come does come, if the subscription is for more than QoS 0.
 
@@ -36,6 +37,8 @@ class RetainedRule:
         """By broker and topic, the latest that a subscription was given."""
         self._floors: dict[tuple[str, str], dict[str, int]] = {}
         """By client and filter, the earliest that it may be given of each topic."""
+        self._lasting_floors: dict[tuple[str, str], dict[str, int]] = {}
+        """The same, without what was given in passing."""
         self._owed: dict[tuple[str, str, str], int] = {}
         """By client, filter and topic, what it must be given, or something later."""
         self.replayed = 0
@@ -53,6 +56,13 @@ class RetainedRule:
     def broker_went_down(self, broker: str) -> None:
         for key in [key for key in self._seen_in_passing if key[0] == broker]:
             del self._seen_in_passing[key]
+        for (client, topic_filter), lasting in self._lasting_floors.items():
+            if self._broker_of[client] == broker:
+                self._floors[client, topic_filter] = lasting
+                for topic, floor in lasting.items():
+                    owed = client, topic_filter, topic
+                    if owed in self._owed:
+                        self._owed[owed] = min(self._owed[owed], floor)
 
     def come_to_rest(self) -> None:
         """Every broker has everything that was acknowledged."""
@@ -61,13 +71,17 @@ class RetainedRule:
     def asked(self, client: str, topic_filter: str) -> None:
         """For the first time: later ones, after a broken connection, may be given what the first may."""
         if (client, topic_filter) not in self._floors:
+            topics = [topic for topic in self._publishers if matches(topic_filter, topic)]
+            lasting = {topic: self._lasting_floor(client, topic) for topic in topics}
+            here = self._broker_of[client]
+            self._lasting_floors[client, topic_filter] = lasting
             self._floors[client, topic_filter] = {
-                topic: self._floor(client, topic) for topic in self._publishers if matches(topic_filter, topic)
+                topic: max(floor, self._seen_in_passing.get((here, topic), 0)) for topic, floor in lasting.items()
             }
 
-    def _floor(self, client: str, topic: str) -> int:
+    def _lasting_floor(self, client: str, topic: str) -> int:
         key = self._broker_of[client], topic
-        floor = max(self._seen.get(key, 0), self._seen_in_passing.get(key, 0))
+        floor = self._seen.get(key, 0)
         acknowledged = self._acknowledged.get(topic)
         is_near = self._broker_of[self._publishers[topic]] == key[0]
         if acknowledged is not None and (is_near or self._is_at_rest):

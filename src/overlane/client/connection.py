@@ -1,4 +1,4 @@
-"""The line: one connection under asyncio. It passes on what happens, and knows nothing of MQTT."""
+"""One connection to a broker under asyncio. It reports data, room to write and the end, and knows nothing of MQTT."""
 
 import asyncio
 import os
@@ -15,32 +15,32 @@ SEND_BUFFER_BYTES = 256 * 1024
 """Beyond this, publications wait in the outbox instead of in the transport."""
 
 
-class Owner(Interface):
-    """Who is told what happens on the line."""
+class ConnectionOwner(Interface):
+    """Receives the events of a connection."""
 
-    def received(self, line: "Line", data: bytes) -> None: ...
+    def received(self, connection: "BrokerConnection", data: bytes) -> None: ...
 
-    def writable(self, line: "Line", writable: bool) -> None: ...
+    def writable(self, connection: "BrokerConnection", writable: bool) -> None: ...
 
-    def lost(self, line: "Line", reason: str) -> None: ...
+    def lost(self, connection: "BrokerConnection", reason: str) -> None: ...
 
 
-class Line(asyncio.Protocol):
-    def __init__(self, owner: Owner) -> None:
+class BrokerConnection(asyncio.Protocol):
+    def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._reading = True
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is over."""
 
-    # What the application's side does
+    # Called by the driver
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
 
     def read_on(self, reading: bool) -> bool:
-        """Whether to read what the broker sends. True if that is news."""
+        """Resume or pause reading. True if this is a change."""
         if reading == self._reading or self._transport is None or self._transport.is_closing():
             return False
         self._reading = reading
@@ -59,7 +59,7 @@ class Line(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # What asyncio tells
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -81,17 +81,19 @@ class Line(asyncio.Protocol):
             self.gone.set_result(None)
 
 
-async def open_line(address: Address, context: ssl.SSLContext | None, server_name: str | None, owner: Owner) -> Line:
+async def open_connection(
+    address: Address, context: ssl.SSLContext | None, server_name: str | None, owner: ConnectionOwner
+) -> BrokerConnection:
     loop = asyncio.get_running_loop()
     name = (server_name or address.host) if context is not None else None
-    _, line = await loop.create_connection(
-        lambda: Line(owner), address.host, address.port, ssl=context, server_hostname=name
+    _, connection = await loop.create_connection(
+        lambda: BrokerConnection(owner), address.host, address.port, ssl=context, server_hostname=name
     )
-    return line
+    return connection
 
 
 def explained(error: BaseException) -> str:
-    """What the system says, in a few words."""
+    """The error of the system as a short text."""
     match error:
         case TimeoutError():
             return "no answer in time"
@@ -104,7 +106,7 @@ def explained(error: BaseException) -> str:
         case ssl.SSLError():
             return f"TLS failed: {error.reason or error}"
         case OSError() if (numbers := _ERRNO.findall(str(error))) and not error.strerror:
-            # A host with several addresses, and each has its own trouble.
+            # A host with several addresses, each with its own error.
             reasons = dict.fromkeys(explained(OSError(int(number), os.strerror(int(number)))) for number in numbers)
             return ", ".join(reasons)
         case OSError() if error.strerror:

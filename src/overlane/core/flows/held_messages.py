@@ -1,0 +1,239 @@
+"""Held messages: what is published at an edge in a group of topics of which it is not known yet who needs them.
+
+    group:  empty -- message --> unknown audience -- told everything --> unrouted -- all on the map, or 1 s --> empty
+
+They wait until the routing broker of the group has told everything (`gossip/edge_scope.py`). Who needs them may be told
+before the links that lead there are on the map, which is drawn the less often the larger it is. A reliable message can
+be sent then: it is sent again. One of best effort would be lost, so it waits for a path to all of whose needs was told
+lately, and no longer than ROUTE_WAIT. Then they are sent like any other, in the order in which they came, and what
+comes meanwhile waits behind them.
+
+Reliable ones are records before they are acknowledged, and take of the room for reliable messages; where there is none,
+publishers wait. Others take a bounded room of their own, which the oldest leave first. Local subscribers do not wait:
+they have had them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from overlane.core.bundles import group_of
+from overlane.core.events import Effect, Erase, PublishResult, Save
+from overlane.core.qos import Order, QosClass, Routing
+from overlane.core.records import THE_BROKER, Kind, numbers_in
+from overlane.core.routing.message_losses import MessageLosses
+from overlane.core.units import NEVER, SECOND, Nanos
+
+TABLE = "held"
+HELD_BYTES_MAX = 4 << 20
+"""Of messages that are not reliable."""
+OVERHEAD_BYTES = 128
+ROUTE_WAIT: Nanos = 1 * SECOND
+"""How long messages of best effort wait for a path to those who need them. One of these may be gone for good."""
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    topic: str
+    flags: int
+    body: bytes
+    deadline_ns: int
+    lifespan_ns: int
+    routing: str
+    paths: int
+    history: int
+    order: str
+    served: tuple[str, ...] = ()
+    published_ns: int = NEVER
+    """Unknown in records of earlier releases."""
+
+    def qos(self) -> QosClass:
+        return QosClass(
+            deadline_ns=self.deadline_ns,
+            reliable=True,
+            routing=Routing(self.routing),
+            paths=self.paths,
+            lifespan_ns=self.lifespan_ns,
+            history=self.history,
+            order=Order(self.order),
+        )
+
+
+class Held(NamedTuple):
+    number: int
+    """Of the record; negative if there is none."""
+    topic: str
+    flags: int
+    body: bytes
+    qos: QosClass
+    published_ns: Nanos
+    """The time for which it is held counts: it belongs to its age. NEVER if unknown."""
+    served: tuple[str, ...] = ()
+    """What its publisher has noted: who else gets it in other ways."""
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.topic) + OVERHEAD_BYTES
+
+
+Send = Callable[[Held, bool], PublishResult]
+"""Called with a message, and whether it may wait for a path; BUSY if it has to wait."""
+Released = Callable[[str, int, bytes, QosClass, tuple[str, ...], Nanos], None]
+"""Called with topic, flags, body and class of a message that has waited and is sent now, with what was noted of it, and
+the time."""
+
+
+class HeldMessages:
+    def __init__(self, losses: MessageLosses, effects: list[Effect]) -> None:
+        self._losses = losses
+        self._effects = effects
+        self._groups: dict[int, deque[Held]] = {}
+        self._unreliable: dict[int, tuple[int, Held]] = {}
+        """Those without a record, with their groups, oldest first."""
+        self._unreliable_bytes = 0
+        self._number = 0
+        self._unrouted_since: dict[int, Nanos] = {}
+        """Groups whose audience is known, and whose messages wait for a path."""
+        self.reliable_bytes = 0
+        self.on_released: Released | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._groups)
+
+    def has(self, group: int | None) -> bool:
+        return group in self._groups
+
+    def groups(self) -> list[int]:
+        return list(self._groups)
+
+    def hold(
+        self,
+        topic: str,
+        flags: int,
+        body: bytes,
+        qos: QosClass,
+        room: int,
+        now: Nanos,
+        served: tuple[str, ...] = (),
+    ) -> PublishResult:
+        """`room`: for reliable messages."""
+        group = group_of(topic)
+        if group is None:
+            raise ValueError(f"{topic!a} belongs to no group")
+        self._number += 1
+        if qos.reliable:
+            held = Held(self._number, topic, flags, body, qos, now, served)
+            if held.size > room:
+                return PublishResult.BUSY
+            self.reliable_bytes += held.size
+            self._effects.append(Save(TABLE, _key(held.number), _stored(held)))
+        else:
+            held = Held(-self._number, topic, flags, body, qos, now, served)
+            self._unreliable[held.number] = group, held
+            self._unreliable_bytes += held.size
+        self._groups.setdefault(group, deque()).append(held)
+        self._bound()
+        return PublishResult.ACCEPTED
+
+    def _bound(self) -> None:
+        while self._unreliable_bytes > HELD_BYTES_MAX:
+            group, held = next(iter(self._unreliable.values()))
+            self._forget_unreliable(held)
+            waiting = self._groups[group]
+            waiting.remove(held)
+            if not waiting:
+                self._empty(group)
+            self._losses.queue_full += self._losses.count(held.flags, held.body)
+
+    def _forget_unreliable(self, held: Held) -> None:
+        del self._unreliable[held.number]
+        self._unreliable_bytes -= held.size
+
+    def _empty(self, group: int) -> None:
+        del self._groups[group]
+        self._unrouted_since.pop(group, None)
+
+    def release(self, groups: Iterable[int], send: Send, now: Nanos) -> None:
+        """Send what was held of these groups, whose audience is known."""
+        for group in groups:
+            if (waiting := self._groups.get(group)) is None:
+                continue
+            since = self._unrouted_since.setdefault(group, now)
+            while waiting and self._release_one(waiting[0], send, now - since < ROUTE_WAIT, now):
+                waiting.popleft()
+            if not waiting:
+                self._empty(group)
+
+    def _release_one(self, held: Held, send: Send, may_wait: bool, now: Nanos) -> bool:
+        is_reliable = held.number > 0
+        if is_reliable:
+            self.reliable_bytes -= held.size
+        if send(held, may_wait) is PublishResult.BUSY and (is_reliable or may_wait):
+            if is_reliable:
+                self.reliable_bytes += held.size
+            return False
+        if self.on_released is not None:
+            self.on_released(held.topic, held.flags, held.body, held.qos, held.served, now)
+        if is_reliable:
+            self._effects.append(Erase(TABLE, _key(held.number)))
+        else:
+            self._forget_unreliable(held)
+        return True
+
+    def next_deadline(self) -> Nanos:
+        """When messages do not wait for a path any longer; those that wait for room wait for an event."""
+        since = (at for group, at in self._unrouted_since.items() if self._groups[group][0].number < 0)
+        return min(since, default=NEVER - ROUTE_WAIT) + ROUTE_WAIT
+
+    def restore(self, key: bytes, value: bytes) -> None:
+        """A message of an earlier run."""
+        number, stored = read_record(key, value)
+        held = Held(number, stored.topic, stored.flags, stored.body, stored.qos(), stored.published_ns, stored.served)
+        group = group_of(held.topic)
+        if group is None:
+            raise ValueError(f"{held.topic!a} belongs to no group")
+        self._number = max(self._number, number)
+        self.reliable_bytes += held.size
+        waiting = self._groups.setdefault(group, deque())
+        waiting.append(held)
+        if len(waiting) > 1 and waiting[-2].number > number:
+            self._groups[group] = deque(sorted(waiting, key=lambda one: one.number))
+
+    def topics(self) -> list[str]:
+        """One of each group."""
+        return [waiting[0].topic for waiting in self._groups.values()]
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8)
+
+
+def _stored(held: Held) -> bytes:
+    qos = held.qos
+    return msgspec.msgpack.encode(
+        Stored(
+            held.topic,
+            held.flags,
+            held.body,
+            qos.deadline_ns,
+            qos.lifespan_ns,
+            qos.routing.value,
+            qos.paths,
+            qos.history,
+            qos.order.value,
+            held.served,
+            held.published_ns,
+        )
+    )
+
+
+def read_record(key: bytes, value: bytes) -> tuple[int, Stored]:
+    return numbers_in(key, 1)[0], msgspec.msgpack.decode(value, type=Stored)
+
+
+HELD_KIND = Kind(TABLE, lambda _: THE_BROKER, read_record)

@@ -1,0 +1,97 @@
+"""Upkeep: what a broker does when it is due, and at the end of a turn in which more has happened than parcels passing.
+
+Links are tended, held parcels released, receipts made, news of links and interest told, routes reviewed; now and then
+what is idle is forgotten. The order matters: what one step finds out is told by those behind it in the same turn.
+"""
+
+from collections import deque
+
+from overlane.core.flows.sink import Sink
+from overlane.core.flows.source import Source
+from overlane.core.frame_dispatch import FrameDispatcher
+from overlane.core.gossip.broker_admission import BrokerAdmission
+from overlane.core.link_supervisor import LinkSupervisor
+from overlane.core.tier_role import TierRole
+from overlane.core.units import SECOND, Nanos
+from overlane.core.wire.control_messages import Receipt
+
+SLOW_SWEEP: Nanos = 5 * SECOND
+
+
+class Upkeep:
+    def __init__(
+        self,
+        links: LinkSupervisor,
+        admission: BrokerAdmission,
+        source: Source,
+        sink: Sink,
+        dispatcher: FrameDispatcher,
+        role: TierRole,
+        now: Nanos,
+    ) -> None:
+        self._links = links
+        self._gossip, self._routes = links.gossip, links.routes
+        self._admission = admission
+        self._table, self._remote = source.table, source.destinations.remote
+        self._route_announcer = source.route_announcer
+        self._source = source
+        self._sink = sink
+        self._dispatcher = dispatcher
+        self._role = role
+        self._next_sweep: Nanos = now + SLOW_SWEEP
+        self._seen_changes = 0
+        self.receipts: deque[tuple[int, Receipt]] = deque()
+        """Receipts to be sent when their turn is durable."""
+
+    def next_deadline(self) -> Nanos:
+        """Of everything that parcels and probes alone do not change."""
+        return min(
+            self._source.next_deadline(),
+            self._gossip.next_deadline(),
+            self._next_sweep,
+            self._remote.sweep_at,
+            self._role.next_deadline(),
+        )
+
+    def run(self, turn: int, now: Nanos) -> None:
+        """Do what is due."""
+        self._links.tend(now)
+        if now >= self._sink.inflows.wake_at:
+            self._sink.release_due(now)
+            self.receipts.extend((turn, receipt) for receipt in self._sink.due_receipts(now))
+            self._sink.inflows.set_wake()
+        is_sweep = now >= self._next_sweep
+        if is_sweep:
+            self._next_sweep = now + SLOW_SWEEP
+            self._links.effects += self._admission.take_told(now)
+            self._sink.forget_idle(now)
+            self._routes.sweep(now)
+            self._links.forget_processing()
+        if self._gossip.own_name.effects:
+            self._links.effects += self._gossip.own_name.effects
+            self._gossip.own_name.effects.clear()
+        if now >= self._remote.sweep_at:
+            self._remote.sweep(now)
+        self._gossip.tell_interest()
+        self._links.advertise(now)
+        self._dispatcher.learn(self._gossip.settle(now, is_sweep=is_sweep), now)
+        self._links.effects += self._role.tick(now)
+        if self._seen_changes != self._table.changes:
+            self._seen_changes = self._table.changes
+            self._source.reachable_again(now)
+            self._role.map_changed(now)
+        self._source.review(now)
+        self._links.effects += self._role.review_direct_links(now, is_sweep=is_sweep)
+        self._source.tick(now)
+        self.send_outbox()
+
+    def send_outbox(self) -> None:
+        """Send what the routes that begin here have to tell."""
+        outbox = self._route_announcer.outbox
+        if not outbox:
+            return
+        unsent = outbox.copy()
+        outbox.clear()
+        for name, message in unsent:
+            if (neighbour := self._links.neighbours.get(name)) is not None:
+                neighbour.send(message)
