@@ -2,9 +2,9 @@
 # and does nothing when nothing has changed since.
 
 PYTHON_ENV := .venv/bin/python
-SOURCES := src tests bench scripts
-# One more than there are processors: many tests wait for brokers, and leave theirs idle.
-WORKERS := $(shell expr $$(nproc) + 1)
+SOURCES := src tests bench scripts hatch_build.py
+# Two more than there are processors: many tests wait for brokers, and leave theirs idle.
+WORKERS := $(shell expr $$(nproc) + 2)
 # In the order of tests/workorder.py.
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # Tests start hundreds of brokers. Where Python writes no bytecode (PYTHONDONTWRITEBYTECODE), each would compile it all.
@@ -25,14 +25,12 @@ demo: ## five cities as real brokers, troubles, what became of messages; STAY=1 
 	@.venv/bin/overlane demo $(if $(STAY),--stay)
 
 check: setup ## format, lint, strict types and fast tests
-	@scripts/check-code $(SOURCES)
 	@$(COMPILE)
-	$(PYTHON_ENV) -m pytest -q $(PARALLEL) -m "not slow"
+	scripts/check-and-test $(SOURCES) -- -q $(PARALLEL) -m "not slow"
 
 test: setup ## all of check, and the slow tests
-	@scripts/check-code $(SOURCES)
 	@$(COMPILE)
-	$(PYTHON_ENV) -m pytest -q $(PARALLEL)
+	scripts/check-and-test $(SOURCES) -- -q $(PARALLEL)
 
 format: setup ## put the code into its format, and mend what the linter can mend
 	.venv/bin/ruff check --fix $(SOURCES)

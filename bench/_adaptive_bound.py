@@ -1,9 +1,10 @@
-"""What could stand at a price, if it were known how often every link of the Seattle record rises and by how much.
+"""Upper bound of routing with redundant paths, if the changes of every link of the Seattle record were known.
 
-For each flow and slice, all sets of at most three of the quickest paths are weighed by how often one of their paths
+For each flow and slice, all sets of at most three of the fastest paths are evaluated by how often one of their paths
 would have stayed in time, had the latencies of the slice changed as they did from each slice of the whole record to the
-next, less a price for each link. No planner knows as much: the record it is judged by is part of what it is told. By
-the price per link, cover against links is a curve, and what stands for the same links with less knowledge is below it.
+next, less a price for each link. No planner can know as much: the record by which it is judged is part of its input.
+With the price per link as parameter, cover by links is a curve; routes with the same links and less knowledge are below
+it.
 """
 
 from itertools import combinations, pairwise

@@ -1,14 +1,14 @@
-"""Why messages were missed: whether any way would have been in time, and whether the source could have known.
+"""Why messages were missed: whether any path would have been in time, and whether the source could have known.
 
-A change (a burst of loss begins, a link becomes slower) is known nowhere before what was sent over the link is overdue,
-which takes the link's round trip, and at the source later by the way back. What was published until then, or was under
-way when the change came, is saved only by redundancy that stood already.
+A change (a burst of loss begins, a link becomes slower) is known to no broker before something sent over the link is
+overdue, which takes the link's round trip, and to the source later by the latency of the way back. Messages that were
+published until then, or were in transit when the change happened, can only be saved by existing redundancy.
 
     no way   no path was in time at that moment, by the true latencies
     onset    published before the source could know of a change on the route that was in use when the change came
-    later    at any other time: trouble that was known, or that the route met by moving into it
+    later    at any other time: a known fault, or one that the route met by moving into it
 
-Where links lose, a message may be missed without any of that: each copy and each repair was lost.
+If links lose, a message may be missed without any of that: each copy and each retransmission was lost.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,8 @@
-"""What bench/broker.py shows: a table for each measurement, and whether the aims hold. bench/chain.py has it from here.
+"""Tables of bench/broker.py: one for each measurement, and whether the targets are met. bench/chain.py uses parts of
+it.
 
-A ratio to a peer is taken within each round and the median over rounds is shown: whatever else the machine did in a
-round, it did it to both.
+A ratio to another system is computed within each round, and the median over rounds is shown: other work on the machine
+in a round affects both.
 """
 
 from collections.abc import Callable, Mapping

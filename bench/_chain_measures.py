@@ -1,7 +1,9 @@
-"""What bench/chain.py measures, one round at a time: messages go in at the first broker and come out at the last.
+"""Measurements of bench/chain.py, one round at a time: messages are published at the first broker and received at the
+last.
 
-For what happens when a broker is killed, it is first seen which of the two in the middle of a square works while
-messages pass. That one is killed while they go on; the figure is when the first message arrived that was sent after it.
+For the failure of a broker, it is first determined which of the two brokers in the middle of a square works while
+messages pass. That one is killed while messages continue; the figure is the arrival of the first message that was sent
+after it.
 """
 
 import os

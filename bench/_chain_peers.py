@@ -1,14 +1,13 @@
-"""The systems of bench/chain.py: several brokers of one kind, joined as a layout says, each a process of its own.
+"""The systems of bench/chain.py: several brokers of one kind, connected by a layout, each a separate process.
 
-A layout says who dials whom. Overlane's brokers and Zenoh's routers have all their links at once. Bridges of Mosquitto
-and leaf nodes of NATS must not: with two ways between the same brokers Mosquitto's messages would go round for ever,
-and NATS refuses the second. They have one at a time and go to the next when it fails; in a row that is the same thing.
+A layout defines who dials whom. Overlane's brokers and Zenoh's routers have all their links at once. Bridges of
+Mosquitto and leaf nodes of NATS must not: with two paths between the same brokers, messages of Mosquitto would loop,
+and NATS refuses the second. They have one at a time and use the next when it fails; in a row there is no difference.
 
-Each comes with its defaults; where a line of configuration is given beyond what joins the brokers, it says why.
+Each system uses its defaults; any configuration beyond the connections has a comment with its reason.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Protocol
 from _load import Load
 from _peers import Mosquitto, NatsServer, Overlane, Peer, Running, ZenohRouter, started
 from _wire import HOST
-from overlane.testbed.loopback import free_ports
+from overlane.local_ports import free_ports
 
 LINK_LATENCY = "0.1ms"
 """What Overlane's network file says of the links; nothing is emulated."""
@@ -67,8 +66,7 @@ class OverlaneBrokers(Overlane):
     def member(self, site: Site, broker: str) -> list[str]:
         file = site.of(broker) / "network.toml"
         file.write_text(self.network(site))
-        command = [sys.executable, "-m", "overlane", "broker", str(file), "--name", broker]
-        return [*command, "--data", str(site.of(broker) / "data"), *([] if self.sync else ["--no-sync"])]
+        return self.broker(file, broker, site.of(broker) / "data")
 
     def network(self, site: Site) -> str:
         lines = []

@@ -1,4 +1,4 @@
-"""What bench/chain.py shows, in the manner of `_broker_tables`, and whether its aims hold."""
+"""Tables of bench/chain.py, like those of `_broker_tables`, and whether its targets are met."""
 
 from collections.abc import Mapping
 

@@ -1,8 +1,8 @@
-"""Processes that make load together: all get ready, then all start at the same moment.
+"""Processes that generate load together: all prepare, then all start at the same moment.
 
-A role is what one process does. It prepares (connects, subscribes, builds its messages), passes the gate, and gets the
-window in which to work: everybody works from its start to its end, and what happens after the first part, while things
-warm up, is measured. CLOCK_MONOTONIC is the same for all processes of a machine.
+A role is the work of one process. It prepares (connects, subscribes, builds its messages), waits for the start, and
+gets the window in which to work: all work from its start to its end, and everything after the first part, the warm-up,
+is measured. CLOCK_MONOTONIC is the same for all processes of a machine.
 """
 
 import multiprocessing

@@ -1,8 +1,8 @@
-"""Load over raw sockets: what publishers and subscribers do, each role in its own process.
+"""Load over raw sockets: publishers and subscribers, each role in its own process.
 
-No client library is between the broker and the socket: a library's cost per message would be what is measured. Flooding
-writes blocks of messages prepared in memory, counting works on whole reads (`_tally`); together they move some ten
-million small messages a second without a broker, far more than any broker here.
+There is no client library between broker and socket: its cost per message would be measured instead. Publishers at full
+rate write blocks of messages prepared in memory, counting works on whole reads (`_tally`); together they move about ten
+million small messages per second without a broker, far more than any broker here.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The brokers of bench/broker.py and bench/chain.py: what is needed to run each, how it is started, and what it uses.
+"""The brokers of bench/broker.py and bench/chain.py: requirements, start, and resource usage of each.
 
-Each runs as it comes, on one address of the loopback interface, with its defaults; where a line of configuration is
-given it is there because a measurement could not be made without it, and says so.
+Each runs with its defaults, on one address of the loopback interface; any configuration is needed for a measurement,
+and has a comment with its reason.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ from typing import Protocol
 
 from _load import Load, SocketLoad
 from _wire import HOST, Bare, Mqtt, Nats
-from overlane.testbed.loopback import free_ports
+from overlane.local_ports import free_ports
 
 STARTS_WITHIN_S = 30.0
 ENDS_WITHIN_S = 10.0
@@ -89,6 +89,8 @@ class Peer(Protocol):
 class Overlane:
     name: str = "Overlane"
     sync: bool = True
+    checkout: Path | None = None
+    """Of another version, if it is not the one that is installed."""
 
     @property
     def load(self) -> Load:
@@ -108,8 +110,13 @@ class Overlane:
         addresses = {"mqtt": port, "overlay": free_port(), "admin": free_port()}
         lines = [f'{kind} = "{HOST}:{number}"' for kind, number in addresses.items()]
         file.write_text("\n".join(["[brokers.bench]", *lines, ""]))
-        command = [sys.executable, "-m", "overlane", "broker", str(file), "--name", "bench"]
-        return [*command, "--data", str(directory / "data"), *([] if self.sync else ["--no-sync"])]
+        return self.broker(file, "bench", directory / "data")
+
+    def broker(self, file: Path, name: str, data: Path) -> list[str]:
+        """The command that runs one broker of a network file."""
+        version = [] if self.checkout is None else ["env", f"PYTHONPATH={self.checkout.absolute() / 'src'}"]
+        command = [*version, sys.executable, "-m", "overlane", "broker", str(file), "--name", name]
+        return [*command, "--data", str(data), *([] if self.sync else ["--no-sync"])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What bench/broker.py and bench/chain.py share: the options of the command line, the run, and what is saved.
+"""Shared by bench/broker.py and bench/chain.py: command-line options, the run, and the saved results.
 
-bench/wan.py has parts of it from here.
+bench/wan.py uses parts of it.
 """
 
 import argparse
@@ -29,6 +29,7 @@ def options(description: str, measures: Mapping[str, Measure[S]], peers: Sequenc
     parser.add_argument("--quick", action="store_true", help="two rounds of a second each")
     parser.add_argument("--only", type=Among(measures), default=[], help=f"of {', '.join(measures)}")
     parser.add_argument("--systems", type=Among(names), default=[], help=f"of {', '.join(names)}")
+    parser.add_argument("--against", type=Path, help="a checkout of another version, which takes turns with this one")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="that a round measures")
     parser.add_argument("--nice", type=int, default=0, help="for brokers and load alike; below 0 needs to be root")

@@ -1,8 +1,8 @@
-"""Counting messages of one size in what a subscriber reads, and proving that they are the ones that were published.
+"""Counts messages of one size in the data that a subscriber reads, and checks that they are the published ones.
 
-Nothing is done per message: the bytes read are looked at as a table with one row per message, in which every row must
-start as a delivery does and carry a greater number than the row before. Short reads are put together first, so that
-looking costs as little with a broker that sends single messages as with one that sends many at once.
+Nothing is done per message: the data is viewed as a table with one row per message, in which every row must start like
+a delivery and have a greater number than the row before. Short reads are joined first, so that counting costs the same
+for a broker that sends single messages as for one that sends many at once.
 """
 
 import socket

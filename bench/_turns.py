@@ -1,7 +1,7 @@
-"""Systems that take turns: each is started once, and then measured round by round, each time in another order.
+"""Systems that alternate: each is started once, and then measured round by round, each time in another order.
 
-So whatever else the machine does meanwhile it does to all of them. What cannot be measured here is said once, with the
-reason, and left out.
+So other work on the machine affects all of them. A system that cannot be measured here is reported once, with the
+reason, and skipped.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""What became of a stream: which messages came in time, late, twice or never, phase by phase.
+"""Results of a stream: which messages were in time, late, duplicated or lost, phase by phase.
 
-A message is in time when its first copy is with the subscriber no later than its deadline after the moment at which it
-was due to be published; publisher and subscriber read the same clock. What never came counts as late, and each copy
-beyond the first as duplicated.
+A message is in time if its first copy reaches the subscriber within the deadline after the moment at which it was due
+to be published; publisher and subscriber read the same clock. A lost message counts as late, and each copy beyond the
+first as duplicated.
 
 After an event the stream has recovered with the first second in which at least 99 % are in time. Seconds start at any
 tenth of a second; one that is not over when the phase ends does not count.

@@ -1,8 +1,9 @@
-"""The systems of bench/wan.py: how a broker of each is run at a site, joined with those of the other sites.
+"""The systems of bench/wan.py: how a broker of each is run at a site, connected with those of the other sites.
 
-Each is set up as well as its documentation tells for such a network: links to go around by where it can have them, one
-in reserve where it cannot, and a neighbour that has fallen silent given up as soon as can be told without false alarms.
-What goes beyond joining the brokers says why. Connections between sites are not encrypted in any of them.
+Each is configured as its documentation recommends for such a network: with alternative links if it supports them,
+otherwise with a fallback, and with the shortest timeout for silent neighbours that causes no false alarms.
+Configuration beyond the connections has a comment with its reason. Connections between sites are not encrypted in any
+of them.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from _peers import Mosquitto, NatsServer, Overlane, Peer, ZenohRouter
+from _wan_scenarios import Path as SitePath
 from _wan_scenarios import Scenario
 
 CLIENTS, LINKS, ADMIN = 1883, 7001, 8001
@@ -52,8 +54,14 @@ class Place:
         return [a if b == site else b for a, b in self.scenario.layout.links if site in (a, b)]
 
     def latency_ms(self, a: str, b: str) -> float:
+        return self._path(a, b).latency_ms
+
+    def rate_bps(self, a: str, b: str) -> int | None:
+        return self._path(a, b).rate_bps
+
+    def _path(self, a: str, b: str) -> SitePath:
         paths = self.scenario.paths
-        return (paths.get((a, b)) or paths[b, a]).latency_ms
+        return paths.get((a, b)) or paths[b, a]
 
     def is_on_the_way(self, site: str) -> bool:
         """Whether what is published at the source may have to be there."""
@@ -106,6 +114,8 @@ class OverlaneOverlay(System):
     peer = Overlane()
     transport: str = "datagram"
     """Of all links."""
+    knows_rates: bool = False
+    """Whether the network file tells the rates of links, where they have one."""
 
     def broker(self, place: Place, site: str) -> Command:
         secret = place.directory / "secret"
@@ -126,6 +136,8 @@ class OverlaneOverlay(System):
         for a, b in place.scenario.layout.links:
             lines += ["[[links]]", f'ends = ["{a}", "{b}"]', f'latency = "{place.latency_ms(a, b):g}ms"']
             lines += [f'transport = "{self.transport}"']
+            if self.knows_rates and (rate_bps := place.rate_bps(a, b)) is not None:
+                lines += [f'rate = "{rate_bps}bit"']
         lines += ['[topics."alarms/#"]', f'deadline = "{place.scenario.deadline_ms:g}ms"']
         lines += ["[security]", f'overlay_secret = "{place.directory / "secret"}"']
         return "\n".join([*lines, ""])

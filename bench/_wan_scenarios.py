@@ -1,11 +1,12 @@
-"""The networks and troubles of bench/wan.py: sites, what the path between each two is like, and what happens when.
+"""The networks and faults of bench/wan.py: sites, the path between each two, and the events.
 
-A path is what the Internet offers between two sites, not a link of an overlay: any broker may talk to any other over
-the path between their sites. `Layout` says how the brokers of the different systems are joined, by what each can do:
+A path is what the Internet offers between two sites, not a link of an overlay: any broker may connect to any other over
+the path between their sites. `Layout` defines how the brokers of the different systems are connected, by what each
+supports:
 
     links     all at once, with loops: Overlane, Zenoh
     mesh      every two brokers, and messages pass one link only: a NATS cluster
-    tree      one connection at a time towards the source, the next one in reserve: NATS leaf nodes, Mosquitto
+    tree      one connection at a time towards the source, the next one as a fallback: NATS leaf nodes, Mosquitto
     pulls     who gets messages from whom, by alternatives: RabbitMQ federation
 """
 

@@ -1,4 +1,4 @@
-"""What bench/wan.py shows: a table for each scenario, the share in time over time as a picture, and the aims."""
+"""Tables of bench/wan.py: one for each scenario, a plot of the share in time over time, and the targets."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ STEP_S = 0.5
 class PhaseRow(msgspec.Struct, frozen=True):
     figures: Figures
     bytes_per_message: float
-    """That all paths together have carried, headers and all, by message published."""
+    """That all paths together have carried, headers included, per published message."""
     lost_packets: int
 
 
@@ -65,7 +65,7 @@ def show(console: Console, found: ScenarioRow) -> None:
     console.print(table)
     console.print(
         "share in time; p50 / p99 / p99.9 in ms; seconds until 99 % of a second were in time. "
-        "bytes: on all paths, by message",
+        "bytes: on all paths, per message",
         highlight=False,
     )
 
@@ -110,7 +110,7 @@ def described(found: ScenarioRow) -> Iterator[str]:
         [[name, *(_times(row.phases[phase].figures) for phase in phases)] for name, row in found.systems.items()],
     )
     yield from _markdown(
-        ["recovered after, s; bytes by message", *phases],
+        ["recovered after, s; bytes per message", *phases],
         [[name, *(_recovery(row.phases[phase]) for phase in phases)] for name, row in found.systems.items()],
     )
 

@@ -1,7 +1,7 @@
-"""What a broker of Overlane sees while a scenario goes on: `python _wan_watch.py FILE`, at its site.
+"""State of an Overlane broker during a scenario: `python _wan_watch.py FILE`, at its site.
 
-Four times a second its routes, its links, and the kernel's view of their connections go to a file, a line of JSON each
-time, with the moment on the clock of all. Ended by its owner.
+Four times per second its routes, its links, and the kernel's state of their connections are written to a file, one line
+of JSON each time, with the time of the shared clock. Ended by its owner.
 """
 
 import json

@@ -1,23 +1,23 @@
-"""How many messages each way of routing brings in time when links go bad, and what it costs.
+"""Share of messages in time for each routing mode when links become lossy or slow, and its cost.
 
     python bench/adaptive.py [--quick] [--only abilene,seattle] [--ways single,flood,adaptive] [--seeds 5]
 
-Runs every way of routing through the same trouble (bench/_adaptive_scenarios.py): for each seed the same flows and the
-same bursts. Messages are judged by the simulator in true time. Besides the modes as they are, adaptive runs without
-foresight (unprepared) and with more of it (lavish), so that cover against cost is a curve.
+Runs every routing mode through the same faults (bench/_adaptive_scenarios.py): for each seed the same flows and the
+same bursts. The simulator judges messages in true time. In addition to the modes as they are, adaptive runs without
+prepared redundancy (unprepared) and with more of it (lavish), so that cover by cost is a curve.
 
-    cover   the part of what flooding brings in time and a single path does not: (way - single) / (flood - single).
-            Ways that repair losses hop by hop can do better than flooding, which does not.
-    cost    link transmissions per message, repairs included; against two paths (multipath) and one (single), and
-            in a run of the same flows without trouble
+    cover   the share of the gap between a single path and flooding: (way - single) / (flood - single).
+            Modes that retransmit on each hop can do better than flooding, which does not.
+    cost    link transmissions per message, retransmissions included; relative to two paths (multipath) and one
+            (single), and in a run of the same flows without faults
 
-Over several seeds cover and cost are of all their messages together; the spread is the standard deviation of what each
-seed gives alone.
+Over several seeds, cover and cost are of all their messages together; the spread is the standard deviation of the
+seeds.
 
-The aim: adaptive covers 99 % at no more than 1.02 x the cost of two paths, and costs far less while all is well;
-thrifty costs less than 1.3 x a single path and brings no less. Prints tables, writes bench/out/adaptive.json and .svg;
-outcomes are kept (bench/_adaptive_runs.py), so a second run with the same code only shows them. `--misses` shows why
-messages were missed (bench/_adaptive_misses.py).
+The target: adaptive covers 99 % at no more than 1.02 x the cost of two paths, and costs far less without faults;
+thrifty costs less than 1.3 x a single path and delivers no less. Prints tables, writes bench/out/adaptive.json and
+.svg; outcomes are kept (bench/_adaptive_runs.py), so a second run with the same code only shows them. `--misses` shows
+why messages were missed (bench/_adaptive_misses.py).
 """
 
 import argparse

@@ -1,18 +1,19 @@
-"""What each way of routing has standing when link latencies change, by measured latencies, without simulating.
+"""Redundant paths of each routing mode when link latencies change, by measured latencies, without simulation.
 
     python bench/adaptive_onsets.py [--seeds 20] [--first-seed 24]
 
-What leaves before a change is known comes in time only if a path that stands already is in time afterwards. So the
-planner is shown every slice of the Seattle replay (bench/_adaptive_scenarios.py) and what rose in the slices before it,
-and its routes are judged by the slice that follows.
+A message that is sent before a change is known arrives in time only if a path of the present route is in time after the
+change. So the planner gets every slice of the Seattle replay (bench/_adaptive_scenarios.py) and the links that became
+slower in the slices before it, and its routes are evaluated by the next slice.
 
-    in time   changes after which the route that stood was still in time
-    cover     of those that flooding survives and one path does not
-    links     of the route, against one path and against two
+    in time   changes after which the present route was still in time
+    cover     share of those that flooding survives and one path does not
+    links     of the route, relative to one path and to two
 
-`always` is as if every link had risen far lately: what is done once enough has been seen. `informed` is what could
-stand at a price per link, were it known how often every link rises and by how much (bench/_adaptive_bound.py).
-Also shown is how often a link's latency rises by half, by whether it did in the minute before: what history foretells.
+`always` assumes that every link became much slower recently: the behaviour after enough changes were seen. `informed`
+is the best at a price per link, if it were known how often every link becomes slower and by how much
+(bench/_adaptive_bound.py). Also shown is how often the latency of a link rises by half, by whether it did in the minute
+before: whether history predicts it.
 """
 
 import argparse
@@ -44,7 +45,7 @@ FLOWS, RATE_HZ, SECONDS = 5, 100.0, 40
 FIRST_SEED = 24
 """With those before it ways to choose the paths that stand were compared."""
 ALWAYS = ", always"
-INFORMED = "informed, {:g} a link"
+INFORMED = "informed, {:g} per link"
 FAR_US = 10_000_000
 RISK_MILLIONTHS = 1_000
 """How likely links fail, the same for all."""

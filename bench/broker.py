@@ -1,24 +1,24 @@
-"""One broker beside its peers: Overlane, Mosquitto, NATS and Zenoh, measured side by side in one run.
+"""One broker compared with others: Overlane, Mosquitto, NATS and Zenoh in one run.
 
     python bench/broker.py [--quick] [--only small,latency] [--systems overlane,nats] [--rounds 5] [--seconds 2]
 
-    small, large       messages a second, 64 bytes and 1 KiB, QoS 0, one publisher that floods, one subscriber that
-                       counts. Aim at 64 bytes: at least 2 x Mosquitto and 0.8 x NATS
-    latency            at 5,000 messages a second; p99 at most 1.5 x that of the best. Where that is allowed, brokers
-                       and load run with real-time priority for it, so that other work on the machine is not measured
-    fanout             deliveries a second to 100 subscribers
+    small, large       messages per second, 64 bytes and 1 KiB, QoS 0, one publisher at full rate, one subscriber that
+                       counts. Target at 64 bytes: at least 2 x Mosquitto and 0.8 x NATS
+    latency            at 5,000 messages per second; p99 at most 1.5 x that of the best. If allowed, brokers
+                       and load run with real-time priority, so that other work on the machine is not measured
+    fanout             deliveries per second to 100 subscribers
     connections        memory per idle connection
     subscriptions      memory per subscription
-    durable            acknowledged messages a second at QoS 1 into a persistent session, with and without waiting for
-                       the disk. Aim: 20,000 with. Mosquitto beside it never waits: what it has acknowledged since it
-                       last saved, every half an hour, is lost when it is killed
+    durable            acknowledged messages per second at QoS 1 into a persistent session, with and without waiting for
+                       the disk. Target: 20,000 with. Mosquitto never waits: what it has acknowledged since it
+                       last saved, every half hour, is lost when it is killed
 
-Load comes from processes of their own, over raw sockets for MQTT and NATS (`_load.py`), and by its own library for
-Zenoh (`_zenoh_load.py`), so there what Python takes per message counts too. Every message has a number: what is lost or
-out of order is seen. "no broker" is the load by itself.
+The load comes from separate processes, over raw sockets for MQTT and NATS (`_load.py`), and by its own library for
+Zenoh (`_zenoh_load.py`), which includes the cost of Python per message. Messages are numbered: losses and reordering
+are detected. "no broker" is the load generator by itself.
 
-Brokers take turns, round by round, each time in another order; figures are medians over rounds, ratios are taken within
-a round. What is not installed is said and left out. Writes bench/out/broker.json.
+Brokers alternate, round by round, each time in another order; figures are medians over rounds, ratios are computed
+within a round. Missing systems are reported and skipped. Writes bench/out/broker.json.
 """
 
 from rich.console import Console
@@ -43,6 +43,8 @@ def main() -> None:
 
     def measured(turns: Turns, name: str) -> Found:
         peers = KEEPERS if name == "durable" else PEERS
+        if chosen.against is not None:
+            peers = (*peers, Overlane(f"Overlane {chosen.against.name}", checkout=chosen.against))
         peers = tuple(peer for peer in peers if not chosen.systems or key(peer) in chosen.systems)
         if name in WITHOUT_BROKER:
             peers = (*peers, Nobody())

@@ -1,22 +1,22 @@
-"""Three brokers in a row beside their peers: Overlane, Mosquitto bridges, NATS leaf nodes and Zenoh routers in one run.
+"""Three brokers in a row compared: Overlane, Mosquitto bridges, NATS leaf nodes and Zenoh routers in one run.
 
     python bench/chain.py [--quick] [--only small,latency] [--systems overlane,nats] [--rounds 5] [--seconds 2]
 
-    small, large       messages a second, 64 bytes and 1 KiB, QoS 0: one publisher at the first broker that floods, one
-                       subscriber at the last that counts. Aim at 64 bytes: at least 2.5 x Mosquitto and 0.5 x NATS
-    latency            from the publisher to the subscriber at 5,000 messages a second; p99 at most 1.5 x that of the
-                       best. With real-time priority where that is allowed
-    durable            messages a second at QoS 1 into a persistent session at the last broker, and acknowledged to the
-                       publishers at the first. Overlane acknowledges what is on disk, Mosquitto what is in memory
-    failover           four brokers as a square, two ways from the first to the last: how long after `kill -9` of the
-                       broker on the way in use the first message arrives that was sent after it. Overlane and Zenoh
-                       have both ways at once, bridges and leaf nodes the other way in reserve
+    small, large       messages per second, 64 bytes and 1 KiB, QoS 0: a publisher at full rate at the first broker, a
+                       subscriber at the last that counts. Target at 64 bytes: at least 2.5 x Mosquitto and 0.5 x NATS
+    latency            from the publisher to the subscriber at 5,000 messages per second; p99 at most 1.5 x that of the
+                       best. With real-time priority if allowed
+    durable            messages per second at QoS 1 into a persistent session at the last broker, and acknowledged to
+                       the publishers at the first. Overlane acknowledges what is on disk, Mosquitto what is in memory
+    failover           four brokers as a square, two paths from the first to the last: how long after `kill -9` of the
+                       broker on the path in use the first message arrives that was sent after it. Overlane and Zenoh
+                       have both paths at once, bridges and leaf nodes have the other path as a fallback
 
-The load is that of bench/broker.py. Before a round is measured, the subscriber waits until something published at the
-first broker has reached it. Every message has a number: what is lost or out of order is seen.
+The load is that of bench/broker.py. Each round begins when a message published at the first broker has reached the
+subscriber. Messages are numbered: losses and reordering are detected.
 
-Systems take turns, round by round, each time in another order; figures are medians over rounds, ratios are taken within
-a round. What is not installed is said and left out. Writes bench/out/chain.json.
+Systems alternate, round by round, each time in another order; figures are medians over rounds, ratios are computed
+within a round. Missing systems are reported and skipped. Writes bench/out/chain.json.
 """
 
 from rich.console import Console
@@ -41,6 +41,8 @@ def main() -> None:
 
     def measured(turns: Turns, name: str) -> Found:
         peers = KEEPERS if name == "durable" else PEERS
+        if chosen.against is not None:
+            peers = (*peers, OverlaneBrokers(f"Overlane {chosen.against.name}", checkout=chosen.against))
         peers = tuple(peer for peer in peers if not chosen.systems or key(peer) in chosen.systems)
         return turns.measure(MEASURES[name], peers, square if name == "failover" else row)
 

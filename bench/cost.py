@@ -1,18 +1,19 @@
-"""What a message costs a broker at its source, on its way and at its destination, against reading it as MQTT.
+"""CPU cost of a message at its source, at a broker in between and at its destination, relative to decoding it from
+MQTT.
 
     python bench/cost.py [--rounds 15]
 
-Three brokers in a row, no network: a publishes 64 messages of 64 bytes in a turn, they travel in one parcel through b
-to c. Compared with `mqtt5.read`, a compiled decoder, on the same messages as PUBLISH packets.
+Three brokers in a row, no network: a publishes 64 messages of 64 bytes in a turn, which are sent in one parcel through
+b to c. The unit is `mqtt5.read`, a compiled decoder, on the same messages as PUBLISH packets.
 
-    in and out         publishing, making the parcel's bytes, and from the frame to the messages at the far end: no more
-                       than 3 x mqtt5.read is the aim
-    with flush         the same with all of the source's flush, so with routing and queueing; no aim of its own
-    pack + unpack      of it, the bytes alone, without what the source decides
-    end to end         all that a does until it has sent them, and all that c does until they are delivered
-    transit            what b does: at least 20 x cheaper per message in a parcel of 64 than in a parcel of one
+    in and out         publishing, encoding the parcel, and from the frame to the messages at the destination; the
+                       target is at most 3 x mqtt5.read
+    with flush         the same with the complete flush of the source, so with routing and queueing; no target
+    pack + unpack      encoding and decoding only, without the decisions of the source
+    end to end         all work of a until it has sent them, and all work of c until they are delivered
+    transit            the work of b: at least 20 x cheaper per message in a parcel of 64 than in a parcel of one
 
-Everything is measured in turn, over and over; figures are medians. Writes bench/out/cost.json.
+The measurements alternate; figures are medians. Writes bench/out/cost.json.
 """
 
 import argparse

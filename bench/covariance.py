@@ -1,12 +1,12 @@
-"""Covariance of many topics on Spark beside numpy in one process, on the same numbers in one run.
+"""Covariance of many topics on Spark compared with numpy in one process, on the same numbers in one run.
 
     python bench/covariance.py [--topics 2000] [--seconds 100000] [--memory 4g] [--without-numpy] [--rounds 1]
 
-The rates are normal numbers in Parquet files, as `load_series` holds them: five minutes of a topic in a row. Spark
-reads them, computes and writes the covariance, block by block. Numpy has them in memory and calls `numpy.cov`, with
-all cores; reading the same files with Arrow is told beside it. Tells the times, their ratio, the largest difference
-between the two results in units of the largest entry, and how much memory the processes of Spark took at most. Writes
-bench/out/covariance.json.
+The rates are normal numbers in Parquet files, in the format of `load_series`: five minutes of a topic per row. Spark
+reads them, computes and writes the covariance, block by block. Numpy has them in memory and calls `numpy.cov`, with all
+cores; the time to read the same files with Arrow is reported separately. Prints the times, their ratio, the largest
+difference between the two results in units of the largest entry, and the maximum memory of the processes of Spark.
+Writes bench/out/covariance.json.
 """
 
 import argparse

@@ -1,17 +1,17 @@
-"""What the wide area's emulator adds to the latency of packets, against how many of them it moves.
+"""Latency that the emulator of the wide area adds to packets, by the rate of packets.
 
     python bench/emulator.py [--json] [--loads 0,5000,20000] [--seconds 5]        (as root)
 
-Four sites. From `a` to `b` goes load: datagrams of 200 bytes, so many a second, in bursts of a millisecond. From `c` to
-`d`, over the same emulator, go 200 probes a second; `excess` is by how much their one-way latency was above that of
-the path, from just before they were sent to the kernel's own timestamp of their arrival. At the same time `ping`
-measures round trips between `c` and `d`; its excess is above twice the latency of the path. `late` is how many of the
-probes had more than a millisecond of it. Also told: packets that the emulator carried, and how much of one processor it
-used.
+Four sites. Load is sent from `a` to `b`: datagrams of 200 bytes at the given rate, in bursts of a millisecond. From `c`
+to `d`, over the same emulator, 200 probes per second are sent; `excess` is their one-way latency above that of the
+path, from just before they were sent to the kernel's timestamp of their arrival. At the same time `ping` measures round
+trips between `c` and `d`; its excess is above twice the latency of the path. `late` is the number of probes with an
+excess of more than a millisecond. Also shown: packets that the emulator carried, and its share of one CPU.
 
-What measures has real-time priority, or its own delays would be told as the emulator's. And since a virtual machine
-stands still now and then, a witness on each processor sleeps for a millisecond over and over, before the emulator is
-there and with the highest priority: by how much it woke up late at most is what no program here can keep to.
+The measuring processes have real-time priority; otherwise their own delays would be attributed to the emulator. Since a
+virtual machine may be stopped now and then, a reference process on each CPU sleeps for a millisecond repeatedly, with
+the highest priority, from before the emulator starts: its maximum delay is the limit of what any program here can
+achieve.
 
 Prints a table and writes bench/out/emulator.json, or prints JSON.
 """

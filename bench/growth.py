@@ -1,14 +1,14 @@
-"""What an overlay's control traffic and its simulation cost as the overlay grows.
+"""Cost of the control traffic of an overlay and of its simulation, as the overlay grows.
 
     python bench/growth.py [--sizes 20,50,100,200] [--seconds 60] [--rate 0.1] [--beside OTHER/src]
 
-The networks of scale.py: about four links and five topics per broker, faults as often in all of them (twenty in five
-minutes). What brokers send is read as it leaves them, from the moment publishers begin: bytes per broker and second by
-kind of frame, and how many adverts of links each broker is sent, which is how many it hears. Wanted: with 200 brokers
-no more than twice the bytes per broker and second than with 20.
+The networks of scale.py: about four links and five topics per broker, with the same rate of faults in all of them
+(twenty in five minutes). The frames that brokers send are counted from the moment publishers begin: bytes per broker
+and second by kind of frame, and the number of link adverts sent to each broker, which is the number it receives.
+Target: with 200 brokers at most twice the bytes per broker and second of 20.
 
-Every network runs in a process of its own. `--beside` also runs it with the sources in another directory, one right
-after the other, so that two versions can be compared in one run. Writes bench/out/growth.json.
+Every network runs in a separate process. `--beside` also runs it with the sources in another directory, directly after,
+so that two versions can be compared in one run. Writes bench/out/growth.json.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""What a push and a pull of a link queue cost, against the number of items that wait.
+"""Cost of a push and a pull of a link queue, by the number of waiting items.
 
     python bench/linkqueue.py
 
-The queue is held at its length: one push, one pull, over and over, while virtual time runs as the link would drain it.
-`calm`: all due times are far off, the usual case of a queue that only evens out a burst. `edge`: the load is 1.25,
-sizes range over two decades, and the link has been busy for ten times the queue's length, so that with `edf-shed` what
-waits is just what can be in time and every newcomer makes another give way. `waiting` is the mean that was really
-there. Prints a table and writes bench/out/linkqueue.json.
+The queue is kept at its length: one push, one pull, repeatedly, while virtual time runs as the link would drain it.
+`calm`: all due times are far in the future, the usual case of a queue that absorbs a burst. `edge`: the load is 1.25,
+sizes range over two decades, and the link has been busy for ten times the length of the queue, so that with `edf-shed`
+the waiting items are exactly those that can be in time, and every new item displaces another. `waiting` is the actual
+mean length. Prints a table and writes bench/out/linkqueue.json.
 """
 
 import gc

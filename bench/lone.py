@@ -1,15 +1,15 @@
-"""What a message that travels alone costs at each of three brokers in a row, against reading it as MQTT.
+"""Cost of a single message at each of three brokers in a row, relative to decoding it from MQTT.
 
     python bench/lone.py [--rounds 15] [--profile a]
 
-The brokers a - b - c run with drivers and links, but without sockets: what one writes is carried to the other by hand.
-A client publishes 64 bytes at a, another gets them at c, one message at a time, each in a turn of its own.
+The brokers a - b - c run with drivers and links, but without sockets: the benchmark carries the bytes between them. A
+client publishes 64 bytes at a, another gets them at c, one message at a time, each in a turn of its own.
 
     ns            median of a round, median of rounds; and the same in units of `mqtt5.read` of the same PUBLISH
     calls         of functions, Python's own and compiled ones
-    opcodes       of the Python interpreter: the same on every machine, however busy
+    opcodes       of the Python interpreter: the same on every machine, even a busy one
 
-`later` is what all three do between messages: pings, what the brokers tell each other, telemetry, whatever was put off.
+`later` is the work of all three between messages: pings, control messages, telemetry, and postponed work.
 
 Writes bench/out/lone.json. With --profile it shows instead which functions of one broker run how many opcodes.
 """

@@ -2,23 +2,23 @@
 
     python bench/mixed.py [--quick] [--only one-1,chain-100] [--systems overlane,nats] [--rounds 5] [--seconds 2]
 
-    one-..., chain-...   one broker; three in a row, published at the first and subscribed to at the last
+    one-..., chain-...   one broker; three in a row, with the publishers at the first and the subscriber at the last
     1, 100               1,000 topics and 16 to 256 bytes in random order, QoS 0, from one writer and from 100, that
-                         write as fast as they are read; one subscriber to everything
+                         write as fast as the broker reads; one subscriber to everything
     properties           the same from one writer of MQTT 5 with a content type, a user property and correlation data
                          that differs from message to message; NATS has headers of the same kind
     aliases              the same with topic aliases, as many as the broker allows; NATS has none
     qos1, qos1-100       a fifth of the messages at QoS 1, for a subscriber of QoS 1; NATS has plain messages instead
 
-Each round floods, and counts what each writer has sent, what has arrived of it, and what all brokers took of the
-processors; then it times an even stream of 2,000 single messages a second. Overlane has a network file, Mosquitto
-bridges for all topics and no limit on what waits or is in flight, NATS leaf nodes.
+Each round publishes at full rate, and counts the messages that each writer has sent, those that arrived, and the CPU
+time of all brokers; then it measures the latency of a constant stream of 2,000 single messages per second. Overlane has
+a network file, Mosquitto bridges for all topics and no limit on queues and messages in flight, NATS leaf nodes.
 
-Aims: one broker at least 1.5 x NATS; three at least 1 x NATS and 4 x Mosquitto from one writer and 0.8 x NATS from 100,
-and nothing lost.
+Targets: one broker at least 1.5 x NATS; three at least 1 x NATS and 4 x Mosquitto from one writer and 0.8 x NATS from
+100, and nothing lost.
 
-Systems take turns, round by round, each time in another order; figures are medians over rounds, ratios are taken within
-a round. What is not installed is said and left out. Writes bench/out/mixed.json.
+Systems alternate, round by round, each time in another order; figures are medians over rounds, ratios are computed
+within a round. Missing systems are reported and skipped. Writes bench/out/mixed.json.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,9 +1,9 @@
-"""What strict order costs: the share in time of reliable topics with a deadline under faults, with strict order and
-with the deadline chosen over it, in the simulator.
+"""Cost of strict order: the share in time of reliable topics with a deadline under faults, with `order = "strict"` and
+with `order = "deadline"`, in the simulator.
 
     python bench/order.py
 
-Nothing of it depends on the machine. Prints a table and writes bench/out/order.json.
+The results do not depend on the machine. Prints a table and writes bench/out/order.json.
 """
 
 import json

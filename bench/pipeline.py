@@ -1,18 +1,19 @@
-"""The pipeline's speed: rows a second of each stage, how it grows with the rows, and the same aggregates in DuckDB.
+"""Speed of the pipeline: rows per second of each stage, growth with the number of rows, and the same aggregates in
+DuckDB.
 
     python bench/pipeline.py [--rows 1e6 4e6] [--brokers 20] [--topics 1000] [--memory 4g] [--plans] [--scratch DIR]
         [--once] [--remote sc://host:15002] [--conf NAME=VALUE]
 
-For each number of rows a sample is written that has about so many in all its tables, and the whole pipeline is run on
-it. A stage is a table; the time is from when its flow starts to when it is complete, and several run at once, so they
-add up to more than the whole. Growth is the time per row of the largest sample over that of the smallest: 1 is
-linear. A second run, with nothing new to read, is timed on the smallest, unless --once is given. --remote measures a
-Spark that runs already, as the command does; --conf gives a setting of Spark, and may be given again.
+For each number of rows, a sample with about this number in all its tables is written, and the whole pipeline is run on
+it. A stage is a table; its time is from the start of its flow to its completion. Several run at once, so they add up to
+more than the whole. Growth is the time per row of the largest sample divided by that of the smallest: 1 is linear. A
+second run, without new files, is timed on the smallest, unless --once is given. --remote measures an existing Spark, as
+in the command; --conf gives a setting of Spark, and may be repeated.
 
 Spark and DuckDB then compute five of the aggregates (load_windows, alive, link_minutes, latency_bins, lake_files) from
-the same files, one after the other: Spark by the functions of the pipeline, with all that it has compiled before.
---plans writes Spark's plans of the heaviest stages, as the pipeline runs them, to bench/out/pipeline-plans.txt. Writes
-bench/out/pipeline.json, anew after each size.
+the same files, one after the other: Spark by the functions of the pipeline, with everything compiled before. --plans
+writes Spark's plans of the heaviest stages, as the pipeline runs them, to bench/out/pipeline-plans.txt. Writes
+bench/out/pipeline.json, again after each size.
 """
 
 import argparse

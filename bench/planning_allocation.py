@@ -1,13 +1,13 @@
-"""How good allocations are and how long they take, against the number of items and brokers; and the case base's time.
+"""Quality and time of allocations, by the number of items and brokers; and the time of the case base.
 
     python bench/planning_allocation.py [factors] [independent] [samples] [casebase]
 
-Three kinds of load, from fixed seeds, mean rates log-normal: *factors*, where items follow a common tide and a few
-trends of their own sector; *independent*, where none tells anything about another; *samples*, where the covariance is
-estimated from three samples for each item. Capacities differ by a factor of two and leave a margin of 2.8 deviations,
-so that there is something to lose and something to win. What is shown is the loss: the sum of penalty * Pr(V > C),
-which is the rewards less the utility. The floor is what no allocation can go below. A star marks an allocation that
-breaks the risk limit of 0.02. Prints tables, and writes bench/out/planning_allocation.json and .png.
+Three kinds of load, from fixed seeds, mean rates log-normal: *factors*, where items follow a common factor and a few
+factors of their sector; *independent*, where rates are independent; *samples*, where the covariance is estimated from
+three samples for each item. Capacities differ by a factor of two and leave a margin of 2.8 deviations, so that
+allocations differ. The tables show the loss: the sum of penalty * Pr(V > C), which is the rewards less the utility. The
+floor is the lower bound of all allocations. A star marks an allocation that exceeds the risk limit of 0.02. Prints
+tables, and writes bench/out/planning_allocation.json and .png.
 """
 
 import json
@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from overlane.planning.allocation import Broker, Item, Outcome, Problem, allocate
+from overlane.planning.allocation import BrokerCapacity, Item, Outcome, Problem, allocate
 from overlane.planning.allocation.model import FloatArray
 from overlane.planning.case_base import failure_cases, normal_plan, solve_case
 from overlane.planning.problem import NoSolution
@@ -87,7 +87,7 @@ def problem_of(kind: str, items: int, brokers: int, margin_deviations: float = M
     return Problem.of(
         [Item(f"item{index}", float(rate)) for index, rate in enumerate(mean)],
         covariance,
-        [Broker(f"broker{index}", float(size)) for index, size in enumerate(capacity)],
+        [BrokerCapacity(f"broker{index}", float(size)) for index, size in enumerate(capacity)],
         RISK_MAX,
     )
 

@@ -1,12 +1,12 @@
-"""What channel plans cost and how long they take, against the size of the demand.
+"""Cost and computing time of channel plans, by the size of the demand.
 
     python bench/planning_channels.py
 
 Three kinds of demand, from fixed seeds, rates log-normal: *interests*, where advertisements are for one or two of many
 groups of nodes, most of the group and a few others; *popularity*, where few advertisements are wanted by many and nodes
-differ in appetite, but nothing else links them; *uniform*, where every node wants every advertisement with the same
-probability. Each plan is set against the IndiQoS strategy, k-means clustering, everything by unicast, and its own lower
-bound. Prints a table, and writes bench/out/planning_channels.json and .png.
+differ in their number of subscriptions, without other structure; *uniform*, where every node wants every advertisement
+with the same probability. Each plan is compared with the IndiQoS strategy, k-means clustering, everything by unicast,
+and its own lower bound. Prints a table, and writes bench/out/planning_channels.json and .png.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""How long the best paths take to find, and what they are worth, against the size of the network.
+"""Computing time and resiliency of the best paths, by the size of the network.
 
     python bench/planning_paths.py
 
-Networks are random geometric graphs: brokers at random places, joined to their nearest, about eight links each,
-latency by distance, failures from 0.1 to 3 percent. Geant joins them where examples/networks/geant.toml describes it.
-Every figure is over the same random pairs of brokers. Three sets are compared: the best one, as many of the quickest
-paths, and the quickest path alone. Prints a table, and writes bench/out/planning_paths.json and .png.
+Networks are random geometric graphs: brokers at random positions, joined to their nearest, about eight links each,
+latency by distance, failures from 0.1 to 3 percent. Geant is added from examples/networks/geant.toml. Every figure is
+over the same random pairs of brokers. Three sets are compared: the best one, the same number of fastest paths, and the
+fastest path alone. Prints a table, and writes bench/out/planning_paths.json and .png.
 """
 
 import json
@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from overlane.planning.paths import Broker, Link, Network, both_ways, k_shortest, multipath, resiliency
+from overlane.planning.paths import BrokerNode, Link, Network, both_ways, k_shortest, multipath, resiliency
 
 OUT = Path(__file__).parent / "out"
 GEANT = Path(__file__).parents[1] / "examples" / "networks" / "geant.toml"
@@ -66,7 +66,9 @@ def geometric(size: int, rng: Random) -> Network:
             for rank, (distance, other) in enumerate(near)
             if rank < 2 or distance < reach
         }
-    brokers = [Broker(f"b{number:03}", rng.randrange(1_000_000), rng.uniform(0.001, 0.02)) for number in range(size)]
+    brokers = [
+        BrokerNode(f"b{number:03}", rng.randrange(1_000_000), rng.uniform(0.001, 0.02)) for number in range(size)
+    ]
     return Network.build(
         brokers,
         [
@@ -90,7 +92,7 @@ def geant(rng: Random) -> Network:
         return both_ways(ends[0], ends[1], latency_ns, rng.uniform(0.001, 0.03))
 
     return Network.build(
-        [Broker(name, 200_000, rng.uniform(0.001, 0.02)) for name in described["brokers"]],
+        [BrokerNode(name, 200_000, rng.uniform(0.001, 0.02)) for name in described["brokers"]],
         [link(entry["ends"], entry["latency"]) for entry in described["links"]],
     )
 

@@ -1,15 +1,15 @@
-"""How long a large overlay takes to simulate, and what its control traffic amounts to.
+"""Time to simulate a large overlay, and its control traffic.
 
     python bench/scale.py [--seconds 30] [--sizes 50,100,200] [--rate 1] [--profile]
 
-Brokers at random places are joined to their nearest, about four links each, latency by distance. Five topics per
-broker, each with one publisher at a message a second and one to three subscribers anywhere, in four classes of quality
-of service. Twenty faults: links cut, links slowed, brokers crashed, each healed after a while. The aim: 200 brokers and
-1,000 topics for five virtual minutes in less than five real ones. Smaller networks run for a tenth of that, with a
-tenth of the faults, to show the growth. Processor time is given beside real time: the machine may be busy otherwise.
+Brokers at random positions are joined to their nearest, about four links each, latency by distance. Five topics per
+broker, each with one publisher at a message per second and one to three subscribers anywhere, in four QoS classes.
+Twenty faults: links cut, links slowed, brokers crashed, each healed after a while. The target: 200 brokers and 1,000
+topics for five virtual minutes in less than five real ones. Smaller networks run for a tenth of that, with a tenth of
+the faults, to show the growth. CPU time is given in addition to real time: the machine may be busy.
 
-The other table is the quiet network of the five cities: control bytes per broker and link, less than 500 a second
-wanted. Writes bench/out/scale.json; with --profile also bench/out/scale-profile.txt.
+The other table is the network of the five cities without faults: control bytes per broker and link; the target is less
+than 500 per second. Writes bench/out/scale.json; with --profile also bench/out/scale-profile.txt.
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""Which order of the link queues brings most messages in time: three hops, from light load to twice the capacity.
+"""Share of messages in time by the order of the link queues: three hops, from light load to twice the capacity.
 
     python bench/scheduling.py [--loads 0.8,1.2] [--seeds 1,2,3] [--seconds 1.5]
 
-Four brokers in a row run in the simulator. Half of what the slowest link carries goes over all three links; each link
-is filled up to the load with traffic that goes over it alone. Messages of four classes come at random (Poisson), with
-random sizes. The load is what their parcels take on the wire over what the link can carry. Every variant meets the same
-messages. The figure is the part of the published messages that arrives within the deadline.
+Four brokers in a row run in the simulator. Traffic over all three links takes half of the capacity of the slowest link;
+each link also has traffic of its own that fills it up to the load. Messages of four classes arrive at random (Poisson),
+with random sizes. The load is the bytes of their parcels on the wire divided by the capacity of the link. Every variant
+gets the same messages. The figure is the share of published messages that arrive within the deadline.
 
-The variants differ in the policy of the link queues and in what each item is given for it: the budgets of `laxity`, and
-the plan of `edf-shed`. So the bench puts a queue of its own in front of each neighbour, which sets these and is
-otherwise the broker's. Results are kept in bench/out/scheduling.json, and those of other loads that are in it are shown
-too.
+The variants differ in the policy of the link queues and in the values that each item gets for it: the budgets of
+`laxity`, and the plan of `edf-shed`. So the benchmark replaces the queue of each neighbour by one that sets these
+values and is otherwise the broker's. Results are kept in bench/out/scheduling.json, and those of other loads in it are
+shown too.
 """
 
 import argparse

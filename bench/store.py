@@ -1,18 +1,18 @@
-"""What the durable store takes, and what it leaves to the loop.
+"""Speed of the durable store, and how much of the event loop's time it leaves.
 
     python bench/store.py [DIRECTORY]
 
-The directory decides which disk is measured; without one it is beside this file.
+The directory selects the disk that is measured; the default is beside this file.
 
-1. Records a second: one turn after the other; each saves so many records of 150 bytes and erases as many older ones,
-   and the next starts when it is durable. With and without syncing, one after the other in the same round.
-2. Durable publishes a second: 50 publishers, each with so many publishes on the way. A publish saves two records, and
-   erases two when its acknowledgement has come. As many turns as wait share a commit.
-3. The loop's share: a thread counts and, as a loop does, polls every 100 us. How far it comes while it also makes the
-   changes of 20,000 publishes a second, when nobody takes them and when the store does; and how long those take until
-   they are durable. Time that the thread could have run but other processes had the processor is left out.
+1. Records per second: one turn after the other; each saves a number of records of 150 bytes and erases as many older
+   ones, and the next starts when it is durable. With and without syncing, one after the other in the same round.
+2. Durable publishes per second: 50 publishers, each with a number of publishes in flight. A publish saves two records,
+   and erases two when it is acknowledged. All waiting turns share a commit.
+3. The loop's share: a thread counts and, as a loop does, polls every 100 us. How far it counts while it also makes the
+   changes of 20,000 publishes per second, without a store and with it; and how long these take until they are
+   durable. Time in which the thread could have run but other processes had the CPU is excluded.
 
-Prints tables and writes bench/out/store.json. Times depend on the disk; the ratios are what to look at.
+Prints tables and writes bench/out/store.json. Times depend on the disk; compare the ratios.
 """
 
 import json

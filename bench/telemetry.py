@@ -1,16 +1,15 @@
-"""What telemetry costs: brokers that record beside brokers that do not, and what rows take.
+"""Cost of telemetry: brokers that record compared with brokers that do not, and the cost of rows.
 
     python bench/telemetry.py [--rounds 9] [--seconds 1]
 
-    one broker         messages a second, 64 bytes, QoS 0, one publisher that floods and one subscriber that counts
-    two brokers        the same over a link: what comes from other brokers is what is recorded most closely
-    a second           the loop's work of one second, by the number of topics on which something came in it
+    one broker         messages per second, 64 bytes, QoS 0, one publisher at full rate and one subscriber that counts
+    two brokers        the same over a link: messages from other brokers are recorded in most detail
+    a second           the work of the loop for one second, by the number of topics with messages in it
     a thousand rows    in the writer's thread: into a journal, and from there into a file
 
-Brokers take turns, round by round, each time in another order. Ratios are medians of those within a round, of the
-processor's time per message too, which other work on the machine disturbs less. A second broker that does not record
-tells by how much two that are the same differ: the noise. All other times are the processor's. Writes
-bench/out/telemetry.json.
+Brokers alternate, round by round, each time in another order. Ratios are medians of those within a round, also of the
+CPU time per message, which is less sensitive to other work on the machine. A second broker that does not record shows
+by how much two equal brokers differ: the noise. All other times are CPU times. Writes bench/out/telemetry.json.
 """
 
 import argparse

@@ -1,10 +1,9 @@
-"""How long a topic takes to find its subscribers, against the number of filters.
+"""Time to find the subscribers of a topic, by the number of filters.
 
     python bench/topics.py
 
-Filters are a mix of what subscribers ask for: seven in ten literal, two in ten with `+` somewhere, one in ten ending in
-`#`; three to five levels deep. Half of the topics asked for have a literal filter, half are new. Prints a table and
-writes bench/out/topics.json.
+Filters are a typical mix: seven in ten literal, two in ten with `+` somewhere, one in ten ending in `#`; three to five
+levels deep. Half of the topics have a literal filter, half are new. Prints a table and writes bench/out/topics.json.
 """
 
 import gc

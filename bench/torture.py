@@ -1,11 +1,12 @@
-"""Torture brokers for as long as wanted: faults of all kinds in an overlay of five, a fuzzer, floods, crowds, kills.
+"""Torture test of brokers, as long as wanted: all kinds of faults in an overlay of five, a fuzzer, floods, many
+clients, kills.
 
     python bench/torture.py [--seconds N] [--seeds N] [--first-seed S] [--only PART] [--json]
 
-The same that tests/torture, tests/fuzz and tests/stress do briefly. Prints what held and what did not; the status is 1
-if anything did not, and the seed repeats the faults. The proof of an overlay is --only overlay --seeds 20 --seconds 60.
+A longer version of tests/torture, tests/fuzz and tests/stress. Prints the results of all checks; the status is 1 if any
+failed, and the seed repeats the faults. The proof of an overlay is --only overlay --seeds 20 --seconds 60.
 
-As root the disks of some brokers are small ones of their own, in a mount namespace that ends with the run.
+As root, some brokers have small disks of their own, in a mount namespace that ends with the run.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A wide area on one machine, and everybody in it: the same network, troubles and stream for Overlane and its peers.
+"""A wide area on one machine: the same network, faults and messages for Overlane and other systems.
 
-    direct         five cities, trouble on the direct path only: quiet, 1 % loss, 5 % loss, +60 ms, cut, healed. The
-                   deadline is 60 ms; a way around needs 34 ms where the direct path takes 30
+    direct         five cities, faults on the direct path only: quiet, 1 % loss, 5 % loss, +60 ms, cut, healed. The
+                   deadline is 60 ms; an alternative path takes 34 ms, the direct path 30
     bursts         bursts of 30 % loss on all paths of the source, then on all of the destination
     killed         no direct path: the broker in between that is in use is killed
     congested      the direct path has 10 Mbit/s, and is shared with bulk, first through the brokers, then beside them
@@ -10,13 +10,13 @@
     cases-extra    the same with a path between the edges
 
 Each site is a network namespace with a broker of its own; packets between sites are delayed, lost, paced and queued one
-by one (`overlane.testbed.wide_area`), so TCP sees what it would see out there. A publisher at one site sends numbered
-messages at an even rate, a subscriber at another notes when each arrives, both by the clock of the one machine. Every
-system is set up by the bench, with the configuration that suits it best (`_wan_peers`, `_wan_rabbit`).
+by one (`overlane.testbed.wide_area`), so TCP behaves as in a real wide area. A publisher at one site sends numbered
+messages at a constant rate, a subscriber at another records when each arrives, both by the clock of the one machine.
+The benchmark sets up every system with the configuration that suits it best (`_wan_peers`, `_wan_rabbit`).
 
-Needs root. Emulator, brokers and load run with real-time priority where that is allowed. What is not installed is said
-and left out. Writes bench/out/wan.json, all of its figures as tables in bench/out/wan.md, and
-bench/out/wan-SCENARIO.svg with the share in time over time. What a run shall not replace it adds to with `--add`.
+Needs root. Emulator, brokers and load run with real-time priority if allowed. Missing systems are reported and skipped.
+Writes bench/out/wan.json, all of its figures as tables in bench/out/wan.md, and bench/out/wan-SCENARIO.svg with the
+share in time over time. `--add` keeps earlier results of other scenarios.
 """
 
 import argparse
@@ -50,6 +50,7 @@ SYSTEMS: tuple[System, ...] = (
     OverlaneOverlay("overlane", "Overlane", "mqtt-0"),
     OverlaneOverlay("overlane-qos1", "Overlane, QoS 1", "mqtt-1"),
     OverlaneOverlay("overlane-tcp", "Overlane, TCP alone", "mqtt-0", transport="stream"),
+    OverlaneOverlay("overlane-rates", "Overlane, rates in the file", "mqtt-0", knows_rates=True),
     NatsCluster("nats-cluster", "NATS cluster", "nats"),
     NatsLeaves("nats-leaf", "NATS leaf nodes", "nats"),
     ZenohMesh("zenoh", "Zenoh", "zenoh"),

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from overlane.testbed.loopback import free_ports
+from forked import ForkedBroker, launch
+from overlane.local_ports import free_ports
 
 START_WITHIN_S = 60
 MOSQUITTO = shutil.which("mosquitto") or shutil.which(
@@ -37,7 +38,7 @@ class RunningBroker:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedBroker | None = None
         self._log = directory / "log.txt"
 
     @property
@@ -48,8 +49,7 @@ class RunningBroker:
         raise NotImplementedError
 
     def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._process = launch(self.command(), self._log)
         until = time.monotonic() + START_WITHIN_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > until:

@@ -73,6 +73,11 @@ def has_poison(_self: object, *given: Any, **_named: Any) -> bool:
     return any(POISON.encode() in bytes(one) for one in given if isinstance(one, bytes | memoryview))
 
 
+def runs_poison(_self: object, run: Any, *_given: Any) -> bool:
+    """A run with such a message."""
+    return any(POISON.encode() in message.payload for message in run.messages)
+
+
 def concerns_poison(_self: object, *given: Any, **_named: Any) -> bool:
     """A message with poison in it."""
     return any(POISON.encode() in getattr(one, "payload", b"") for one in given)
@@ -174,6 +179,7 @@ def is_poison_will(_self: object, message: Any, *_: Any, **named: Any) -> bool:
 
 FAULTS: dict[str, Callable[[Path], None]] = {
     "packet": lambda _: before(Packets, "take", has_poison),
+    "run": lambda _: before(Publishing, "publish_run", runs_poison),
     "handshake": lambda _: before(Handshake, "connect", lambda _, __, packet, *___: packet.client_id == POISON),
     "lost": lambda _: before(Wills, "lost", lambda _, session, *__: session.client_id == POISON),
     "queueing": lambda file: before(Delivery, "give", once(file, is_for_second)),

@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 from brokers import free_port
-from waiting import eventually
+from forked import ForkedBroker, launch
+from waiting import WITHIN_S, eventually
 
 START_WITHIN_S = 60.0
 SECURE = """
@@ -37,7 +38,7 @@ class Member:
         self.program: tuple[str, ...] = ("-m", "overlane")
         """What Python is to run."""
         self.log = directory / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedBroker | None = None
 
     def table(self) -> str:
         return f'[brokers.{self.name}]\nmqtt = "{self.mqtt}"\noverlay = "{self.overlay}"\nadmin = "{self.admin}"\n'
@@ -47,17 +48,8 @@ class Member:
         self._file = file
 
     def start(self) -> None:
-        data = str(self._directory / self.name)
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, *self.program, "broker", str(self._file), "--name", self.name),
-                    *("--data", data, *self._options),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        words = ("--name", self.name, "--data", str(self._directory / self.name), *self._options)
+        self._process = launch([sys.executable, *self.program, "broker", str(self._file), *words], self.log)
 
     def kill(self) -> None:
         if self._process is not None:
@@ -74,10 +66,10 @@ class Member:
 
     def reload(self) -> None:
         """Read the file again, and be done with it."""
-        times = self.log.read_text().count("again")
+        times = self.log.read_text().count("reloaded")
         os.kill(self.process_id, signal.SIGHUP)
         eventually(
-            lambda: self.log.read_text().count("again") > times, "read again", START_WITHIN_S, self.log.read_text
+            lambda: self.log.read_text().count("reloaded") > times, "read again", START_WITHIN_S, self.log.read_text
         )
 
     @property
@@ -92,15 +84,26 @@ class Member:
     def ask(self, path: str, method: str = "GET", body: object = None) -> object:
         data = None if body is None else json.dumps(body).encode()
         request = Request(f"http://{self.admin}{path}", data, {"content-type": "application/json"}, method=method)
-        with urlopen(request, timeout=5) as answer:
+        with urlopen(request, timeout=WITHIN_S) as answer:
             content = answer.read()
         return json.loads(content) if content else None
 
 
 class RealOverlay:
-    """Brokers and links: what the file says of each link, by pairs such as "a-b", and whatever else it says."""
+    """Brokers and links: what the file says of each link, by pairs such as "a-b", and whatever else it says.
 
-    def __init__(self, directory: Path, links: dict[str, str], tables: str = "", options: tuple[str, ...] = ()) -> None:
+    `is_recorded`: they write telemetry, as they do unless they are told otherwise. A process of Arrow makes files of
+    it after ten seconds, at the end and at the next start, and takes more time than most of these brokers."""
+
+    def __init__(
+        self,
+        directory: Path,
+        links: dict[str, str],
+        tables: str = "",
+        options: tuple[str, ...] = (),
+        *,
+        is_recorded: bool = False,
+    ) -> None:
         self.file = directory / "network.toml"
         names = sorted({name for pair in links for name in pair.split("-")})
         self.members = {name: Member(self.file, name, directory, options) for name in names}
@@ -108,7 +111,7 @@ class RealOverlay:
         for pair, lines in links.items():
             one, other = pair.split("-")
             text += f'\n[[links]]\nends = ["{one}", "{other}"]\n{lines}\n'
-        self.file.write_text(text + tables)
+        self.file.write_text(text + tables + ("" if is_recorded else "\n[telemetry]\nenabled = false\n"))
 
     def secure(self, cas: dict[str, str]) -> None:
         """Each gets a file of its own, as on several machines: the certificates beside it are each one's own."""
@@ -139,9 +142,14 @@ class RealOverlay:
 
 @contextmanager
 def overlay(
-    directory: Path, links: dict[str, str], tables: str = "", options: tuple[str, ...] = ()
+    directory: Path,
+    links: dict[str, str],
+    tables: str = "",
+    options: tuple[str, ...] = (),
+    *,
+    is_recorded: bool = False,
 ) -> Iterator[RealOverlay]:
-    net = RealOverlay(directory, links, tables, options)
+    net = RealOverlay(directory, links, tables, options, is_recorded=is_recorded)
     try:
         net.start()
         yield net

@@ -1,4 +1,7 @@
-"""One Spark for all tests of a process: starting it takes longer than most of them."""
+"""One Spark for all tests of a process: starting it takes longer than most of them.
+
+Two processes share the tests: `GROUP` has those of whole runs of the pipeline, `PARTS` those of its parts.
+"""
 
 import atexit
 import os
@@ -13,9 +16,10 @@ from pyspark.sql import SparkSession
 from overlane.pipeline.session import open_session
 from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from quickjava import quick_java
-from workorder import SPARK
+from workorder import SPARK, SPARK_PARTS
 
 GROUP = pytest.mark.xdist_group(SPARK)
+PARTS = pytest.mark.xdist_group(SPARK_PARTS)
 
 
 @cache

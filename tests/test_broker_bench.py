@@ -3,6 +3,7 @@
 import random
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,12 @@ def test_a_role_that_fails_says_why() -> None:
 
     with pytest.raises(LoadFailed, match="ConnectionRefusedError"):
         perform([SocketLoad(Mqtt()).flood(free_port(), "plant/7", PAYLOAD_BYTES)], 0, 0)
+
+
+def test_a_checkout_of_another_version_runs_from_its_own_sources(tmp_path: Path) -> None:
+    from _peers import Overlane
+
+    other = Overlane("Overlane before", checkout=tmp_path / "before")
+    command = other.command(1883, tmp_path)
+    assert command[:2] == ["env", f"PYTHONPATH={tmp_path / 'before' / 'src'}"]
+    assert command[2:] == Overlane().command(1883, tmp_path)

@@ -1,13 +1,15 @@
 """The import rule: one table says what each part of the package may import, and everything else fails.
 
-`core`, `planning`, `pubsub`, `mqtt`, `turn` and the decisions of `coordination` are state machines and solvers: time,
-randomness and bytes are handed to them. If one of them read a clock or opened a socket, the simulator would no longer
-prove anything about the broker that runs. The other parts do I/O, but import only what the table gives them, so that
-dependencies point one way.
+`core`, `planning`, `pubsub`, `mqtt`, `turn`, `recovery` and the decisions of `coordination` are state machines and
+solvers: time, randomness and bytes are handed to them. If one of them read a clock or opened a socket, the simulator
+would no longer prove anything about the broker that runs. The other parts do I/O, but import only what the table gives
+them, so that dependencies point one way. `__all__` of a package lists what other parts may import of it; the rest is
+private.
 """
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,10 +24,16 @@ WORLD = frozenset({
 })
 # fmt: on
 
-PURE = ("core", "membership", "planning", "pubsub", "mqtt", "turn", "coordination")
+PURE = ("core", "membership", "planning", "pubsub", "mqtt", "turn", "coordination", "recovery")
 """Parts that may not import anything of WORLD."""
 
-DRIVERS = ("coordination/zookeeper.py", "coordination/ensemble/")
+DRIVERS = (
+    "coordination/zookeeper.py",
+    "coordination/ensemble/",
+    "coordination/access.py",
+    "coordination/asking.py",
+    "coordination/config_store.py",
+)
 """Modules and folders of these parts that may: they carry out what the others decide."""
 
 PROTOCOLS = frozenset({"mqtt5"})
@@ -37,9 +45,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Part: the parts, or modules of parts, that it may import besides itself.
     "__init__.py":   (),
     "__main__.py":   ("cli.start",),
+    "build_kind.py": ("__version__",),
     "errors.py":     (),
     "extras.py":     (),
     "binding.py":    ("errors", "network.schema"),
+    "local_ports.py": (),
     "quantities.py": (),
     "secret.py":     (),
     "secret_file.py": ("errors", "secret"),
@@ -52,31 +62,34 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
-    "coordination":  ("errors", "core.units"),
+    "coordination":  ("errors", "core.units", "core.bundles", "local_ports", "membership", "network.schema", "secret_file"),
+    "recovery":      ("errors", "core.records", "core.units", "core.wire", "coordination.contract",
+                      "coordination.records"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
-                      "binding", "extras", "quantities", "secret", "secret_file", "__version__"),
+                      "coordination", "binding", "extras", "quantities", "secret", "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),
-    "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "quantities",
-                      "secret_file"),
+    "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "local_ports",
+                      "quantities", "secret_file"),
     "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secret_file"),
-    "demo":          ("errors", "core.topics", "core.units", "extras", "network", "sim", "adminapi", "testbed",
-                      "monitor"),
+    "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
+                      "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
                       "adminapi", "client", "coordination", "pipeline", "testbed", "monitor", "demo", "extras",
-                      "quantities", "secret", "secret_file", "__version__"),
+                      "local_ports", "quantities", "secret", "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Single modules that may import more than their part: those that run brokers or manage a broker's files.
-    "cli/brokers/broker.py": ("node.node", "node.logs.lines"),
+    "cli/brokers/broker.py": ("node.node", "node.coordination", "node.logs.lines"),
     "cli/brokers/up.py":     ("node.supervision", "node.logs.lines"),
+    "cli/brokers/two_tiers.py": ("node.supervision",),
     "cli/brokers/passwd.py": ("node.security.users",),
 }
 
-CORE_CONTRACT = ("core.config", "core.events", "core.federation", "core.limits", "core.qos", "core.records",
-                 "core.topic_cache", "core.topics", "core.units")
+CORE_CONTRACT = ("core.bundles", "core.config", "core.events", "core.federation", "core.limits", "core.qos",
+                 "core.records", "core.topic_cache", "core.topics", "core.units")
 
 ROOM_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Folders of a part whose order matters: what else of the same part they may import. Each room uses those above it.
@@ -87,6 +100,9 @@ ROOM_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core/flows":   (*CORE_CONTRACT, "core.wire", "core.links", "core.gossip", "core.routing"),
 }
 # fmt: on
+
+NOT_FOR_USERS = {"client": ("clocks", "qos")}
+"""Modules that other parts may import, of a package whose `__all__` is what applications may use."""
 
 KNOWN_CYCLES: set[frozenset[str]] = set()
 
@@ -122,32 +138,33 @@ def offences(source: str, path: str) -> list[str]:
     ]
 
 
-def declared(package: str) -> list[str]:
-    """What `__all__` of a package lists."""
+@cache
+def declared(package: str) -> tuple[str, ...]:
+    """What `__all__` of a package lists: modules, folders and names that other parts may use."""
     for node in ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8")).body:
         match node:
             case ast.Assign([ast.Name("__all__")], value) | ast.AnnAssign(ast.Name("__all__"), _, ast.expr() as value):
-                return list(ast.literal_eval(value))
+                return tuple(ast.literal_eval(value))
     raise AssertionError(f"{package} declares no public names")
 
 
 def undeclared(source: str, path: str) -> list[str]:
-    """The modules of rooms in other parts that the source imports though they are not public."""
+    """What the source imports of other parts though they do not declare it."""
     found = []
     for line, name in imported(source, ".".join(["overlane", *path.split("/")[:-1]])):
-        package, part, *inner = [*name.split("."), ""]
-        inner = [one for one in inner if one]
-        if (
-            package != "overlane"
-            or part == path.split("/")[0]
-            or part not in {room.split("/")[0] for room in ROOM_MAY_IMPORT}
-        ):
+        package, *steps = name.split(".")
+        if package != "overlane" or not steps or steps[0] == path.split("/")[0]:
             continue
-        room = "/".join([part, *inner[:1]])
-        steps = [(part, inner[:1]), (room, inner[1:2] if room in ROOM_MAY_IMPORT else [])]
-        if any(step and step[0] not in declared(where) for where, step in steps):
+        within = ["/".join(steps[:depth]) for depth in range(1, len(steps))]
+        used = zip((one for one in within if (PACKAGE / one / "__init__.py").exists()), steps[1:], strict=False)
+        if any(step not in (*declared(where), *NOT_FOR_USERS.get(where, ())) for where, step in used):
             found.append(f"line {line}: {name}")
     return found
+
+
+def packages() -> list[str]:
+    found = (str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py"))
+    return sorted(one for one in found if one != ".")
 
 
 def modules() -> list[str]:
@@ -160,13 +177,19 @@ def test_a_module_imports_only_what_the_table_allows(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", modules())
-def test_a_module_imports_only_what_rooms_of_other_parts_declare(path: str) -> None:
+def test_a_module_imports_only_what_other_parts_declare(path: str) -> None:
     assert undeclared((PACKAGE / path).read_text(encoding="utf-8"), path) == []
 
 
-@pytest.mark.parametrize("package", ["core", *ROOM_MAY_IMPORT])
-def test_what_a_room_declares_exists(package: str) -> None:
+@pytest.mark.parametrize("package", packages())
+def test_what_a_package_declares_exists(package: str) -> None:
     found = {path.name.removesuffix(".py") for path in (PACKAGE / package).iterdir()}
+    for node in ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ImportFrom(_, names):
+                found |= {alias.asname or alias.name for alias in names}
+            case ast.FunctionDef(name):
+                found.add(name)
     assert set(declared(package)) <= found
 
 
@@ -178,9 +201,12 @@ def test_what_a_room_declares_exists(package: str) -> None:
         ("from overlane.core.flows.sink import Sink", ["line 1: overlane.core.flows.sink.Sink"]),
         ("from overlane.core.links import link_queue", ["line 1: overlane.core.links.link_queue"]),
         ("import overlane.core.link_supervisor", ["line 1: overlane.core.link_supervisor"]),
+        ("from overlane.network import Network\nfrom overlane.network.schema import Topic", []),
+        ("from overlane.network import brokers", ["line 1: overlane.network.brokers"]),
+        ("from overlane.pubsub.retained.replay import Replay", ["line 1: overlane.pubsub.retained.replay.Replay"]),
     ],
 )
-def test_what_a_room_does_not_declare_is_private(source: str, found: list[str]) -> None:
+def test_what_a_package_does_not_declare_is_private(source: str, found: list[str]) -> None:
     assert undeclared(source, "node/module.py") == found
 
 

@@ -1,15 +1,33 @@
-"""The loopback as a ground: brokers have ports of their own, that stay theirs while they are away."""
+"""Ports for servers that restart: no connection and no other process gets the port of a server that is away."""
 
-from overlane.testbed.loopback import free_ports
+import subprocess
+import sys
 
-CONNECTIONS_FROM = 32_768
+from overlane import local_ports
+from overlane.local_ports import free_ports
+
+EPHEMERAL_FROM = 32_768
 """The first of the ports that Linux gives to connections, unless it is told otherwise."""
+LOOK = "from overlane import local_ports; local_ports.PORTS = {ports}; print(*local_ports.free_ports({count}))"
 
 
-def test_ports_are_never_given_twice() -> None:
+def test_ports_are_never_returned_twice() -> None:
     ports = [port for _ in range(20) for port in free_ports(10)]
     assert len(set(ports)) == 200
 
 
-def test_no_connection_is_given_the_port_of_a_broker_that_is_away() -> None:
-    assert max(free_ports(50)) < CONNECTIONS_FROM
+def test_ports_are_below_those_of_outgoing_connections() -> None:
+    assert max(free_ports(50)) < EPHEMERAL_FROM
+
+
+def test_another_process_does_not_get_a_port_that_is_reserved() -> None:
+    own = free_ports(20)
+    ports = [*own, *free_elsewhere(5)]
+    found = subprocess.run([sys.executable, "-c", LOOK.format(ports=ports, count=5)], capture_output=True, check=True)
+    assert {int(port) for port in found.stdout.split()} == set(ports) - set(own)
+
+
+def free_elsewhere(count: int) -> list[int]:
+    """Ports that a process had which has ended."""
+    command = [sys.executable, "-c", LOOK.format(ports=local_ports.PORTS, count=count)]
+    return [int(port) for port in subprocess.run(command, capture_output=True, check=True).stdout.split()]

@@ -35,13 +35,16 @@ from overlane.network.lines import LineIndex
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.schema import (
     CLIENT_CERTIFICATES,
+    ROLES,
     ROUTINGS,
     SCHEDULINGS,
     TRANSPORTS,
     Back,
     Border,
+    Coordination,
     Emulated,
     Plug,
+    RoutingTier,
     Telemetry,
     Unplug,
     Uplink,
@@ -63,6 +66,19 @@ packet = "1MiB"
 queue = "2MiB"
 session_expiry_max = "1d"
 messages_per_second = 5
+[coordination]
+zookeeper = "zk1:2181"
+path = "/plant"
+servers = 1
+user = "overlane"
+password_file = "password"
+ca = "ca.pem"
+[routing]
+strategy = "topics"
+brokers_min = 2
+brokers_max = 3
+launcher = "command"
+command = ["scale", "up"]
 [telemetry]
 enabled = true
 file = "1MiB"
@@ -147,6 +163,22 @@ def listeners(draw: st.DrawFn, has_certificate: bool) -> dict[str, Endpoint]:
     }
 
 
+coordinations = st.builds(
+    Coordination,
+    zookeeper=st.sampled_from(["embedded", "zk1:2181", "10.0.0.1:2181,[::1]:2182"]),
+    path=st.sampled_from(["/", "/overlane", "/a/b c"]),
+    servers=st.integers(1, 9),
+)
+routing_tiers = st.builds(
+    RoutingTier,
+    strategy=st.sampled_from(["topics", "latency", "least-loaded", "my.own:place"]),
+    brokers_min=st.integers(1, 4),
+    brokers_max=st.integers(4, 9),
+    launcher=st.none() | st.just("local"),
+    command=st.lists(printable, max_size=3).map(tuple),
+)
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
     known = draw(st.lists(names, min_size=2, max_size=5, unique=True))
@@ -186,6 +218,8 @@ def networks(draw: st.DrawFn) -> Network:
                 clock_drift_ppm=draw(st.floats(-1e5, 1e5)),
                 listeners=draw(listeners(has_certificate=security.certificate is not None)),
                 uplinks=tuple(connected[name]),
+                domain=draw(st.just("") | names),
+                role=draw(st.sampled_from(ROLES)),
                 reach=draw(st.sampled_from([None, (), (Endpoint("a.b", 7), Endpoint("::1", 8))])),
                 admin=None if security.admin_token is None else draw(st.sampled_from([None, Endpoint("0.0.0.0", 3)])),
             )
@@ -264,6 +298,8 @@ def networks(draw: st.DrawFn) -> Network:
         access=tuple(draw(st.lists(rules, max_size=3))),
         limits=draw(limits),
         telemetry=draw(telemetries),
+        coordination=draw(st.none() | coordinations),
+        routing=draw(routing_tiers),
         federation=tuple(
             draw(
                 st.lists(

@@ -78,7 +78,7 @@ class WatchedBroker(Overlane):
         return eventually(lambda: self._said()[before:], "it says something of its file", said=lambda: self.log)[0]
 
     def _said(self) -> list[str]:
-        return [line for line in self.log.splitlines() if "network.toml again" in line or "nothing was changed" in line]
+        return [line for line in self.log.splitlines() if "reloaded" in line or "configuration unchanged" in line]
 
     def terminate(self) -> Callable[[], int]:
         """Tell it to end; what waits for its exit status."""

@@ -2,8 +2,8 @@
 
 Tests of one file share what is set up for the file (a broker, a browser): one worker takes them all, so that it is set
 up once. A slow test that uses nothing of the kind is taken alone. What takes longest comes first, so that at the end
-only small pieces are left and no worker waits for another: first the tests of Spark, which have a single one and so run
-one after the other, then all that is slow, then the rest.
+only small pieces are left and no worker waits for another: first the tests of Spark, which share one for each of two
+groups and so run one after the other, then all that is slow, then the rest.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 SPARK = "spark"
+SPARK_PARTS = "spark-parts"
 CHEAP = ("bench_folder",)
 """Fixtures that cost nothing to set up again."""
 
@@ -40,5 +41,5 @@ def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     ranks: dict[str, int] = {}
     for item in items:
         key = group_of(item) or item.nodeid
-        ranks[key] = min(ranks.get(key, 2), 0 if key == SPARK else 1 if is_slow(item) else 2)
+        ranks[key] = min(ranks.get(key, 2), 0 if key in (SPARK, SPARK_PARTS) else 1 if is_slow(item) else 2)
     return sorted(items, key=lambda item: ranks[group_of(item) or item.nodeid])

@@ -1,5 +1,6 @@
 """The examples run, and do what they say."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +9,17 @@ import pytest
 
 from brokers import RunningBroker, free_port
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "clients"
+PROJECT = Path(__file__).parents[2]
+EXAMPLES = PROJECT / "examples" / "clients"
 WITHIN_S = 60
 
 
 def run(name: str, *arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return run_python(str(EXAMPLES / name), *arguments)
+
+
+def run_python(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     return ended.returncode, ended.stdout, ended.stderr
 
@@ -33,6 +39,15 @@ def test_what_one_publishes_the_other_shows(our_broker: RunningBroker) -> None:
         f"plant/7/temperature 22 {reading}",
         f"plant/7/temperature 90 {reading}",
     ]
+
+
+def test_the_first_example_of_the_guide_prints_what_the_guide_says(our_broker: RunningBroker) -> None:
+    page = (PROJECT / "docs" / "client.md").read_text(encoding="utf-8")
+    found = re.search(r"^```python\n(.*?)^```\n\nIt prints `([^`]+)`", page, re.MULTILINE | re.DOTALL)
+    assert found
+    program = found[1].replace("127.0.0.1:1883", our_broker.address)
+    assert our_broker.address in program
+    assert run_python("-c", program) == (0, f"{found[2]}\n", "")
 
 
 def test_questions_get_their_answers(our_broker: RunningBroker) -> None:

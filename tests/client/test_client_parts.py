@@ -31,7 +31,12 @@ PROTOCOL = Path(__file__).parents[2] / "src" / "overlane" / "client" / "protocol
 def test_the_protocol_touches_nothing_of_the_world(path: Path) -> None:
     names = [name for _, name in imported(path.read_text(encoding="utf-8"), "overlane.client.protocol")]
     assert [name for name in names if name.split(".")[0] in WORLD] == []
-    driven_by = ("overlane.client.driver", "overlane.client.engine", "overlane.client.line", "overlane.client.clocks")
+    driven_by = (
+        "overlane.client.driver",
+        "overlane.client.engine",
+        "overlane.client.connection",
+        "overlane.client.clocks",
+    )
     assert [name for name in names if name.startswith(driven_by)] == []
 
 

@@ -8,18 +8,18 @@ from hypothesis import given
 
 from overlane.client.errors import InvalidRequest
 from overlane.client.protocol import (
-    Accepted,
-    Broken,
     Connected,
-    Dismissed,
-    Overdue,
-    Refused,
-    Rejected,
+    ConnectionFailed,
+    ConnectRefused,
+    PublicationAccepted,
+    PublicationExpired,
+    PublicationRejected,
+    ServerDisconnected,
     Settings,
     Subscribed,
     SubscriptionRefused,
     Unsubscribed,
-    Wish,
+    WantedSubscription,
 )
 from overlane.client.protocol.packet_ids import IDS_MAX, PacketIds
 from overlane.client.qos import Qos
@@ -69,7 +69,7 @@ def test_a_clean_start_is_asked_for_only_the_first_time() -> None:
 def test_a_refusal_is_told_with_code_and_words() -> None:
     talk = Conversation()
     answer = mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED, reason_str="not you")
-    assert talk.connect(answer) == [Refused(0x87, "not you")]
+    assert talk.connect(answer) == [ConnectRefused(0x87, "not you")]
     assert not talk.protocol.online
 
 
@@ -78,7 +78,7 @@ def test_a_dismissal_is_told_with_code_and_words() -> None:
     goodbye = mqtt5.DisconnectPacket(
         reason_code=mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN, reason_str="back at noon"
     )
-    assert talk.say(goodbye) == [Dismissed(0x8B, "back at noon")]
+    assert talk.say(goodbye) == [ServerDisconnected(0x8B, "back at noon")]
     assert not talk.protocol.online
 
 
@@ -96,7 +96,7 @@ def test_a_dismissal_is_told_with_code_and_words() -> None:
 def test_a_broker_that_breaks_the_rules_is_told_so_and_left(data: bytes, words: str) -> None:
     talk = connected()
     (broken,) = talk.protocol.receive(data, talk.now)
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, ConnectionFailed)
     assert broken.is_violation
     assert words in broken.reason
     (goodbye,) = talk.heard()
@@ -108,7 +108,7 @@ def test_a_broker_that_breaks_the_rules_is_told_so_and_left(data: bytes, words: 
 def test_messages_before_the_brokers_answer_break_the_rules() -> None:
     talk = Conversation()
     talk.protocol.opened()
-    assert talk.say(packet("a", b"")) == [Broken("PUBLISH before CONNACK", is_violation=True)]
+    assert talk.say(packet("a", b"")) == [ConnectionFailed("PUBLISH before CONNACK", is_violation=True)]
 
 
 def test_bytes_may_come_one_by_one() -> None:
@@ -155,7 +155,7 @@ def test_whatever_a_broker_says_ends_in_events_and_never_in_an_exception(
     talk = Conversation()
     for qos in (1, 2):
         talk.protocol.publish(publication("a", b"x", qos), talk.now)
-    talk.protocol.subscribe(1, Wish(("a",)))
+    talk.protocol.subscribe(1, WantedSubscription(("a",)))
     if is_connected:
         talk.connect()
     else:
@@ -179,7 +179,7 @@ def test_it_asks_after_half_the_interval_and_gives_up_after_the_other_half() -> 
     assert talk.protocol.tick(talk.now) == []
     assert talk.heard() == [mqtt5.PingReqPacket()]
     assert talk.protocol.next_deadline == 1_030 * SECOND
-    assert talk.protocol.tick(1_030 * SECOND) == [Broken("the broker has been silent for too long", False)]
+    assert talk.protocol.tick(1_030 * SECOND) == [ConnectionFailed("the broker has been silent for too long", False)]
 
 
 def test_an_answer_keeps_the_connection_alive() -> None:
@@ -225,7 +225,7 @@ def test_qos_1_is_accepted_with_puback() -> None:
     sending, _ = talk.protocol.publish(publication("a", b"x", qos=1), talk.now)
     assert talk.heard() == [packet("a", b"x", qos=1, packet_id=1)]
     assert talk.protocol.unanswered == 1
-    assert talk.say(mqtt5.PubAckPacket(1)) == [Accepted(sending)]
+    assert talk.say(mqtt5.PubAckPacket(1)) == [PublicationAccepted(sending)]
     assert talk.protocol.unanswered == 0
 
 
@@ -235,7 +235,7 @@ def test_qos_2_is_accepted_with_pubcomp() -> None:
     assert talk.heard() == [packet("a", b"x", qos=2, packet_id=1)]
     assert talk.say(mqtt5.PubRecPacket(1)) == []
     assert talk.heard() == [mqtt5.PubRelPacket(1)]
-    assert talk.say(mqtt5.PubCompPacket(1)) == [Accepted(sending)]
+    assert talk.say(mqtt5.PubCompPacket(1)) == [PublicationAccepted(sending)]
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -247,7 +247,7 @@ def test_a_refused_message_is_told_with_its_reason(qos: int) -> None:
     )
     if qos == 2:
         answer = mqtt5.PubRecPacket(1, reason_code=mqtt5.PubRecReasonCode.QUOTA_EXCEEDED, reason_str="no room")
-    assert talk.say(answer) == [Rejected(sending, 0x97, "no room")]
+    assert talk.say(answer) == [PublicationRejected(sending, 0x97, "no room")]
     assert talk.protocol.unanswered == 0
 
 
@@ -255,7 +255,7 @@ def test_no_matching_subscribers_is_no_refusal() -> None:
     talk = connected()
     sending, _ = talk.protocol.publish(publication("a", b"x", qos=1), talk.now)
     answer = mqtt5.PubAckPacket(1, reason_code=mqtt5.PubAckReasonCode.NO_MATCHING_SUBSCRIBERS)
-    assert talk.say(answer) == [Accepted(sending)]
+    assert talk.say(answer) == [PublicationAccepted(sending)]
 
 
 def test_no_more_is_in_flight_than_the_broker_allows_and_the_order_is_kept() -> None:
@@ -315,7 +315,7 @@ def test_without_a_session_what_the_broker_may_not_have_is_published_anew_and_wh
     sendings = [talk.protocol.publish(publication("a", b"%d" % qos, qos), talk.now)[0] for qos in (1, 2, 2)]
     talk.say(mqtt5.PubRecPacket(2))
     talk.heard()
-    assert talk.reconnect(session_present=False) == [Accepted(sendings[1]), Connected(session_present=False)]
+    assert talk.reconnect(session_present=False) == [PublicationAccepted(sendings[1]), Connected(session_present=False)]
     again = talk.heard()
     assert again == [packet("a", b"1", 1, 4), packet("a", b"2", 2, 5)]
 
@@ -328,7 +328,7 @@ def test_a_withdrawn_message_is_not_sent_if_it_has_not_been() -> None:
     assert (talk.protocol.waiting, talk.protocol.waiting_bytes) == (1, 5)
     talk.connect()
     assert talk.heard() == [packet("a", b"kept", 1, 1)]
-    assert talk.say(mqtt5.PubAckPacket(1)) == [Accepted(kept)]
+    assert talk.say(mqtt5.PubAckPacket(1)) == [PublicationAccepted(kept)]
 
 
 def test_a_message_withdrawn_in_flight_is_forgotten_with_a_lost_session() -> None:
@@ -345,7 +345,7 @@ def test_a_message_loses_of_its_expiry_what_it_waited_and_is_given_up_when_nothi
     short, _ = talk.protocol.publish(publication("a", b"short", qos=1, expiry_s=5), talk.now)
     talk.protocol.publish(publication("a", b"long", qos=1, expiry_s=60), talk.now)
     talk.now += 7 * SECOND
-    assert Overdue(short) in talk.connect()
+    assert PublicationExpired(short) in talk.connect()
     (sent,) = talk.heard()
     assert isinstance(sent, mqtt5.PublishPacket)
     assert (sent.payload, sent.message_expiry_interval) == (b"long", 53)
@@ -364,7 +364,7 @@ def test_what_the_broker_does_not_take_is_not_sent_to_it(
 ) -> None:
     talk = connected(answer=answer)
     _, events = talk.protocol.publish(message, talk.now)  # type: ignore[arg-type]
-    assert [event.code for event in events if isinstance(event, Rejected)] == [code]
+    assert [event.code for event in events if isinstance(event, PublicationRejected)] == [code]
     assert talk.heard() == []
 
 
@@ -376,7 +376,7 @@ def test_in_an_inherited_session_a_packet_id_is_freed_before_its_first_use_for_q
     unknown = mqtt5.PubCompPacket(1, reason_code=mqtt5.PubCompReasonCode.PACKET_ID_NOT_FOUND)
     assert talk.say(unknown, mqtt5.PubRecPacket(1)) == []
     assert talk.heard() == [mqtt5.PubRelPacket(1)]
-    assert talk.say(mqtt5.PubCompPacket(1)) == [Accepted(sending)]
+    assert talk.say(mqtt5.PubCompPacket(1)) == [PublicationAccepted(sending)]
 
 
 def test_answers_that_come_too_late_are_harmless() -> None:
@@ -503,7 +503,9 @@ def subscribe_packet(packet_id: int, identifier: int | None, *filters: str, qos:
 
 def test_a_subscription_is_asked_for_with_its_number_and_told_when_granted() -> None:
     talk = connected()
-    talk.protocol.subscribe(7, Wish(("a/#", "b"), Qos.AT_LEAST_ONCE, properties=(("overlane-deadline", "50ms"),)))
+    talk.protocol.subscribe(
+        7, WantedSubscription(("a/#", "b"), Qos.AT_LEAST_ONCE, properties=(("overlane-deadline", "50ms"),))
+    )
     (asked,) = talk.heard()
     assert isinstance(asked, mqtt5.SubscribePacket)
     assert [wanted.pattern for wanted in asked.topic_filters] == ["a/#", "b"]
@@ -516,13 +518,13 @@ def test_a_subscription_is_asked_for_with_its_number_and_told_when_granted() -> 
 
 def test_a_broker_without_identifiers_is_asked_without() -> None:
     talk = connected(answer=mqtt5.ConnAckPacket(subscription_id_available=False))
-    talk.protocol.subscribe(1, Wish(("a",)))
+    talk.protocol.subscribe(1, WantedSubscription(("a",)))
     assert talk.heard() == [subscribe_packet(1, None, "a")]
 
 
 def test_a_subscription_refused_in_part_is_refused_as_a_whole() -> None:
     talk = connected()
-    talk.protocol.subscribe(1, Wish(("a", "b")))
+    talk.protocol.subscribe(1, WantedSubscription(("a", "b")))
     talk.heard()
     answer = mqtt5.SubAckPacket(1, [SubAck.GRANTED_QOS_AT_MOST_ONCE, SubAck.NOT_AUTHORIZED], reason_str="b is secret")
     assert talk.say(answer) == [SubscriptionRefused(1, "b", 0x87, "b is secret")]
@@ -531,7 +533,7 @@ def test_a_subscription_refused_in_part_is_refused_as_a_whole() -> None:
 
 def test_subscriptions_are_renewed_only_when_the_session_is_lost() -> None:
     talk = connected(Settings("me", session_expiry_s=60))
-    talk.protocol.subscribe(1, Wish(("a",)))
+    talk.protocol.subscribe(1, WantedSubscription(("a",)))
     talk.say(mqtt5.SubAckPacket(1, [SubAck.GRANTED_QOS_AT_MOST_ONCE]))
     talk.heard()
     talk.reconnect(session_present=True)
@@ -543,11 +545,11 @@ def test_subscriptions_are_renewed_only_when_the_session_is_lost() -> None:
 def test_what_was_asked_and_not_answered_is_asked_again() -> None:
     talk = connected(Settings("me", session_expiry_s=60))
     for number, name in enumerate(("a", "b"), 1):
-        talk.protocol.subscribe(number, Wish((name,)))
+        talk.protocol.subscribe(number, WantedSubscription((name,)))
     talk.say(mqtt5.SubAckPacket(1, [SubAck.GRANTED_QOS_AT_MOST_ONCE]))
     talk.protocol.unsubscribe(1)
     talk.protocol.lost()
-    talk.protocol.subscribe(3, Wish(("c",)))
+    talk.protocol.subscribe(3, WantedSubscription(("c",)))
     talk.heard()
     talk.connect(mqtt5.ConnAckPacket(session_present=True))
     assert talk.heard() == [
@@ -560,7 +562,7 @@ def test_what_was_asked_and_not_answered_is_asked_again() -> None:
 
 def test_what_is_left_to_the_session_is_neither_ended_nor_renewed() -> None:
     talk = connected(Settings("me", session_expiry_s=60))
-    talk.protocol.subscribe(1, Wish(("a",)))
+    talk.protocol.subscribe(1, WantedSubscription(("a",)))
     talk.say(mqtt5.SubAckPacket(1, [SubAck.GRANTED_QOS_AT_MOST_ONCE]))
     talk.heard()
     talk.protocol.forget(1)

@@ -23,6 +23,8 @@ PROGRAMS = (
     *("sensors", "pass", "cp", ".", ".venv/bin/overlane", ".venv/bin/python", "openssl", "sqlite3"),
 )
 
+TWO_TIERS = "tests/coordination/test_two_tiers.py"
+
 ELSEWHERE = {
     "make": "tests/docs/test_make.py::test_a_target_runs_what_it_says",
     "overlane demo": (
@@ -47,6 +49,16 @@ ELSEWHERE = {
         "tests/pipeline/test_pipeline_lessons.py::test_the_plans_of_a_run_are_problems_that_plan_commands_solve"
     ),
     "overlane zookeeper": "tests/coordination/test_contract.py::test_an_ensemble_keeps_its_addresses_and_its_data",
+    "overlane up examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane brokers examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane assignments examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane monitor examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane sub 127.0.0.1:1887": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane pub 127.0.0.1:1885": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane config push": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
+    "overlane config pull": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
+    "overlane config diff": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
+    "overlane broker --name": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane clients": "tests/cli/test_status.py::test_clients_are_shown_with_those_that_are_away",
     "overlane broker net.toml --telemetry s3://": (
         "tests/telemetry/test_bucket_lake.py::test_a_broker_records_into_a_bucket_and_goes_on_there_after_a_restart"
@@ -66,7 +78,7 @@ ELSEWHERE = {
 }
 """Which test runs commands that begin like this."""
 
-GROUPS = ("plan", "pipeline")
+GROUPS = ("plan", "pipeline", "config")
 _SET = re.compile(r"^([A-Z_]+=\S+ )+")
 _ASSIGNED = re.compile(r"[a-z]+=\$\(")
 _IN_SENTENCES = re.compile(r"(overlane [a-z]|make [a-z]|([A-Z_]+=\S+ )*python ((bench|tests|scripts)/|-m pytest ))")

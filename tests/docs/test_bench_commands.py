@@ -32,6 +32,7 @@ class Small:
     starts_spark: bool = False
     needs_spark: bool = False
     """One that runs already."""
+    needs_zookeeper: bool = False
 
 
 ONE_ROUND = "--only small --systems overlane --rounds 1 --seconds 0.2"
@@ -42,13 +43,15 @@ BENCHMARKS: dict[str, Small] = {
     "adaptive_onsets": Small("--seeds 1"),
     "broker": Small(ONE_ROUND),
     "chain": Small(ONE_ROUND, needs_root=True),
+    "coordination": Small("--only join --subscribers 100 --join-edges 3", needs_zookeeper=True),
+    "compare_costs": Small("--only opcodes"),
     "cost": Small("--rounds 1"),
-    "covariance": Small("--topics 20 --seconds 100 --memory 1g", starts_spark=True),
+    "covariance": Small("--topics 20 --seconds 100 --memory 1g --rounds 1", starts_spark=True),
     "emulator": Small("--loads 0 --seconds 0.3", needs_root=True),
     "growth": Small("--sizes 6 --seconds 2"),
     "incarnation_proofs": Small(constants={"ROUNDS": "1", "TIMES": "5"}),
     "linkqueue": Small(constants={"LENGTHS": "(10,)", "TURNS": "100"}),
-    "lone": Small("--rounds 1"),
+    "lone": Small("--rounds 1", {"MESSAGES": "10", "WARM": "10"}),
     "mixed": Small("--quick --only one-1 --systems overlane --rounds 1 --seconds 0.2 --no-real-time"),
     "order": Small(constants={"LONGEST_NS": "1 * SECOND"}),
     "pipeline": Small(f"--rows 1e4 --brokers 3 --topics 10 --once --scratch . {BRIEFLY}", needs_spark=True),
@@ -61,6 +64,8 @@ BENCHMARKS: dict[str, Small] = {
     "telemetry": Small("--rounds 1 --seconds 0.1", {"WARM_S": "0.2", "ROWS": "1_000"}),
     "topics": Small(constants={"SIZES": "(100,)", "ROUNDS": "1"}),
     "torture": Small("--seeds 1 --seconds 3 --only bytes"),
+    "walk": Small("--verbose"),
+    "two_tiers": Small("--sizes 4,6 --topics-per-edge 10 --routers 2 --edges 4 --topics 8 --subscribers 20"),
     "wan": Small("--only bursts --seconds 0.5 --systems overlane", needs_root=True),
 }
 
@@ -77,7 +82,7 @@ def test_a_benchmark_runs_as_the_documents_say(name: str, tmp_path: Path) -> Non
     small = BENCHMARKS[name]
     if small.needs_root and (reason := why_not()):
         pytest.skip(reason)
-    if small.starts_spark:
+    if small.starts_spark or small.needs_zookeeper:
         need_java()
     lay_out(tmp_path, name, small)
     where = ["--remote", the_address()] if small.needs_spark else []
@@ -128,7 +133,7 @@ def distinct(commands: list[list[str]], small: list[str]) -> list[list[str]]:
 
 def lay_out(place: Path, name: str, small: Small) -> None:
     (place / "bench").mkdir()
-    for file in (PROJECT / "bench").glob("*.py"):
+    for file in (*(PROJECT / "bench").glob("*.py"), PROJECT / "bench" / "costs.json"):
         shutil.copy(file, place / "bench")
     for folder in ("examples", "tests"):
         (place / folder).symlink_to(PROJECT / folder)

@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,15 +24,19 @@ from overlane.core.wire.control_messages import (
     Known,
     LinkClaim,
     ProvenIncarnations,
+    PublishScope,
     Receipt,
     RouteRefresh,
     RouteRequest,
+    ScopeComplete,
+    ScopedInterest,
     Teardown,
 )
 from overlane.core.wire.frame_codec import Header
 from overlane.core.wire.parcel import FlowPart, Predecessor
 from overlane.node.links.greeting import Credentials, Greeting
 from overlane.secret import Secret
+from unread import LOOK_EVERY_S, unread_bytes
 
 U32_MAX = (1 << 32) - 1
 U63_MAX = (1 << 63) - 1
@@ -163,6 +168,8 @@ receipts = st.builds(
     ),
 )
 route_versions = st.dictionaries(st.sampled_from((0, 1, 2, 2**32 - 1)), st.sampled_from((0, 1, 2, 0xFFFF)))
+bundle_sets = st.sampled_from((b"", b"\xff", b"\xff" * 32, b"\xff" * 33))
+groups = st.sampled_from(([], [0], [2**64 - 1], list(range(1_024)), list(range(1_025))))
 control = st.one_of(
     adverts,
     interests,
@@ -176,6 +183,9 @@ control = st.one_of(
     st.builds(RouteRequest, names, numbers, route_versions),
     st.builds(IncarnationProof, names, u32, st.binary(min_size=1, max_size=8) | st.just(b"x" * 16_384)),
     st.builds(lambda found, life: ProvenIncarnations(lives(found, life)), many_names, u32),
+    st.builds(ScopedInterest, names, bundle_sets, filter_lists, filter_lists),
+    st.builds(PublishScope, numbers, groups, groups, many_names),
+    st.builds(ScopeComplete, numbers, bundle_sets),
     st.builds(Farewell, st.sampled_from(("", "x" * 256, "\0"))),
 )
 
@@ -390,6 +400,12 @@ class Neighbour:
                 self._send(frame_codec.detour(tuple(map(frame_codec.broker_id, hops)), position, header, content))
             case Raw(data, zeros, times):
                 self._send((data + bytes(zeros)) * times)
+
+    def wait_until_read(self, within_s: float) -> None:
+        """Until the broker has read what was said, or has closed the connection. It may stop reading for longer."""
+        until_s = time.monotonic() + within_s
+        while self._reading.is_alive() and unread_bytes(self._socket) and time.monotonic() < until_s:
+            time.sleep(LOOK_EVERY_S)
 
     def close(self) -> None:
         with suppress(OSError):

@@ -35,10 +35,11 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from target import NAMES, Chain, Over
 
 from overlane.core.wire.control_messages import Advert, InterestUpdate, LinkClaim
+from unread import until_read
 
 HELD_MAX = 40
 SLOW_MAX = 120
-QUIET_S = 0.05
+REDIAL_S = 0.05
 PATIENCE_S = 5.0
 SAID_SHOWN = 400
 
@@ -158,7 +159,7 @@ class Fuzz(RuleBasedStateMachine):
             line.sendall(Connect(CLIENTS[1]).encoded(5))
             for number in range(count):
                 line.sendall(Subscribe((Text(size, f"{head}long/{number}/"),), 1).encoded(5))
-            self._listen(line, 0.3)
+            until_read(line, PATIENCE_S)
             self._step("wants long filters", broker, count, size, head)
 
     @rule(broker=brokers, topic_bytes=st.integers(65_440, 65_535), qos=st.integers(0, 2), retain=st.booleans())
@@ -169,7 +170,8 @@ class Fuzz(RuleBasedStateMachine):
             group.sendall(
                 conversation(5, Connect(CLIENTS[2]), [Subscribe((text_of("$share/" + "g" * 60 + "/long/#"),), 1)])
             )
-            self._listen(group, 0.2)
+            until_read(group, PATIENCE_S)
+            self._step("subscribes for a long topic", other)
             self._send(
                 broker, conversation(5, Connect(CLIENTS[3]), [Publish(Text(topic_bytes, "long/"), qos, retain, 10)])
             )
@@ -199,7 +201,7 @@ class Fuzz(RuleBasedStateMachine):
             neighbour = self._greeted(life)
             for frame in said:
                 neighbour.say(frame)
-            time.sleep(QUIET_S)
+            neighbour.wait_until_read(PATIENCE_S)
         if not stays:
             self._drop_neighbour()
 
@@ -209,7 +211,7 @@ class Fuzz(RuleBasedStateMachine):
             neighbour = self._greeted(LIFE)
             for name in many(count, size):
                 neighbour.say(Control(Advert(name, LIFE, 1, [LinkClaim("mallory", 1_000, 0, 0, 0, 0)], {}, 0)))
-        time.sleep(QUIET_S)
+            neighbour.wait_until_read(PATIENCE_S)
         self._drop_neighbour()
         self._step("neighbour invents brokers", count, size)
 
@@ -219,9 +221,10 @@ class Fuzz(RuleBasedStateMachine):
         with contextlib.suppress(OSError):
             neighbour = self._greeted(LIFE)
             for part in range(parts):
-                wanted = [f"{part}/{number}".ljust(1_000, "x") for number in range(400)]
+                wanted = [f"{part}/{number}".ljust(1_000, "x") for number in range(250)]
                 change, place = (1_000, part) if is_one_change else (1_000 + part, 0)
                 neighbour.say(Control(InterestUpdate("mallory", LIFE, change, -1, wanted, [], place, True)))
+            neighbour.wait_until_read(PATIENCE_S)
         self._drop_neighbour()
         self._step("neighbour leaves parts unfinished", parts, is_one_change)
 
@@ -235,7 +238,7 @@ class Fuzz(RuleBasedStateMachine):
             except OSError:  # the one before may not be gone yet
                 if time.monotonic() > until_s:
                     raise
-                time.sleep(QUIET_S)
+                time.sleep(REDIAL_S)
 
     def _drop_neighbour(self) -> None:
         if self._neighbour is not None:
@@ -257,7 +260,7 @@ class Fuzz(RuleBasedStateMachine):
         head = f"{method} {path}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n"
         with self._asking(broker) as line, contextlib.suppress(OSError):
             line.sendall(head.encode() + bytes(body_bytes))
-            self._listen(line, 0.1)
+            until_read(line, PATIENCE_S)
         self._step("asks", broker, method, path, query, body_bytes, said_bytes)
 
     @rule(
@@ -269,7 +272,7 @@ class Fuzz(RuleBasedStateMachine):
     def asks_nonsense(self, broker: str, data: bytes, more: bytes, times: int) -> None:
         with self._asking(broker) as line, contextlib.suppress(OSError):
             line.sendall(data + more * times)
-            self._listen(line, 0.05)
+            until_read(line, PATIENCE_S)
         self._step("asks nonsense", broker, data, more, times)
 
     @rule(
@@ -293,10 +296,10 @@ class Fuzz(RuleBasedStateMachine):
         self.chain.check(" ".join(map(shown, what)))
 
     def _send(self, broker: str, data: bytes) -> None:
-        """Over a connection of its own, and hear what the broker says for a moment."""
+        """Over a connection of its own, until the broker has read it."""
         with self._connected(broker) as line, contextlib.suppress(OSError):
             line.sendall(data)
-            self._listen(line, QUIET_S)
+            until_read(line, PATIENCE_S)
 
     @contextlib.contextmanager
     def _connected(self, broker: str) -> Iterator[socket.socket]:
@@ -307,14 +310,6 @@ class Fuzz(RuleBasedStateMachine):
     def _asking(self, broker: str) -> Iterator[socket.socket]:
         with socket.create_connection(("127.0.0.1", self.chain.admin_ports[broker]), PATIENCE_S) as line:
             yield line
-
-    @staticmethod
-    def _listen(line: socket.socket, quiet_s: float) -> None:
-        """Until nothing comes for a while."""
-        line.settimeout(quiet_s)
-        with contextlib.suppress(TimeoutError):
-            while line.recv(65_536):
-                pass
 
     @staticmethod
     def _hold(held: list[socket.socket], line: socket.socket, most: int) -> None:

@@ -31,7 +31,7 @@ HOSTILE = "mallory"
 SECRET = b"a-secret-of-all-brokers-of-this-overlay"
 LIVE_WITHIN_S = 30.0
 """A frozen broker is frozen for ever; a busy machine is not."""
-READY_WITHIN_S = 8.0
+READY_WITHIN_S = LIVE_WITHIN_S
 BEGUN_WITHIN_S = 180.0
 MEMORY_BYTES_MAX = 640 << 20
 """What brokers keep of the needs of others alone may take 512 MiB (`overlane.core.limits`)."""
@@ -162,7 +162,7 @@ class Chain:
         secret = directory / "secret"
         secret.write_bytes(SECRET)
         secret.chmod(0o600)
-        self._net = net = RealOverlay(directory, LINKS, TABLES.format(secret=secret))
+        self._net = net = RealOverlay(directory, LINKS, TABLES.format(secret=secret), is_recorded=True)
         del net.members[HOSTILE]
         self._websockets = {name: free_port() for name in NAMES}
         text_ = net.file.read_text()
@@ -220,8 +220,17 @@ class Chain:
             name = NAMES[self.steps // NEWCOMER_EVERY % len(NAMES)]
             self._bystanders[name].socket.close()
             self._bystanders[name] = Bystander(self.mqtt_port(name), f"beside-{name}-{self.steps}")
+            self._wait_until_reached(name)
         for name in NAMES:
             self._scan(name, self.member(name))
+
+    def _wait_until_reached(self, name: str) -> None:
+        """A newcomer is the only subscriber of its broker: others hear of it a little later, and what they published
+        before was not for it."""
+        until_s = time.monotonic() + LIVE_WITHIN_S
+        while not self._is_live_soon():
+            if time.monotonic() > until_s:
+                raise Harm(f"a newcomer at {name} is not reached within {LIVE_WITHIN_S:g} s")
 
     def _is_live_soon(self) -> bool:
         return self._is_live(0.5)

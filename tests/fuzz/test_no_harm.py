@@ -6,7 +6,7 @@
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from target import Chain
 
 from overlane.core.wire import parcel
 from overlane.core.wire.parcel import FlowPart
+from unread import unread_bytes, until_read
 
 SEED = 14
 SECONDS = 70.0
@@ -47,6 +48,25 @@ def test_the_hostile_neighbour_is_taken_for_a_neighbour(chain: Chain) -> None:
             if select.select([line], [], [], 0.1)[0]:
                 heard += line.recv(4_096)
     chain.check("said hello")
+
+
+def test_what_was_sent_counts_as_read_when_the_other_side_has_read_it_or_is_gone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = socket.create_connection(server.getsockname())
+        with line, server.accept()[0] as other:
+            assert unread_bytes(line) == 0
+            line.sendall(bytes(100_000))
+            assert unread_bytes(line)
+            assert not until_read(line, 0.05)
+            other.recv(40_000, socket.MSG_WAITALL)
+            assert unread_bytes(line)
+            other.sendall(b"what we say does not matter")
+            other.recv(60_000, socket.MSG_WAITALL)
+            assert until_read(line, 20.0)
+            line.sendall(b"more")
+            other.close()
+            with suppress(ConnectionResetError):
+                assert until_read(line, 20.0)
 
 
 @pytest.mark.slow

@@ -220,10 +220,13 @@ class Soak:
 
     def _publish(self) -> None:
         publisher = self.random.choice(self.publishers)
+        self._publish_one(None, publisher)
+
+    def _publish_one(self, qos: int | None, publisher: LateClient) -> None:
         at_most = min(UNACKNOWLEDGED_MAX, self.bench.settings.limits.in_flight)  # as the server said in its CONNACK
         if not publisher.is_open or len(publisher.owed) >= at_most or not publisher.is_let_in:
             return
-        qos = self.random.choice([0, 1, 1, 2, 2])
+        qos = self.random.choice([0, 1, 1, 2, 2]) if qos is None else qos
         self._numbers[publisher.id] += 1
         payload = f"{publisher.id} {qos} {self._numbers[publisher.id]}".encode()
         self.published.setdefault(f"{publisher.id} {qos}", []).append(payload)
@@ -319,7 +322,7 @@ class Soak:
         for publisher in self.publishers:
             if publisher.owed:
                 self.note("stuck", f"{publisher.id} still owes {publisher.owed}")
-        for table in ("mqtt.message", "mqtt.queue", "mqtt.received", "mqtt.past", "mqtt.will"):
+        for table in ("mqtt.message@2", "mqtt.queue@2", "mqtt.received", "mqtt.past", "mqtt.will"):
             if count := self.bench.tables().get(table, 0):
                 self.note("leaked", f"{count} records of {table}")
 
@@ -331,8 +334,29 @@ class Soak:
         return qos != b"0" and is_once and subscriber.asks_for_once and not self.has_bad_disk
 
 
-def run_seed(seed: int) -> Soak:
-    soak = Soak(seed)
+class BurstSoak(Soak):
+    """The same with publishers that write several messages in one go, most of QoS 1: they are taken by the run."""
+
+    def _publish(self) -> None:
+        for _ in range(self.random.choice([1, 3, 6])):
+            self._publish_one(self.random.choice([0, 1, 1, 1, 1, 1, 1, 2]), self.random.choice(self.publishers[-2:]))
+        self._carry_all(self.random.choice(self.publishers))
+
+    def _carry(self) -> None:
+        client = self.random.choice(self._clients())
+        client.carry(self.random.choice([7, 1_000, 1_000]))
+
+    def _carry_all(self, client: LateClient) -> None:
+        if self.random.random() < 0.5:
+            client.carry(len(client.outbox))
+
+    def _overlap(self) -> None:
+        if self.random.random() < 0.2:
+            super()._overlap()
+
+
+def run_seed(seed: int, kind: type[Soak] = Soak) -> Soak:
+    soak = kind(seed)
     soak.run()
     return soak
 

@@ -45,7 +45,7 @@ def test_a_subscriber_in_the_middle_of_a_qos_2_exchange_hears_all_else(version: 
     works_again(bench)
     assert len(alice.saw(mqtt5.PubRelPacket)) == 1
     alice.send(mqtt5.PubCompPacket(sent.packet_id))
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 def test_a_subscriber_that_has_reconnected_meanwhile_gets_its_message_once() -> None:
@@ -65,7 +65,7 @@ def test_a_subscriber_that_has_reconnected_meanwhile_gets_its_message_once() -> 
     assert len(alice.saw(mqtt5.PubRelPacket)) == 1
     alice.send(mqtt5.PubCompPacket(sent.packet_id))
     assert alice.got() == [Got("t", b"x", qos=2)]
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -109,7 +109,7 @@ def test_who_reads_a_long_queue_while_the_disk_is_full_reads_all_of_it() -> None
     bench.server.store_is_failing(True, can_erase=True)
     alice.reconnect()
     assert [one.payload for one in alice.got()] == [b"%d" % number for number in range(50)]
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 # What was said just before
@@ -146,7 +146,7 @@ def test_a_subscriber_that_comes_back_is_not_released_before_that_is_on_disk(ver
     alice.polite = True
     alice.reconnect()
     assert alice.got() == [Got("t", b"x", qos=2)]
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -155,7 +155,7 @@ def test_a_subscriber_that_comes_back_is_released_as_soon_as_that_is_on_disk(ver
     works_again(bench)
     assert [one.packet_id for one in alice.saw(mqtt5.PubRelPacket)] == [packet_id]
     alice.send(mqtt5.PubCompPacket(packet_id))
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -263,3 +263,55 @@ def test_what_is_no_connect_of_a_known_version_is_refused(data: bytes, reason: i
     with pytest.raises(Malformed) as refused:
         version_of_connect(data)
     assert refused.value.reason == reason
+
+
+def resumed(fed: list[bytes], packet_bytes_max: int = MIB) -> tuple[list[bytes], int]:
+    """As `framed`, by a reader that takes all there is and keeps the packet that is not whole."""
+    framer = Framer(packet_bytes_max)
+    found: list[bytes] = []
+    try:
+        for piece in fed:
+            rest = framer.resume(piece) if framer.is_waiting else (piece, 0)
+            if rest is None:
+                continue
+            data, position = rest
+            while position < len(data):
+                end = packet_end(data, position)
+                if end - position > packet_bytes_max:
+                    return found, 0x95
+                if end < 0 or end > len(data):
+                    framer.keep(data, position)
+                    break
+                found.append(data[position:end])
+                position = end
+    except Malformed as refused:
+        return found, refused.reason
+    return found, 0
+
+
+@given(st.one_of(st.binary(max_size=400), PACKET_BYTES.map(b"".join)), CUTS, st.integers(2, 200))
+def test_a_reader_that_keeps_what_is_not_whole_finds_the_same_packets_and_the_same_refusal(
+    data: bytes, cuts: list[int], packet_bytes_max: int
+) -> None:
+    cut = pieces(data, cuts)
+    assert resumed(cut, packet_bytes_max) == framed(cut, packet_bytes_max)
+
+
+def test_what_was_fed_unseen_is_resumed_behind_the_packet_that_had_begun() -> None:
+    framer = Framer(MIB)
+    framer.keep(b"passed" + publish()[:4], 6)
+    framer.feed(publish()[4:] + PING)
+    assert framer.resume(PING) == (publish() + PING + PING, 0)
+    assert framer.waiting_bytes == 0
+
+
+def test_a_packet_of_many_reads_is_collected_once() -> None:
+    framer = Framer(MIB)
+    large = packet(0x30, bytes(MIB - 5))
+    framer.keep(large[:1], 0)
+    start, copied = time.process_time(), 0
+    for at in range(1, len(large), 64):
+        rest = framer.resume(large[at : at + 64])
+        copied += len(rest[0]) if rest is not None else 0
+    assert copied == len(large)
+    assert time.process_time() - start < 2

@@ -162,7 +162,7 @@ def test_a_qos_2_message_that_the_client_refuses_is_done_with() -> None:
     alice.saw()
     alice.ack(mqtt5.PubRecPacket, 2, 0x97)
     assert alice.saw() == []
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 def test_an_acknowledgement_of_the_wrong_kind_settles_nothing() -> None:
@@ -242,7 +242,7 @@ def test_a_message_too_large_for_the_client_is_left_out(qos: int) -> None:
         bob.publish("t", payload, qos=qos)
     assert [got.payload for got in alice.got()] == [b"x", b"z"]
     assert bench.server.counters.dropped[Drop.TOO_LARGE] == 1
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 def test_the_size_that_counts_is_that_of_the_packet_sent() -> None:
@@ -349,12 +349,12 @@ def test_a_message_for_many_is_stored_once_and_as_long_as_somebody_needs_it() ->
         one.subscribe("t", qos=1)
         one.drop()
     bench.client("bob").publish("t", b"x" * 1_000, qos=1)
-    assert bench.tables()["mqtt.message"] == 1
+    assert bench.tables()["mqtt.message@2"] == 1
     for one in crowd[:4]:
         one.reconnect()
-    assert bench.tables()["mqtt.message"] == 1
+    assert bench.tables()["mqtt.message@2"] == 1
     crowd[4].reconnect()
-    assert "mqtt.message" not in bench.tables()
+    assert "mqtt.message@2" not in bench.tables()
 
 
 def test_messages_numbered_after_a_crash_do_not_overwrite_those_before() -> None:
@@ -558,7 +558,7 @@ def test_a_message_that_was_sent_too_often_goes_to_the_dead_letters() -> None:
     ]
     assert bench.server.counters.dropped[Drop.TRIES] == 1
     assert bench.server.counters.dead_letters == 1
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 def test_tries_are_counted_over_a_crash() -> None:
@@ -652,7 +652,7 @@ def test_what_has_expired_in_a_full_queue_makes_room() -> None:
     bench.wait(20)
     for number in range(3, 6):
         bob.publish("t", b"%d" % number, qos=1)
-    assert bench.tables()["mqtt.queue"] == 3
+    assert bench.tables()["mqtt.queue@2"] == 3
     bench.crash()
     alice.reconnect()
     assert [got.payload for got in alice.got()] == [b"1", b"3", b"4"]

@@ -5,16 +5,19 @@ And proof that the stories would tell: with a server that does one thing wrong, 
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 import pytest
-from mqtt_soak import run_seed
+from mqtt_soak import BurstSoak, run_seed
 
 from overlane.core.events import Effect, Erase
 from overlane.mqtt.connection import Connection
-from overlane.pubsub.delivery import delivery
+from overlane.pubsub.delivery import delivery, queue_records
 from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.delivery.window import Entry, Window
+from overlane.pubsub.message import Run, encode_run
+from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.sessions.session import RECEIVED, Session
 
@@ -51,6 +54,28 @@ def test_what_was_acknowledged_is_recognised_although_the_broker_does_not_know_t
 def test_what_was_heard_later_because_the_disk_failed_is_answered_with_its_records(seed: int) -> None:
     """They belonged to no turn, or the answers to an earlier one: QoS 2 was repeated, and identifiers stayed behind."""
     assert not run_seed(seed).told
+
+
+@pytest.mark.parametrize("first", range(0, 40, SEEDS_PER_TEST))
+def test_no_story_with_bursts_of_qos_1_ends_badly(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = runs_noted(monkeypatch)
+    for seed in range(first, first + SEEDS_PER_TEST):
+        soak = run_seed(seed, BurstSoak)
+        assert not soak.faults, f"seed {seed}: {soak.told}"
+    assert sum(count > 1 for count in runs) > SEEDS_PER_TEST
+
+
+def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages were taken together."""
+    found: list[int] = []
+    publish_run = Publishing.publish_run
+
+    def noted(self: Publishing, run: Run, *rest: Any) -> Any:
+        found.append(len(run.messages))
+        return publish_run(self, run, *rest)
+
+    monkeypatch.setattr(Publishing, "publish_run", noted)
+    return found
 
 
 def test_the_stories_are_eventful() -> None:
@@ -94,7 +119,7 @@ def forget_how_far_sending_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def do_not_store_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QueueRecords, "put", lambda *_: None)
+    monkeypatch.setattr(QueueRecords, "put_run", lambda *_: None)
 
 
 def keep_what_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +142,11 @@ def ignore_the_receive_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     def next_to_send(self: Window) -> Entry | None:
         return self._waiting[0] if self._waiting and self._waiting[0].tag not in self.sent else None
 
+    def plain_to_send(self: Window) -> list[Entry]:
+        return list(takewhile(lambda entry: entry.is_plain and entry.tag not in self.sent, self._waiting or ()))
+
     monkeypatch.setattr(Window, "next_to_send", next_to_send)
+    monkeypatch.setattr(Window, "plain_to_send", plain_to_send)
 
 
 def number_anew_after_every_send(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,5 +185,45 @@ def test_a_server_that_does_one_thing_wrong_is_found_out(
     sabotage(monkeypatch)
     for seed in range(SEEDS_OF_SABOTAGE):
         if run_seed(seed).faults[fault]:
+            return
+    raise AssertionError(f"{SEEDS_OF_SABOTAGE} stories, and none tells that anything was {fault}")
+
+
+def erase_a_run_with_its_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = QueueRecords.take
+
+    def taken(self: QueueRecords, entry: Entry) -> None:
+        if entry.record is not None:
+            entry.record.left = 1
+        take(self, entry)
+
+    monkeypatch.setattr(QueueRecords, "take", taken)
+
+
+def store_the_first_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_records, "encode_run", lambda messages: encode_run(messages[:1]))
+
+
+def send_a_run_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_run = Connection.take_run
+    monkeypatch.setattr(Connection, "take_run", lambda self, entries: take_run(self, entries[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (erase_a_run_with_its_first_message, "lost"),
+        (store_the_first_of_a_run, "lost"),
+        (send_a_run_backwards, "reordered"),
+        (ignore_the_receive_maximum, "overrun"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_server_that_does_one_thing_wrong_with_runs_is_found_out(
+    sabotage: Callable[[pytest.MonkeyPatch], None], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(monkeypatch)
+    for seed in range(SEEDS_OF_SABOTAGE):
+        if run_seed(seed, BurstSoak).faults[fault]:
             return
     raise AssertionError(f"{SEEDS_OF_SABOTAGE} stories, and none tells that anything was {fault}")

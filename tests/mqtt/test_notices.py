@@ -19,7 +19,7 @@ def test_a_client_that_is_let_in_and_leaves_is_told_of() -> None:
     alice = bench.client("alice", expiry=60)
     assert notices(bench) == [Connected("alice", None, PEER, "MQTT 5.0", False)]
     alice.disconnect()
-    assert notices(bench) == [Left("alice", PEER, "the client said goodbye")]
+    assert notices(bench) == [Left("alice", PEER, "the client disconnected")]
     bench.client("alice", 4, expiry=60)
     assert notices(bench) == [Connected("alice", None, PEER, "MQTT 3.1.1", True)]
 

@@ -640,7 +640,7 @@ def test_while_the_store_fails_a_client_may_come_back_to_its_session_and_so_make
     bench.server.store_is_failing(False)
     bench.is_store_slow = False
     bench.settle()
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 def test_while_the_store_is_full_whatever_makes_room_is_accepted() -> None:
@@ -658,8 +658,8 @@ def test_while_the_store_is_full_whatever_makes_room_is_accepted() -> None:
     assert alice.reconnect(expiry=0, clean=True).refusal == 0
     assert not alice.is_resumed
     assert {table for table in before if table not in bench.tables()} == {
-        "mqtt.message",
-        "mqtt.queue",
+        "mqtt.message@2",
+        "mqtt.queue@2",
         "mqtt.retained",
         "mqtt.session",
         "mqtt.subscription",

@@ -8,9 +8,10 @@ from clients import Bench, Client, Got
 
 from overlane.core.events import PublishResult
 from overlane.core.qos import QosClass, QosTable
-from overlane.core.units import MS, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.mqtt import runs
 from overlane.pubsub.cluster.uplink import Alone
+from overlane.pubsub.delivery.window import ANSWER_WITHIN
 
 FAR, NEAR, ALARM = "far", "near", "alarm"
 URGENT = QosClass(deadline_ns=80 * MS)
@@ -169,11 +170,12 @@ def test_a_reader_that_is_not_read_from_is_waited_for(bench: Bench) -> None:
     both, writer = bench.client("both", polite=False), bench.client("writer")
     both.send(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(NEAR, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
     writer.publish(NEAR, b"x", qos=1)
-    say(bench, both, packets(FAR))
-    assert both.connection.has_stopped()
+    both.connection.unanswerable_until_ns = NEVER
     session = both.connection.session
     bench.wait(5)
     assert session is not None
-    assert session.is_awaited(bench.now)
-    both.connection.stops_for = None
-    assert not session.is_awaited(bench.now)
+    assert bench.server.state.awaits(session, bench.now)
+    both.connection.unanswerable_until_ns = bench.now  # it has as long as ever to answer from here on
+    assert bench.server.state.awaits(session, bench.now)
+    bench.wait(ANSWER_WITHIN / SECOND)
+    assert not bench.server.state.awaits(session, bench.now)

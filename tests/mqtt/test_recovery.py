@@ -23,9 +23,9 @@ def furnished() -> Bench:
 
 def test_the_store_of_the_tests_below_has_a_record_of_every_kind() -> None:
     assert furnished().tables() == {
-        "mqtt.message": 2,
+        "mqtt.message@2": 2,
         "mqtt.once": 1,
-        "mqtt.queue": 2,
+        "mqtt.queue@2": 2,
         "mqtt.received": 1,
         "mqtt.retained": 1,
         "mqtt.session": 2,

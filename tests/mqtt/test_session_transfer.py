@@ -66,6 +66,16 @@ def test_an_imported_session_goes_on_as_the_original(first: list[Deed], second: 
     compare(first, second)
 
 
+def test_a_message_that_was_queued_after_a_crash_is_marked_alike_after_another() -> None:
+    connect = Deed("connect", 0, 0, 1)
+    compare([connect, connect, Deed("drop", 1, 0, 0), Deed("crash", 0, 0, 0)], [Deed("crash", 0, 0, 0)])
+
+
+def test_a_message_that_was_queued_after_the_move_of_a_connected_client_is_not_marked_as_sent_after_a_crash() -> None:
+    connect = Deed("connect", 0, 0, 1)
+    compare([connect], [connect, Deed("connect", 0, 0, 0), Deed("crash", 0, 0, 0)])
+
+
 def test_the_will_of_a_session_that_is_not_moved_is_given_to_those_that_are() -> None:
     compare([Deed("connect", 0, 0, 1)], [])
 
@@ -363,6 +373,7 @@ SOUND = away(Bench(in_flight=3))
         (changed(subscriptions=decode_session(SOUND).subscriptions * 2), "a subscription twice"),
         (changed(next_sequence=2), "not given yet"),
         (changed(sent_up_to=1_000), "more sent than there was"),
+        (changed(sent_up_to=1, headway=0), "more sent than the headway allows"),
         (changed(sent=(entry(), entry())), "a sequence number twice"),
         (changed(sent=(entry(stage=0),)), "in flight, but not sent"),
         (changed(sent=(entry(stage=2, qos=1),)), "QoS 1 that is released"),

@@ -5,14 +5,16 @@ from collections import Counter
 import mqtt5
 from clients import Bench, Client, Got
 
-from overlane.core.events import PublishResult
+from overlane.core.events import Deliver, PublishResult
 from overlane.core.gossip.interest import ReservedListener
 from overlane.core.qos import QosClass
-from overlane.core.units import Nanos
+from overlane.core.units import NEVER, Nanos
 from overlane.pubsub.access import Rule
+from overlane.pubsub.cluster import envelope
 from overlane.pubsub.cluster.names import share_name
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.counters import Drop
+from overlane.pubsub.message import Message
 
 
 def team(bench: Bench, *names: str, qos: int = 1, expiry: int = 60, group: str = "$share/g/t/#") -> list[Client]:
@@ -195,7 +197,7 @@ def test_qos_2_messages_that_were_never_sent_go_to_another_member_when_a_session
     b.reconnect()
     bench.wait(61)
     assert payloads(b) == list(range(5))
-    assert "mqtt.queue" not in bench.tables()
+    assert "mqtt.queue@2" not in bench.tables()
 
 
 def test_qos_2_messages_that_may_have_been_sent_before_a_crash_go_to_nobody_else() -> None:
@@ -318,3 +320,27 @@ def test_what_the_last_member_here_has_not_acknowledged_goes_to_members_at_other
     a.drop()
     assert denver.published == [(share_name("g", "denver", "t/#", "t/1"), True)]
     assert not bench.server.state.counters.dropped[Drop.SESSION_ENDED]
+
+
+def test_what_comes_for_the_group_after_its_last_member_here_has_gone_goes_on_to_another_broker() -> None:
+    """Found by seed 16 of the soak of whole brokers."""
+    denver = Denver()
+    bench = Bench(uplink=denver)
+    denver.tell(share_name("g", "denver", "t/#", "t/#"), "denver", True)
+    here = share_name("g", "seattle", "t/#", "t/1")
+    for qos in (1, 2):
+        flags, body = envelope.pack(Message("t/1", b"7", qos), bench.now)
+        effect = Deliver([(here, flags, body)], {here: ()}, "orlando", 0, NEVER, reliable=True)
+        assert bench.deliver(effect).is_taken
+    assert denver.published == [(share_name("g", "denver", "t/#", "t/1"), True)] * 2
+    assert not bench.server.state.counters.dropped[Drop.SESSION_ENDED]
+
+
+def test_what_comes_for_the_group_when_it_has_no_members_anywhere_is_counted() -> None:
+    denver = Denver()
+    bench = Bench(uplink=denver)
+    here = share_name("g", "seattle", "t/#", "t/1")
+    flags, body = envelope.pack(Message("t/1", b"7", 1), bench.now)
+    bench.deliver(Deliver([(here, flags, body)], {here: ()}, "orlando", 0, NEVER, reliable=True))
+    assert denver.published == []
+    assert bench.server.state.counters.dropped[Drop.SESSION_ENDED] == 1

@@ -129,17 +129,35 @@ def test_a_client_whose_packet_fails_is_told_so_and_nobody_else_notices(tmp_path
         for number in (1, 2):
             with let_in(broker.port, "culprit") as culprit:
                 one = mqtt5.PublishPacket("t", b"sound", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1)
-                other = mqtt5.PublishPacket("t", b"poison", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=2)
+                other = mqtt5.PublishPacket("poison", b"x", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=2)
                 culprit.send(one, other)
                 assert culprit.read(mqtt5.PubAckPacket).packet_id == 1  # what came before it is completed
-                goodbye = culprit.read(mqtt5.DisconnectPacket)
-                assert int(goodbye.reason_code) == IMPLEMENTATION_SPECIFIC_ERROR
-                assert goodbye.reason_str == "internal error of the broker"
-                assert culprit.is_closed()
+                assert_closed_for_internal_error(culprit)
             assert goes_on(broker, bystander)
             assert broker.internal_errors == {"client": number}
         assert broker.tracebacks == 1
         assert b'overlane_internal_errors_total{of="client"} 2.0' in broker.request("/metrics").body
+
+
+def test_a_client_whose_run_of_qos_1_fails_is_told_so_and_nothing_of_it_is_acknowledged(tmp_path: Path) -> None:
+    with faulty(tmp_path, "run") as broker, let_in(broker.port, "bystander") as bystander:
+        for number in (1, 2):
+            with let_in(broker.port, "culprit") as culprit:
+                culprit.send(mqtt5.PublishPacket("t", b"sound", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1))
+                assert culprit.read(mqtt5.PubAckPacket).packet_id == 1
+                sound = mqtt5.PublishPacket("t", b"sound", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=2)
+                poison = mqtt5.PublishPacket("t", b"poison", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=3)
+                culprit.send(sound, poison)
+                assert_closed_for_internal_error(culprit)
+            assert goes_on(broker, bystander)
+            assert broker.internal_errors == {"client": number}
+
+
+def assert_closed_for_internal_error(culprit: Caller) -> None:
+    goodbye = culprit.read(mqtt5.DisconnectPacket)
+    assert int(goodbye.reason_code) == IMPLEMENTATION_SPECIFIC_ERROR
+    assert goodbye.reason_str == "internal error of the broker"
+    assert culprit.is_closed()
 
 
 def test_a_client_whose_connect_fails_is_answered(tmp_path: Path) -> None:
@@ -368,7 +386,9 @@ def test_a_half_delivered_message_of_qos_2_is_neither_lost_nor_repeated(tmp_path
             assert broker.wait_for_end() == EXIT_STATUS
             assert writer.is_closed()
         assert broker.ready_status() == 0
-        assert "the broker ends now with status 70: client: a QoS 2 message of writer has reached some" in broker.log
+        assert (
+            "internal error, exiting with status 70: client: a QoS 2 message of writer has reached some" in broker.log
+        )
         broker.start()
         with let_in(broker.port, "writer", expiry_s=600) as writer:
             published_once(writer, b"poison", 2, again=True)
@@ -413,7 +433,7 @@ def test_a_fault_that_is_nobodys_ends_the_process_and_what_was_acknowledged_stay
             broker.arm()
             send_once(writer, b"two", 2)
             assert broker.wait_for_end() == EXIT_STATUS
-        assert "the broker ends now with status 70" in broker.log
+        assert "internal error, exiting with status 70" in broker.log
         assert broker.tracebacks == 1
         broker.start()
         with let_in(broker.port, "writer", expiry_s=600) as writer:

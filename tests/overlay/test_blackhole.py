@@ -1,4 +1,5 @@
-"""A broker that runs, answers pings and hop acknowledgements, and forwards nothing: nothing acknowledged is stuck."""
+"""A broker that runs, answers pings and hop acknowledgements, and forwards nothing: nothing acknowledged is stuck. And
+one that claims less latency than its links have: it is believed until messages have come late."""
 
 import asyncio
 from pathlib import Path
@@ -98,5 +99,52 @@ def test_what_a_broker_swallows_goes_around_it_and_comes_back_when_it_works_agai
     try:
         net.start()
         asyncio.run(go_through_it(net, sign, qos))
+    finally:
+        net.end()
+
+
+SLOW = {**FIVE, "b-c": 'latency = "300ms"\nemulate = true'}
+TIMELY = '[topics."work/#"]\ndeadline = "200ms"\n'
+"""Enough for the way over d, on a busy machine too, and not for that over b."""
+
+
+def is_up(net: RealOverlay, here: str, there: str) -> bool:
+    links: Any = net[here].ask("/links")
+    return any(one["peer"] == there and one["state"] == "up" for one in links["items"])
+
+
+async def find_the_quicker_way(net: RealOverlay) -> None:
+    """d comes when messages go over b already: by the claims that way is quicker, and stays so."""
+    heard: list[int] = []
+    written: list[int] = []
+    ending = asyncio.Event()
+    async with connect(net["c"].mqtt) as reader, connect(net["a"].mqtt) as writer:
+        messages = reader.subscribe("work/#", qos=1)
+
+        async def read() -> None:
+            async for message in messages:
+                heard.append(int(message.body))
+
+        reading = asyncio.create_task(read())
+        writing = asyncio.create_task(write(writer, "work/x", 1, written, ending))
+        await eventually_async(lambda: way(net, "work/x") == ["a", "b", "c"] and bool(heard), "over b", 60.0)
+        net["d"].start()
+        await eventually_async(lambda: way(net, "work/x") == ["a", "d", "c"], "measured", 60.0)
+        ending.set()
+        await writing
+        await eventually_async(lambda: set(range(heard[0], len(written))) <= set(heard), "all there", 60.0)
+        reading.cancel()
+
+
+def test_a_broker_that_claims_less_latency_than_its_links_have_is_left_for_a_quicker_one(tmp_path: Path) -> None:
+    net = RealOverlay(tmp_path, SLOW, TIMELY)
+    net["b"].program = (str(Path(__file__).with_name("understating.py")), "1000")
+    try:
+        for name in "abce":
+            net[name].start()
+        net.wait_until(lambda: all("ready  " in net[name].log.read_text() for name in "abce"), "ready")
+        net.wait_until(lambda: is_up(net, "b", "c") and is_up(net, "a", "b"), "linked")
+        asyncio.run(find_the_quicker_way(net))
+        assert suspects(net, "work/x") == []
     finally:
         net.end()

@@ -92,7 +92,7 @@ def test_a_replaced_host_with_an_empty_disk_and_a_clock_a_day_behind_is_heard_ag
         net["c"].start()
         later_life(net, "c", known)
         asyncio.run(crosses(net, "after"))
-        assert "b knows a later life of this broker" in net["c"].log.read_text()
+        assert "b knows a later incarnation of this broker" in net["c"].log.read_text()
         assert incarnation(net, "c") < known + 100
         assert "Traceback" not in net.logs()
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import mqtt5
 import pytest
@@ -142,6 +143,31 @@ def test_a_shared_subscription_has_one_receiver_in_all_brokers(line: RealOverlay
     done, here, there = asyncio.run(story())
     assert done == [("jobs/x", b"%02d" % number) for number in range(20)]
     assert (here > 0, there > 0) == (True, True)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_is_under_way_to_the_last_member_of_a_group_at_a_broker_goes_to_a_member_elsewhere(
+    tmp_path: Path, qos: int
+) -> None:
+    """It takes half a second to b, where the only member leaves before it comes."""
+    far = {"a-b": 'latency = "500ms"\nemulate = true', "a-c": 'latency = "1ms"'}
+    bodies = [b"%d" % number for number in range(20)]
+
+    async def story(net: RealOverlay) -> list[bytes]:
+        async with (
+            connect(net["a"].mqtt) as speaker,
+            listening(net["c"].mqtt, "$share/g/jobs/#", qos=qos) as stays,
+        ):
+            async with listening(net["b"].mqtt, "$share/g/jobs/#", qos=qos) as leaves:
+                await stays.is_reached_from(speaker, "jobs")
+                await leaves.is_reached_from(speaker, "jobs")
+                await asyncio.gather(*(speaker.publish("jobs/1", body, qos=qos) for body in bodies))
+            assert len(leaves.heard) < len(bodies) // 2  # of its half some are under way
+            await eventually_async(lambda: len(stays.heard) + len(leaves.heard) >= len(bodies), "all there")
+            return sorted((body for _, body in stays.heard + leaves.heard), key=int)
+
+    with overlay(tmp_path, far) as net:
+        assert asyncio.run(story(net)) == bodies
 
 
 def test_late_subscribers_anywhere_get_the_past_that_is_kept(line: RealOverlay) -> None:

@@ -79,7 +79,7 @@ class Stage:
         """How often m and b have lost each other, as they tell it."""
         told = self.m.log.read_text() + self.b.log.read_text()
         return sum(
-            told.count(words) for words in ("connection to b is", "link to b:", "connection to m is", "link to m:")
+            told.count(words) for words in ("connection to b lost", "link to b:", "connection to m lost", "link to m:")
         )
 
 

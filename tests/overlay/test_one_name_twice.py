@@ -71,7 +71,7 @@ def test_a_second_broker_of_the_same_name_is_refused_and_reported_until_the_firs
             wait_for_report(net, member)
         asyncio.run(first_stays(net, twin))
         assert net["b"].log.read_text().count(SAID) < 5
-        assert "begins anew" not in twin.log.read_text() + net["c"].log.read_text()
+        assert "restarting as incarnation" not in twin.log.read_text() + net["c"].log.read_text()
         net["c"].kill()
         net.wait_until(lambda: "link to b is up" in twin.log.read_text(), "the second in its place")
         assert "Traceback" not in net.logs() + twin.log.read_text()

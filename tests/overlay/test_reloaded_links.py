@@ -100,7 +100,7 @@ def test_brokers_come_and_go_with_the_file_of_overlane_up(tmp_path: Path) -> Non
         assert asyncio.run(asyncio.wait_for(first(fresh, "kept"), 30)) == b"x"
         net.file.write_text("brokers = 7")
         up.reload()
-        up.wait_until(lambda: "nothing was changed" in up.log.read_text(), "refused")
+        up.wait_until(lambda: "configuration unchanged" in up.log.read_text(), "refused")
         net.file.write_text(before)
         up.reload()
         up.wait_until(lambda: "c  has left" in up.log.read_text(), "rid of c")

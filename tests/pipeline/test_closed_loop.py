@@ -42,7 +42,7 @@ def net(tmp_path: Path) -> Iterator[RealOverlay]:
     """Brokers that record into a lake which has their last hour; alarms from a to b, ten a second."""
     write_history(tmp_path / "lake", int(time.time()))
     options = ("--emulate", "--telemetry", str(tmp_path / "lake"))
-    with overlay(tmp_path, LINKS, TOPICS, options) as net, ExitStack() as stack:
+    with overlay(tmp_path, LINKS, TOPICS, options, is_recorded=True) as net, ExitStack() as stack:
         for words in (
             ("sub", net["b"].mqtt, "alarms/#"),
             ("pub", net["a"].mqtt, "alarms/1", "--size", "64", "--rate", "10"),

@@ -12,9 +12,9 @@ from overlane.pipeline.analysis.covariance import item_covariance, topic_covaria
 from overlane.pipeline.columns import declare
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import CHUNK_S
-from sparks import GROUP, the_spark
+from sparks import PARTS, the_spark
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from overlane.pipeline.analysis.live_compliance import JUDGED_MIN, alerts, minutes
-from sparks import GROUP, the_spark
+from sparks import PARTS, the_spark
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 SECOND_NS = 10**9
 START_S = 1_790_000_040

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from overlane.pipeline.schemas import TABLES
-from sparks import GROUP, need_java, pipeline, unmarked
+from sparks import PARTS, need_java, pipeline, unmarked
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 
 def told(*words: str) -> str:

@@ -12,7 +12,7 @@ from overlane.errors import ConfigError
 from overlane.pipeline.session import SESSION_CONF
 from overlane.pipeline.settings import Settings, read_settings
 from overlane.pipeline.small_runs import SMALL_RUN_CONF
-from sparks import GROUP, need_java, unmarked
+from sparks import PARTS, need_java, unmarked
 
 PROJECT = Path(overlane.pipeline.__file__).parent / "project"
 SPEC = PROJECT / "spark-pipeline.yml"
@@ -37,7 +37,7 @@ def test_the_project_sets_up_sessions_as_the_command_does() -> None:
     assert load_pipeline_spec(SPEC).configuration.items() <= SESSION_CONF.items()
 
 
-@GROUP
+@PARTS
 @pytest.mark.slow
 def test_spark_pipelines_could_make_all_tables_of_the_project(tmp_path: Path) -> None:
     need_java()

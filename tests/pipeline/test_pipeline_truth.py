@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from deliveries import Judged, judged
 from pipelinestory import BROKERS, FROM_S, HOURS, SEED, Story, rows, the_story
-from scipy.stats import binom
 
 from overlane.pipeline.samples.ground_truth import daily
 from overlane.pipeline.schemas import TABLES
@@ -151,6 +150,8 @@ def _near(one: list[int], other: list[int]) -> bool:
 
 def test_failure_probabilities_are_within_their_intervals(story: Story) -> None:
     """As many as there must be where 95 of 100 hold; links that share a conduit have failed as one."""
+    from scipy.stats import binom  # takes a second to load, which no other worker needs
+
     truth = {tuple(each["ends"]): each["failure"] for each in story.truth["links"]}
     links = {(row["broker"], row["peer"]): row for row in rows(story.second, "reliability") if row["kind"] == "link"}
     assert links.keys() == truth.keys()

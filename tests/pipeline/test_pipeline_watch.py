@@ -18,10 +18,10 @@ from overlane.pipeline.analysis import live_compliance
 from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from overlane.telemetry.rows import Delivery
 from overlane.telemetry.schema import record_batch
-from sparks import GROUP, need_java, pipeline, the_spark, unmarked
+from sparks import PARTS, need_java, pipeline, the_spark, unmarked
 from watched import Caller, WatchedBroker, let_in
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 WITHIN_S = 600.0
 SECOND_NS = 10**9

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from overlane.cli.main import app
-from overlane.network.plan import LinkOutlook, Plan
+from overlane.network.plan import LinkForecast, Plan
 from overlane.pipeline.output_directory import OutputDirectory, Run
 from overlane.pipeline.report.page import report
 
@@ -82,7 +82,7 @@ def run_of(out: Path, tables: dict[str, list[dict[str, Any]]], failure: float) -
     for name, rows in tables.items():
         (run.tables / name).mkdir()
         pq.write_table(pa.Table.from_pylist(rows), run.tables / name / "part-0.parquet")
-    plan = Plan(made_ns=HOUR * 10**9, links=(LinkOutlook(("denver", "seattle"), failure),))
+    plan = Plan(made_ns=HOUR * 10**9, links=(LinkForecast(("denver", "seattle"), failure),))
     (run.plans / "brokers.json").write_bytes(msgspec.json.encode(plan))
     place.complete(run)
     return run

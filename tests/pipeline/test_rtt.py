@@ -13,7 +13,7 @@ from overlane.pipeline.analysis.reliability import reliability
 from overlane.pipeline.samples.rtt import import_rtt
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.telemetry.schema import SCHEMAS
-from sparks import GROUP, the_spark
+from sparks import PARTS, the_spark
 
 START_S = 1_767_571_200
 SLICE_S = 900
@@ -53,7 +53,7 @@ def test_every_pair_that_ever_answered_is_a_link(tmp_path: Path) -> None:
     assert pq.read_schema(files[0]).equals(SCHEMAS["links"])
 
 
-@GROUP
+@PARTS
 @pytest.mark.slow
 def test_a_slice_without_an_answer_is_down_for_as_long_as_a_slice(tmp_path: Path) -> None:
     spark = the_spark()
@@ -65,7 +65,7 @@ def test_a_slice_without_an_answer_is_down_for_as_long_as_a_slice(tmp_path: Path
     assert sorted(spans, key=lambda span: span[1]) == [("up", 0, 1800), ("down", 1800, 3600), ("up", 3600, 4500)]
 
 
-@GROUP
+@PARTS
 @pytest.mark.slow
 def test_what_a_real_testbed_measured_becomes_the_reliability_of_its_links(tmp_path: Path) -> None:
     """Of twelve nodes of Seattle all pairs answered in every hour; here two of them are silent in every twentieth."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sparks import GROUP, need_java, the_spark, unmarked
+from sparks import PARTS, need_java, the_spark, unmarked
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 LISTENING = "0A"
 
@@ -31,10 +31,13 @@ def test_who_waits_for_a_driver_that_is_killed_is_told_so() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ASKS_FOR_LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmarked()
     ) as asking:
-        assert asking.stdout is not None
-        assert asking.stdout.readline() == "asking\n"
-        os.kill(driver_of(asking.pid), signal.SIGKILL)
-        _, said = asking.communicate(timeout=120)
+        try:
+            assert asking.stdout is not None
+            assert asking.stdout.readline() == "asking\n"
+            os.kill(driver_of(asking.pid), signal.SIGKILL)
+            _, said = asking.communicate(timeout=120)
+        finally:
+            asking.kill()  # it would ask for days
     assert asking.returncode == 1
     assert said.splitlines()[-1].endswith("its driver ended unexpectedly")
 
@@ -47,8 +50,10 @@ def test_a_driver_of_ones_own_listens_on_the_loopback_interface_alone() -> None:
 
 
 def driver_of(process: int) -> int:
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    children: list[str] = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # threads come and go
+            children += (task / "children").read_text().split()
     return next(int(child) for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n")
 
 

@@ -13,10 +13,10 @@ from overlane.pipeline import register
 from overlane.pipeline.streaming.stream_client import Credentials, StreamClient
 from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
-from sparks import GROUP, the_spark
+from sparks import PARTS, the_spark
 from watched import WatchedBroker, let_in
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 RULES = (
     '[security]\nanonymous = true\nusers = "users.txt"\n'

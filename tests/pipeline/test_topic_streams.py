@@ -20,10 +20,10 @@ from overlane.errors import ConfigError
 from overlane.pipeline import register
 from overlane.pipeline.streaming.stream_client import Credentials, StreamClient
 from overlane.pipeline.streaming.stream_options import read_options
-from sparks import GROUP, need_java, the_spark, unmarked
+from sparks import PARTS, need_java, the_spark, unmarked
 from watched import WatchedBroker, let_in
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "sensor_average.py"

@@ -12,9 +12,9 @@ from overlane.pipeline.analysis import co_failures, compliance, interest, interv
 from overlane.pipeline.columns import columns
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.units import SECOND_NS
-from sparks import GROUP, the_spark
+from sparks import PARTS, the_spark
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 SEED = 11
 

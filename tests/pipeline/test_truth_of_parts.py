@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
-from scipy.stats import binom
 
 from overlane.pipeline.analysis.compliance import anomalies, compliance, latency_bins
 from overlane.pipeline.analysis.reliability import reliability
@@ -16,9 +15,9 @@ from overlane.pipeline.samples.ground_truth import down_spans
 from overlane.pipeline.samples.sample import write_sample
 from overlane.pipeline.schemas import TABLES
 from overlane.pipeline.units import HOUR_S, SECOND_NS
-from sparks import GROUP, the_spark
+from sparks import PARTS, the_spark
 
-pytestmark = [GROUP, pytest.mark.slow]
+pytestmark = [PARTS, pytest.mark.slow]
 
 SEED = 11
 RARELY = 1e-3
@@ -44,6 +43,8 @@ def spans(link: int, downs: list[tuple[int, int]], until_s: int) -> list[tuple[A
 @pytest.mark.parametrize("hours", [4, 48])
 def test_intervals_hold_the_true_probability_in_95_of_100_cases(spark: SparkSession, hours: int) -> None:
     """Of links that are as reliable as those of a sample, young ones as well as old ones."""
+    from scipy.stats import binom  # takes a second to load, which no other worker needs
+
     print(f"seed {SEED}")
     rng = np.random.default_rng(SEED)
     truth = rng.uniform(0.002, 0.03, LINKS)

@@ -5,7 +5,7 @@ from math import erfc, sqrt
 
 import numpy as np
 
-from overlane.planning.allocation import Broker, Item, Problem
+from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.allocation.model import FloatArray
 
 
@@ -46,7 +46,7 @@ def random_problem(
         ],
         covariance,
         [
-            Broker(
+            BrokerCapacity(
                 f"broker{index}",
                 float(size),
                 int(rng.integers(items // brokers, items * 2)) if topics else None,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise, product
 
-from overlane.planning.paths import Broker, Link, Network, Path
+from overlane.planning.paths import BrokerNode, Link, Network, Path
 
 MANY = random.Random(1)
 FAILURES = [
@@ -22,7 +22,7 @@ FAILURES = [
 ]
 
 
-def random_map(seed: int, brokers_max: int = 7) -> tuple[list[Broker], list[Link]]:
+def random_map(seed: int, brokers_max: int = 7) -> tuple[list[BrokerNode], list[Link]]:
     """A map of a few brokers: from a tree to a full mesh, from all alike to all different, some links one way only."""
     rng = random.Random(seed)
     count = rng.choice([2, *range(4, brokers_max + 1), brokers_max])
@@ -35,7 +35,7 @@ def random_map(seed: int, brokers_max: int = 7) -> tuple[list[Broker], list[Link
     def latency_ns() -> int | None:
         return None if rng.random() < one_way else rng.randint(0, latency_max)
 
-    brokers = [Broker(name, rng.randint(0, latency_max), rng.choice(failures)) for name in names]
+    brokers = [BrokerNode(name, rng.randint(0, latency_max), rng.choice(failures)) for name in names]
     links = [
         Link((one, other), latency_ns(), latency_ns(), rng.choice(failures))
         for one, other in combinations(names, 2)
@@ -50,7 +50,7 @@ def random_network(seed: int, brokers_max: int = 7) -> Network:
     return Network.build(*random_map(seed, brokers_max))
 
 
-def renamed(brokers: list[Broker], links: list[Link], new: dict[str, str]) -> Network:
+def renamed(brokers: list[BrokerNode], links: list[Link], new: dict[str, str]) -> Network:
     """The same map under other names."""
     return Network.build(
         [replace(broker, name=new[broker.name]) for broker in brokers],

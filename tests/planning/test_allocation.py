@@ -8,7 +8,7 @@ from allocation_cases import brute_force, places_of, plain_utility, random_probl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlane.planning.allocation import Broker, Item, Problem, allocate
+from overlane.planning.allocation import BrokerCapacity, Item, Problem, allocate
 from overlane.planning.allocation.exact import least_maximum_risk, solve_exactly
 from overlane.planning.allocation.greedy import spread
 from overlane.planning.allocation.placement import Placement
@@ -25,7 +25,7 @@ PAPER_COVARIANCE = [
     [409, 542, 2387, 4266, 3626, 4202],
 ]
 PAPER_ITEMS = tuple(Item(str(n), mean) for n, mean in enumerate((150.0, 300.0, 350.0, 200.0, 100.0, 130.0), start=1))
-PAPER_BROKERS = tuple(Broker(str(n), capacity) for n, capacity in enumerate((700.0, 750.0, 600.0), start=1))
+PAPER_BROKERS = tuple(BrokerCapacity(str(n), capacity) for n, capacity in enumerate((700.0, 750.0, 600.0), start=1))
 
 
 def paper_example(risk_max: float) -> Problem:
@@ -164,7 +164,7 @@ def test_a_search_cut_short_still_tells_a_true_floor() -> None:
 
 def test_the_least_maximum_risk_needs_room_for_the_topics() -> None:
     items = [Item("a", 10, topics=3), Item("b", 10, topics=3)]
-    problem = Problem.of(items, [[1, 0], [0, 1]], [Broker("x", 100, 3), Broker("y", 100, 2)])
+    problem = Problem.of(items, [[1, 0], [0, 1]], [BrokerCapacity("x", 100, 3), BrokerCapacity("y", 100, 2)])
     task = Placement.of(problem)
     assert least_maximum_risk(task, np.array([0, 0])) is None
     with pytest.raises(NoSolution, match="the topics do not fit: 6 topics in 2 items, brokers allow 5 in all"):
@@ -172,7 +172,9 @@ def test_the_least_maximum_risk_needs_room_for_the_topics() -> None:
 
 
 def test_items_without_variation_overload_only_what_they_exceed() -> None:
-    problem = Problem.of([Item("a", 5), Item("b", 5)], [[0, 0], [0, 0]], [Broker("x", 10), Broker("y", 4)])
+    problem = Problem.of(
+        [Item("a", 5), Item("b", 5)], [[0, 0], [0, 0]], [BrokerCapacity("x", 10), BrokerCapacity("y", 4)]
+    )
     found = allocate(problem)
     assert found.primary == {"a": "x", "b": "x"}
     assert found.risk == {"x": 0.0, "y": 0.0}

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from overlane.planning.allocation import Broker, Item, Problem
+from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.problem import BadProblem
 
 A, B = Item("a", 10), Item("b", 20)
-X = Broker("x", 100)
+X = BrokerCapacity("x", 100)
 GOOD = [[4.0, 1.0], [1.0, 9.0]]
 
 
@@ -26,8 +26,8 @@ GOOD = [[4.0, 1.0], [1.0, 9.0]]
         ([A, replace(B, reward=float("inf"))], GOOD, [X], 0.02, "items[1].reward"),
         ([A, B], GOOD, [], 0.02, "brokers"),
         ([A, B], GOOD, [X, X], 0.02, "brokers[1].name"),
-        ([A, B], GOOD, [Broker("x", 0)], 0.02, "brokers[0].capacity"),
-        ([A, B], GOOD, [Broker("x", 1, -1)], 0.02, "brokers[0].topics_max"),
+        ([A, B], GOOD, [BrokerCapacity("x", 0)], 0.02, "brokers[0].capacity"),
+        ([A, B], GOOD, [BrokerCapacity("x", 1, -1)], 0.02, "brokers[0].topics_max"),
         ([A, B], GOOD, [X], 0.0, "risk_max"),
         ([A, B], GOOD, [X], 1.5, "risk_max"),
         ([A, B], GOOD[:1], [X], 0.02, "covariance"),
@@ -39,7 +39,7 @@ GOOD = [[4.0, 1.0], [1.0, 9.0]]
     ],
 )
 def test_a_bad_problem_is_refused_with_its_field(
-    items: list[Item], covariance: list[list[float]], brokers: list[Broker], risk_max: float, field_name: str
+    items: list[Item], covariance: list[list[float]], brokers: list[BrokerCapacity], risk_max: float, field_name: str
 ) -> None:
     with pytest.raises(BadProblem) as refused:
         Problem.of(items, covariance, brokers, risk_max)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from allocation_cases import random_problem
 
-from overlane.planning.allocation import Broker, Item, Problem
+from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.case_base import (
     Case,
     NormalPlan,
@@ -57,7 +57,7 @@ def test_the_normal_state_moves_nothing_and_keeps_its_mirrors() -> None:
 
 def test_after_a_failure_that_leaves_room_items_run_on_their_mirrors_and_nothing_else_moves() -> None:
     items = [Item(f"i{n}", 10.0) for n in range(8)]
-    plan = normal_plan(Problem.of(items, np.eye(8), [Broker(name, 100.0) for name in "abcd"]), None)
+    plan = normal_plan(Problem.of(items, np.eye(8), [BrokerCapacity(name, 100.0) for name in "abcd"]), None)
     for broker in "abcd":
         policy = solve_state(plan, frozenset(broker))
         lost = [items[n].name for n in np.flatnonzero(plan.primary == "abcd".index(broker))]
@@ -67,7 +67,7 @@ def test_after_a_failure_that_leaves_room_items_run_on_their_mirrors_and_nothing
 def test_items_move_only_as_far_as_the_limit_demands() -> None:
     # When a fails, both its items run on b; b then holds more than it may, and c has room for exactly one of them.
     items = [Item("big", 30.0), Item("small", 20.0), Item("own", 40.0), Item("other", 60.0)]
-    brokers = [Broker("a", 100.0), Broker("b", 80.0), Broker("c", 100.0)]
+    brokers = [BrokerCapacity("a", 100.0), BrokerCapacity("b", 80.0), BrokerCapacity("c", 100.0)]
     problem = Problem.of(items, np.eye(4) * 0.01, brokers)
     plan = NormalPlan(problem, np.array([0, 0, 1, 2]), np.array([1, 1, 2, 1]))
     policy = solve_state(plan, frozenset("a"))
@@ -77,7 +77,7 @@ def test_items_move_only_as_far_as_the_limit_demands() -> None:
 
 def test_a_state_without_enough_capacity_says_so() -> None:
     items = [Item(f"i{n}", 30.0) for n in range(4)]
-    plan = normal_plan(Problem.of(items, np.eye(4), [Broker(name, 100.0) for name in "ab"]), None)
+    plan = normal_plan(Problem.of(items, np.eye(4), [BrokerCapacity(name, 100.0) for name in "ab"]), None)
     policy = solve_state(plan, frozenset("a"))
     assert (policy.status, policy.mirror, policy.next_loss) == ("overloaded", {}, None)
     assert set(policy.primary.values()) == {"b"}
@@ -85,7 +85,7 @@ def test_a_state_without_enough_capacity_says_so() -> None:
 
 def test_brokers_are_switched_off_at_low_load_until_a_limit_breaks() -> None:
     items = [Item(f"i{n}", 30.0) for n in range(10)]
-    problem = Problem.of(items, np.eye(10) * 9, [Broker(f"b{n}", 100.0) for n in range(5)])
+    problem = Problem.of(items, np.eye(10) * 9, [BrokerCapacity(f"b{n}", 100.0) for n in range(5)])
     plan = normal_plan(problem, None)
     cases = low_load_cases(plan, 0.5)
     assert [len(case.off) for case in cases] == [1, 2, 3]

@@ -7,14 +7,14 @@ import pytest
 from path_oracle import random_network
 
 from overlane.planning.graph import Dissemination, disseminate
-from overlane.planning.network import Broker, Network, both_ways
+from overlane.planning.network import BrokerNode, Network, both_ways
 from overlane.planning.paths import Path, PathSet, multipath
 from overlane.planning.problem import BadProblem
 
 
 def star() -> Network:
     """H in the middle of A, B and C, ten apart; D stands alone."""
-    return Network.build([Broker(name, 1) for name in "ABCDH"], [both_ways("H", name, 10) for name in "ABC"])
+    return Network.build([BrokerNode(name, 1) for name in "ABCDH"], [both_ways("H", name, 10) for name in "ABC"])
 
 
 def test_a_link_that_destinations_share_is_in_the_route_once() -> None:

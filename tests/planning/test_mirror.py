@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from allocation_cases import places_of, plain_risk, random_problem
 
-from overlane.planning.allocation import Broker, Item, Problem, allocate
+from overlane.planning.allocation import BrokerCapacity, Item, Problem, allocate
 from overlane.planning.mirrors import Mirroring, allocate_and_mirror, mirror_items
 from overlane.planning.problem import BadProblem, NoSolution
 
@@ -107,20 +107,20 @@ def test_many_critical_items_are_better_placed_than_at_random(seed: int) -> None
 
 def test_a_brokers_mirrors_spread_over_the_others() -> None:
     items = [Item(f"i{n}", 10.0) for n in range(6)]
-    problem = Problem.of(items, np.eye(6) * 4, [Broker(name, 100.0) for name in "abcd"])
+    problem = Problem.of(items, np.eye(6) * 4, [BrokerCapacity(name, 100.0) for name in "abcd"])
     found = mirror_items(problem, {item.name: "a" for item in items})
     assert found.spread["a"] == {"b": 2, "c": 2, "d": 2}
 
 
 def test_a_mirror_needs_a_second_broker() -> None:
-    problem = Problem.of([Item("i", 1.0)], [[1.0]], [Broker("a", 10.0)])
+    problem = Problem.of([Item("i", 1.0)], [[1.0]], [BrokerCapacity("a", 10.0)])
     with pytest.raises(NoSolution, match="second broker"):
         mirror_items(problem, {"i": "a"})
 
 
 def test_topics_must_have_room_after_a_failure() -> None:
     items = [Item("i", 1.0, topics=3), Item("j", 1.0, topics=3)]
-    problem = Problem.of(items, np.eye(2), [Broker("a", 10.0, 5), Broker("b", 10.0, 5)])
+    problem = Problem.of(items, np.eye(2), [BrokerCapacity("a", 10.0, 5), BrokerCapacity("b", 10.0, 5)])
     with pytest.raises(NoSolution, match="topics have no room when a fails: b would hold 6, it may hold 5"):
         mirror_items(problem, {"i": "a", "j": "b"})
 
@@ -135,6 +135,6 @@ def test_primaries_chosen_for_critical_items_leave_room_for_their_copies() -> No
 
 
 def test_an_unknown_primary_is_refused_by_name() -> None:
-    problem = Problem.of([Item("i", 1.0)], [[1.0]], [Broker("a", 10.0), Broker("b", 10.0)])
+    problem = Problem.of([Item("i", 1.0)], [[1.0]], [BrokerCapacity("a", 10.0), BrokerCapacity("b", 10.0)])
     with pytest.raises(BadProblem, match=r"primary\.i"):
         mirror_items(problem, {"i": "c"})

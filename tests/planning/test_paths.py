@@ -20,7 +20,7 @@ from path_oracle import (
 )
 
 from overlane.planning.paths import (
-    Broker,
+    BrokerNode,
     Link,
     Network,
     Path,
@@ -45,7 +45,7 @@ def named(network: Network, paths: tuple[Path, ...]) -> list[str]:
 def diamond(failure: float = 0.1) -> Network:
     """A to D by B in 24 ms, by C in 34 ms; B and C are joined."""
     return Network.build(
-        [Broker(name, 1 * MS, failure) for name in "ABCD"],
+        [BrokerNode(name, 1 * MS, failure) for name in "ABCD"],
         [
             both_ways("A", "B", 10 * MS, failure),
             both_ways("B", "D", 11 * MS, failure),
@@ -92,7 +92,7 @@ def test_when_every_path_surely_fails_the_quickest_is_given_and_worth_nothing() 
 
 def test_two_directions_of_a_link_may_differ_in_latency_and_fail_as_one() -> None:
     network = Network.build(
-        [Broker(name) for name in "ABCD"],
+        [BrokerNode(name) for name in "ABCD"],
         [
             both_ways("A", "B", 1),
             both_ways("A", "C", 1),
@@ -109,7 +109,7 @@ def test_two_directions_of_a_link_may_differ_in_latency_and_fail_as_one() -> Non
 def test_paths_of_equal_latency_come_by_hops_and_then_by_names() -> None:
     names = "ABCDE"
     links = [both_ways(one, other, 0) for one in names for other in names if one < other]
-    network = Network.build([Broker(name) for name in names], links)
+    network = Network.build([BrokerNode(name) for name in names], links)
     found = [named(network, (path,))[0] for path in k_shortest(network, 0, 4, 6)]
     assert found == ["A E", "A B E", "A C E", "A D E", "A B C E", "A B D E"]
 
@@ -123,7 +123,7 @@ def test_a_search_cut_short_says_so_and_still_gives_a_set() -> None:
     rng = random.Random(7)
     names = [f"b{at:02}" for at in range(12)]
     network = Network.build(
-        [Broker(name, 0, rng.uniform(0.1, 0.2)) for name in names],
+        [BrokerNode(name, 0, rng.uniform(0.1, 0.2)) for name in names],
         [both_ways(one, other, rng.randrange(1000), 0.2) for one in names for other in names if one < other],
     )
     whole, short = (multipath(network, 0, 11, None, n=4, k=32, work_max=work) for work in (10**6, 100))
@@ -204,7 +204,7 @@ def test_other_names_give_the_same_paths_under_other_names(seed: int) -> None:
     brokers, links = random_map(seed)
     rng = random.Random(seed)
     # Latencies without ties: where paths tie, the names decide, and may.
-    brokers = [Broker(broker.name, rng.randrange(10**12), broker.failure) for broker in brokers]
+    brokers = [BrokerNode(broker.name, rng.randrange(10**12), broker.failure) for broker in brokers]
     links = [Link(link.ends, rng.randrange(10**12), rng.randrange(10**12), link.failure) for link in links]
     old = [broker.name for broker in brokers]
     new = dict(zip(old, rng.sample(old, len(old)), strict=True))
@@ -228,7 +228,7 @@ def test_scaling_all_latencies_scales_the_paths_and_changes_nothing_else(seed: i
 
     network = Network.build(brokers, links)
     larger = Network.build(
-        [Broker(broker.name, broker.processing_ns * factor, broker.failure) for broker in brokers],
+        [BrokerNode(broker.name, broker.processing_ns * factor, broker.failure) for broker in brokers],
         [Link(link.ends, scaled(link.forth_ns), scaled(link.back_ns), link.failure) for link in links],
     )
     found = multipath(network, 0, len(network) - 1, None, 2, 8)
@@ -258,16 +258,16 @@ def test_the_answer_does_not_depend_on_the_seed_of_hashing() -> None:
     assert answers != {b""}
 
 
-BROKERS = [Broker("A"), Broker("B")]
+BROKERS = [BrokerNode("A"), BrokerNode("B")]
 
 
 @pytest.mark.parametrize(
     ("brokers", "links", "field_name"),
     [
-        ([*BROKERS, Broker("A")], [], "brokers"),
-        ([Broker("A", processing_ns=-1)], [], "brokers.A.processing_ns"),
-        ([Broker("A", failure=1.5)], [], "brokers.A.failure"),
-        ([Broker("A", failure=float("nan"))], [], "brokers.A.failure"),
+        ([*BROKERS, BrokerNode("A")], [], "brokers"),
+        ([BrokerNode("A", processing_ns=-1)], [], "brokers.A.processing_ns"),
+        ([BrokerNode("A", failure=1.5)], [], "brokers.A.failure"),
+        ([BrokerNode("A", failure=float("nan"))], [], "brokers.A.failure"),
         (BROKERS, [both_ways("A", "C", 1)], "links[0].ends"),
         (BROKERS, [both_ways("A", "A", 1)], "links[0].ends"),
         (BROKERS, [both_ways("A", "B", 1), both_ways("B", "A", 1)], "links[1].ends"),
@@ -276,7 +276,7 @@ BROKERS = [Broker("A"), Broker("B")]
     ],
 )
 def test_a_map_that_contradicts_itself_is_refused_by_the_field(
-    brokers: list[Broker], links: list[Link], field_name: str
+    brokers: list[BrokerNode], links: list[Link], field_name: str
 ) -> None:
     with pytest.raises(BadProblem) as refused:
         Network.build(brokers, links)

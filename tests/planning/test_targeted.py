@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from path_oracle import random_network
 
-from overlane.planning.network import Broker, Network, both_ways
+from overlane.planning.network import BrokerNode, Network, both_ways
 from overlane.planning.shortest import shortest_tree
 from overlane.planning.targeted import GAIN_MIN, DirectedLink, Spread, probability, spread
 
@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 1 << 32)
 def network(**latency: int) -> Network:
     """Links as "ab", brokers by their letters."""
     return Network.build(
-        [Broker(name) for name in sorted({name for ends in latency for name in ends})],
+        [BrokerNode(name) for name in sorted({name for ends in latency for name in ends})],
         [both_ways(ends[0], ends[1], ns) for ends, ns in latency.items()],
     )
 

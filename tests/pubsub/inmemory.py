@@ -3,7 +3,7 @@
 Nothing here imports `overlane.mqtt` or a library of a protocol, and no packet is made.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from overlane.core.records import Record
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.cluster.uplink import Alone, Uplink
 from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.delivery.window import Entry
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import Properties
@@ -46,6 +47,7 @@ class Inbox:
     closing: str | None = None
     waits: bool = False
     unread_bytes: int = 0
+    unanswerable_until_ns: Nanos = 0
     message_bytes_max: int = 10_000
     stops_for: Hashable = None
     stops_until_ns: Nanos = 0
@@ -62,8 +64,8 @@ class Inbox:
     def keeps_reading(self, now: Nanos) -> bool:  # noqa: ARG002
         return not self.unread_bytes
 
-    def has_stopped(self) -> bool:
-        return self.stops_for is not None
+    def take_run(self, entries: Sequence[Entry]) -> bool:  # noqa: ARG002
+        return False
 
     def take(
         self,

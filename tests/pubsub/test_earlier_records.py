@@ -10,8 +10,9 @@ from pathlib import Path
 
 from inmemory import Service, Taken
 
-from overlane.core.records import Record
+from overlane.core.records import Record, Registry, upgrade
 from overlane.core.units import MS, SECOND
+from overlane.pubsub.record_kinds import KINDS
 from overlane.pubsub.streams.writers import Note, Outcome
 
 RECORDS = Path(__file__).parent / "records-before-pubsub.jsonl"
@@ -19,10 +20,14 @@ RECORDS = Path(__file__).parent / "records-before-pubsub.jsonl"
 
 def earlier() -> Service:
     first, *lines = RECORDS.read_text().splitlines()
-    read: list[Record] = [
-        (table, bytes.fromhex(key), bytes.fromhex(value)) for table, key, value in map(json.loads, lines)
-    ]
+    read = [upgraded(table, bytes.fromhex(key), bytes.fromhex(value)) for table, key, value in map(json.loads, lines)]
     return Service(read, json.loads(first)["now_ns"])
+
+
+def upgraded(table: str, key: bytes, value: bytes) -> Record:
+    """A record as the store hands it over when it was opened by this release."""
+    _, kind = Registry(KINDS).find(table)
+    return (kind.table, key, upgrade(kind, table, value)) if kind is not None else (table, key, value)
 
 
 def test_sessions_subscriptions_and_queues_are_there() -> None:

@@ -246,6 +246,18 @@ def test_nobody_else_is_disconnected(told: Told, keep_alive_ns: Nanos, reason: i
     assert told.invariants
 
 
+@pytest.mark.parametrize(("closed_ns", "is_right"), [(2_000 * MS, True), (2_200 * MS, False)])
+def test_a_client_that_was_silent_may_be_disconnected_though_it_has_said_something_since(
+    told: Told, closed_ns: Nanos, is_right: bool
+) -> None:
+    """Seed 300040: DISCONNECT waited for the disk, behind acknowledgements."""
+    contact = heard_at(0)
+    contact.hear(1_600 * MS)
+    contact.closed_ns, contact.silence_ns = closed_ns, closed_ns - 1_600 * MS
+    KeepAliveRule(BROKER_OF, History(), told).dismissed(contact, TIMED_OUT)
+    assert (not told.invariants) == is_right
+
+
 def test_a_request_that_is_refused_may_end_a_connection_of_3_1_1(told: Told) -> None:
     contact = heard_at(0, closed_ns=10 * MS)
     contact.owed_at_close = 1

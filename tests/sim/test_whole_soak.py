@@ -10,13 +10,30 @@ from overlane.sim.whole.running import WholeWorld, examine, run_seed
 
 SEEDS = 200
 SEEDS_PER_TEST = 10
+SEEDS_EXAMINED = 20
+"""The first ones are examined more closely, by a test of their own."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(SEEDS_EXAMINED, SEEDS, SEEDS_PER_TEST))
 def test_the_invariants_hold_on_every_seed(first: int) -> None:
     broken = [verdict.told() for verdict in map(run_seed, range(first, first + SEEDS_PER_TEST)) if verdict.broken]
     assert not broken, "\n".join(broken)
+
+
+BROKE = {
+    7110: "a client that publishes and subscribes had to rest, and was not heard as a reader meanwhile",
+    100009: "the same, in a circle of clients at four brokers",
+    439: "what a client was sent waited for a broken disk, and it counted as one that does not answer",
+}
+"""Seeds on which an invariant was broken, and why."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", BROKE)
+def test_what_broke_a_seed_is_mended(seed: int) -> None:
+    verdict = run_seed(seed)
+    assert not verdict.broken, verdict.told()
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
@@ -28,9 +45,10 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 @pytest.mark.slow
 def test_the_soak_meets_what_it_is_for() -> None:
-    """Torn writes, refusals, resends and resumed sessions happen within a few seeds; so do wills, replays of retained
-    messages, and connections that end by silence."""
-    worlds = [WholeWorld(draw(seed)) for seed in range(20)]
+    """The invariants hold on the first seeds too, and they are not empty: torn writes, refusals, resends and resumed
+    sessions happen within a few seeds; so do wills, replays of retained messages, and connections
+    that end by silence."""
+    worlds = [WholeWorld(draw(seed)) for seed in range(SEEDS_EXAMINED)]
     for world in worlds:
         assert examine(world) is None, world.drawn.seed
     brokers = [broker for world in worlds for broker in world.brokers.values()]

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from overlane.telemetry import publisher
 from overlane.telemetry.journal import FileName, Journal
 from overlane.telemetry.publisher import execute
 from overlane.telemetry.publishing import Job, Published, Publisher, check_lake
+from waiting import eventually
 
 
 class Killed(BaseException):
@@ -150,6 +154,7 @@ def test_a_child_that_cannot_start_costs_nothing_but_time(tmp_path: Path, monkey
 
 def test_a_journal_that_another_process_publishes_is_left_to_it(tmp_path: Path) -> None:
     name = FileName("2024-10-04", 1, 1, "events", "seattle")
+    (tmp_path / "lake").mkdir()
     other = Journal(tmp_path, name)
     other.append([event(0, "mine")])
     job = Job(str(tmp_path / "lake"), "seattle", str(tmp_path), (name.journal,), lake_bytes=0, disk_bytes_max=2**30)
@@ -158,6 +163,54 @@ def test_a_journal_that_another_process_publishes_is_left_to_it(tmp_path: Path) 
     other.close()
     assert execute(job).done == (name.journal,)
     assert peers(tmp_path / "lake") == ["mine"]
+
+
+def test_a_lake_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.record(event(0, "one"))
+    desk.filing.seal_all()
+    spool = desk.spool.rename(tmp_path / "spool")
+    desk.lake.rmdir()
+    (journal,) = files(spool)
+    job = Job(str(desk.lake), "seattle", str(spool), (journal,), lake_bytes=0, disk_bytes_max=2**30)
+    answer = execute(job)
+    assert (answer.done, answer.files_made) == ((), 0)
+    assert "No such file or directory" in answer.trouble
+    assert not desk.lake.exists()
+    desk.lake.mkdir()
+    assert execute(job).done == (journal,)
+    assert peers(desk.lake) == ["one"]
+
+
+BROKER = """
+import sys
+from overlane.telemetry.publishing import Job, Publisher
+Publisher()(Job(*sys.argv[1:4], (sys.argv[4],), lake_bytes=0, disk_bytes_max=2**30))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems end children between two jobs only")
+def test_a_child_at_work_ends_with_its_broker(tmp_path: Path) -> None:
+    """Its journal is a pipe from which nothing comes: it would be at work for ever."""
+    name = FileName("2024-10-04", 1, 1, "events", "seattle").journal
+    os.mkfifo(tmp_path / name)
+    broker = subprocess.Popen([sys.executable, "-c", BROKER, str(tmp_path), "seattle", str(tmp_path), name])
+    children = Path(f"/proc/{broker.pid}/task/{broker.pid}/children")
+    pipes: list[int] = []
+
+    def is_at_work() -> bool:
+        with suppress(OSError):  # nobody has opened it to read yet
+            pipes.append(os.open(tmp_path / name, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(pipes)
+
+    try:
+        eventually(is_at_work, "at work", 60.0)
+        (child,) = children.read_text().split()
+    finally:
+        broker.kill()
+        broker.wait()
+    eventually(lambda: not Path(f"/proc/{child}").exists(), "ended", 60.0)
+    os.close(pipes[0])
 
 
 def test_an_address_that_means_nothing_is_refused_at_once(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_sample_that_keeps_failing_is_logged_once_for_each_cause_then_counted_
     look()
     look()
     assert [record.getMessage() for record in caplog.records[2:]] == [
-        f"samples of telemetry are taken again; failed: {2 * times}"
+        f"telemetry samples succeed again; failed: {2 * times}"
     ]
     sampler.error = ValueError("one")
     look()

@@ -9,7 +9,9 @@ It knows nothing of the broker: a history goes in, violations come out.
                  Judged where order is promised: at QoS 1 and 2, unless the topic prefers its deadline
     corrupted    a number that was never published, or a payload that is not the one published
 
-QoS 0 may be lost: what is missing is counted.
+QoS 0 may be lost: what is missing is counted, and told apart by what may have been the reason. A reader that is not
+there misses it, as MQTT says; where a topic has a deadline, it is dropped when it cannot be in time; the rest was lost
+on its way.
 """
 
 from collections import defaultdict
@@ -27,12 +29,15 @@ class Lane:
     qos: int
     is_ordered: bool = True
     """Whether the topic promises order."""
+    has_deadline: bool = False
     published: int = 0
     acknowledged: set[int] = field(default_factory=set)
     """What the broker has taken responsibility for."""
     refused: set[int] = field(default_factory=set)
     resent: set[int] = field(default_factory=set)
     """What the broker may have got more than once."""
+    sent_s: dict[int, float] = field(default_factory=dict)
+    """When messages of QoS 0 were sent, by number."""
 
 
 class Delivery(NamedTuple):
@@ -51,8 +56,16 @@ class Reader:
     deliveries: defaultdict[str, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
     """By topic."""
     corrupted: list[str] = field(default_factory=list)
+    absences: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when it had no connection."""
+
+    def is_away(self, sent_s: float) -> bool:
+        """Whether it was, when something came that was sent then."""
+        return any(begun_s <= sent_s + ARRIVED_WITHIN_S and sent_s <= ended_s for begun_s, ended_s in self.absences)
 
 
+ARRIVED_WITHIN_S = 2.0
+"""What comes at all has mostly come by then. A connection that ends meanwhile takes it along."""
 KINDS = ("lost", "duplicated", "reordered", "corrupted")
 
 
@@ -68,6 +81,10 @@ class Verdict:
     qos0_expected: int = 0
     """Deliveries."""
     qos0_missing: int = 0
+    qos0_away: int = 0
+    """Of those that are missing: the reader had no connection."""
+    qos0_late: int = 0
+    """Of those that are missing, and the reader had a connection: the topic has a deadline."""
     unordered: int = 0
     """Deliveries out of order where order is not promised."""
     lost: list[str] = field(default_factory=list)
@@ -137,8 +154,12 @@ def _compare(verdict: Verdict, lane: Lane, reader: Reader) -> None:
     if lane.qos:
         verdict.lost += [f"{way}: {number}" for number in sorted(lane.acknowledged - seen.keys())]
     else:
+        absent = set(range(lane.published)) - seen.keys()
         verdict.qos0_expected += lane.published
-        verdict.qos0_missing += lane.published - len(seen.keys() & set(range(lane.published)))
+        verdict.qos0_missing += len(absent)
+        away = sum(number in lane.sent_s and reader.is_away(lane.sent_s[number]) for number in absent)
+        verdict.qos0_away += away
+        verdict.qos0_late += (len(absent) - away) * lane.has_deadline
 
 
 # Readiness

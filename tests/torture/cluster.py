@@ -17,6 +17,7 @@ from injecting import Injector, build
 from nemesis import Fault
 from stage import TRACES
 
+from overlane.adminapi.views import OVERLAY_LOSSES
 from overlays import Member
 
 CITIES = ("seattle", "losangeles", "denver", "washington", "orlando")
@@ -150,6 +151,14 @@ class Ward(Member):
                 frames = line.split("\\n") if "\\n" in line else [one.strip() for one in lines[place : place + 60]]
                 errors = [one for one in frames if ERROR.match(one)]
                 found.append(f"{self.name}: {(errors or [line])[0][:200]}")
+        return found
+
+    def losses(self) -> dict[str, int]:
+        """Messages that it counts as lost, by cause."""
+        status = self.ask("/status")
+        assert isinstance(status, dict)
+        found: dict[str, int] = {name: status["overlay"][name] for name in OVERLAY_LOSSES}
+        found.update(status["dropped"])
         return found
 
     def ask_quickly(self, path: str, method: str = "GET") -> int:

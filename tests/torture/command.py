@@ -128,8 +128,8 @@ def _keep(options: argparse.Namespace, directory: Path, seed: int) -> None:
 
 
 COLUMNS = (
-    *("seed", "faults", "published", "acked", "refused", "delivered", "again", "qos 0 lost", "lost", "twice"),
-    *("reordered", "tracebacks", "died", "dishonest", "other", "settled", "MiB"),
+    *("seed", "faults", "published", "acked", "refused", "delivered", "again", "qos 0 lost", "away", "late", "on way"),
+    *("lost", "twice", "reordered", "tracebacks", "died", "dishonest", "other", "settled", "MiB"),
 )
 HEAD = "  ".join(f"{name:>9}" for name in COLUMNS)
 
@@ -140,16 +140,23 @@ def row(outcome: Outcome) -> str:
 
 def totals(outcomes: list[Outcome]) -> str:
     faults: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for outcome in outcomes:
         faults.update(outcome.faults)
+        counted.update(outcome.counted)
     longest_s = max((one.settled_s for one in outcomes), default=0.0)
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items())) or "none"
-    return f"{_row('total', outcomes, f'{longest_s:.1f} s')}\nfaults: {told}"
+    told, lost = (", ".join(f"{n} {kind}" for kind, n in sorted(one.items())) or "none" for one in (faults, counted))
+    counts = f"faults: {told}\ncounted as lost by brokers since their last start: {lost}"
+    return f"{_row('total', outcomes, f'{longest_s:.1f} s')}\n{counts}"
 
 
 def _row(name: str, outcomes: list[Outcome], settled: str) -> str:
     verdicts = [one.verdict for one in outcomes]
-    missing, expected = sum(one.qos0_missing for one in verdicts), sum(one.qos0_expected for one in verdicts)
+    expected, missing = sum(one.qos0_expected for one in verdicts), sum(one.qos0_missing for one in verdicts)
+    away, late = sum(one.qos0_away for one in verdicts), sum(one.qos0_late for one in verdicts)
+
+    def share(count: int) -> str:
+        return f"{100 * count / expected:.1f} %" if expected else "-"
 
     def count(*kinds: str) -> int:
         return sum(len(one.violations.get(kind, ())) for one in outcomes for kind in kinds)
@@ -162,7 +169,7 @@ def _row(name: str, outcomes: list[Outcome], settled: str) -> str:
         sum(one.refused for one in verdicts),
         sum(one.delivered for one in verdicts),
         sum(one.repeated for one in verdicts),
-        f"{100 * missing / expected:.1f} %" if expected else "-",
+        *map(share, (missing, away, late, missing - away - late)),
         count("lost"),
         count("duplicated"),
         count("reordered"),

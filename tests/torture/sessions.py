@@ -5,6 +5,7 @@ each publisher, and for brokers that also refuse, close and stop answering.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from contextlib import suppress
@@ -36,6 +37,12 @@ class Persistent(Faithful):
         self.outcomes: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.is_away = False
+        self.since_s = 0.0
+        """What the times of the history count from, by the monotonic clock."""
+
+    @property
+    def _now_s(self) -> float:
+        return time.monotonic() - self.since_s
 
     async def stay(self) -> None:
         while True:
@@ -51,6 +58,7 @@ class Persistent(Faithful):
                 finally:
                     self.is_connected = False
                     self._writer.close()
+                    self._lost()
             except (OSError, asyncio.IncompleteReadError) as ended:
                 self.outcomes[type(ended).__name__] += 1
             except Violation as violation:
@@ -84,6 +92,9 @@ class Persistent(Faithful):
 
     def _forgotten(self) -> None:
         """The session is not what it was."""
+
+    def _lost(self) -> None:
+        """The connection is."""
 
     def _closed_with(self, body: bytes) -> None:
         self.outcomes[f"disconnect {body[0] if body else 0:x}"] += 1
@@ -135,6 +146,7 @@ class Publisher(Persistent):
         number = lane.published
         lane.published += 1
         if not lane.qos:
+            lane.sent_s[number] = self._now_s
             self._send(0, lane, number, again=False)
             return
         while (packet_id := self._next_id % IDS + 1) in self._owed or packet_id in self._released:
@@ -195,12 +207,18 @@ class Subscriber(Persistent):
         self.history = Reader(client, qos)
         self.reached_from: set[str] = set()
         self.is_subscribed = False
-        self.since_s = 0.0
-        """What the times of the history count from, by the monotonic clock."""
+        self._lost_s = math.inf
+        """When its connection was lost, if it has none."""
         self._held: set[int] = set()
         """Identifiers of QoS 2 messages that were not released yet."""
 
+    def _lost(self) -> None:
+        self._lost_s = min(self._lost_s, self._now_s)
+
     def _returned(self) -> None:
+        if self._lost_s < math.inf:
+            self.history.absences.append((self._lost_s, self._now_s))
+            self._lost_s = math.inf
         if not self.is_subscribed:
             self._write(0x82, b"\0\1" + self._none + text(FILTER) + bytes((self.history.qos,)))
 
@@ -256,5 +274,4 @@ class Subscriber(Persistent):
         if number < 0 or payload != payload_of(topic, number):
             self.history.corrupted.append(f"{self.client} on {topic}: {payload[:80]!r}")
             return
-        at_s = time.monotonic() - self.since_s
-        self.history.deliveries[topic].append(Delivery(number, self.generation, at_s))
+        self.history.deliveries[topic].append(Delivery(number, self.generation, self._now_s))

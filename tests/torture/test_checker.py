@@ -113,3 +113,18 @@ SHY = READY._replace(was_ready=False, is_ready=False)
 )
 def test_readiness_is_held_against_service(sample: Sample, disturbances: list[Disturbance], is_found: bool) -> None:
     assert bool(dishonest([sample], disturbances)) == is_found
+
+
+def test_of_qos_0_what_a_reader_missed_while_it_was_not_there_is_told_apart() -> None:
+    lanes, readers = history([(0, 1), (3, 2)], qos=0)
+    lanes[0].sent_s = {0: 1.0, 1: 5.0, 2: 20.0, 3: 30.0}
+    readers[0].absences.append((6.0, 9.0))
+    verdict = judge(lanes, readers)
+    assert (verdict.qos0_expected, verdict.qos0_missing, verdict.qos0_away, verdict.qos0_late) == (4, 2, 1, 0)
+    lanes[0].has_deadline = True
+    assert judge(lanes, readers).qos0_late == 1
+
+
+@pytest.mark.parametrize(("sent_s", "is_away"), [(3.9, False), (4.1, True), (6.5, True), (9.0, True), (9.1, False)])
+def test_a_reader_is_away_from_before_its_connection_is_lost_until_it_is_back(sent_s: float, is_away: bool) -> None:
+    assert Reader("r", 0, absences=[(6.0, 9.0)]).is_away(sent_s) is is_away

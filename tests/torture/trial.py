@@ -23,8 +23,8 @@ AFTERWARDS_S = 1.0
 PROBE_EVERY_S = 1.0
 PROBE_WITHIN_S = 10.0
 MEMORY_BYTES_MAX = 600 << 20
-KINDS = (("plain", True), ("timed", True), ("hasty", False))
-"""Of topics, and whether they promise order."""
+KINDS = (("plain", True, False), ("timed", True, True), ("hasty", False, True))
+"""Of topics, whether they promise order, and whether they have a deadline."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Outcome:
     told: list[str]
     outcomes: dict[str, int]
     """How connections and messages were refused and ended."""
+    counted: dict[str, int]
+    """Messages that brokers count as lost, by cause, each since it was started last."""
 
     @property
     def is_clean(self) -> bool:
@@ -71,11 +73,14 @@ class Trial:
         self.samples: list[Sample] = []
         self.wrong: list[str] = []
         self._faults: list[Fault] = []
+        self._counted: Counter[str] = Counter()
 
     def _publisher(self, ward: Ward) -> Publisher:
         name = f"writer-{ward.name}"
         lanes = [
-            Lane(name, f"{kind}/{ward.name}/{qos}", qos, is_ordered) for kind, is_ordered in KINDS for qos in (0, 1, 2)
+            Lane(name, f"{kind}/{ward.name}/{qos}", qos, is_ordered, has_deadline)
+            for kind, is_ordered, has_deadline in KINDS
+            for qos in (0, 1, 2)
         ]
         return Publisher(ward.mqtt_port, name, self._luck.choice((4, 5)), lanes, self._settings.rate)
 
@@ -110,8 +115,8 @@ class Trial:
             await self._until(lambda: all(one.is_subscribed for one in self.readers), "subscribed")
             await self._reached()
             self._since_s = time.monotonic()
-            for reader in self.readers:
-                reader.since_s = self._since_s
+            for client in (*self.readers, *self.publishers):
+                client.since_s = self._since_s
             publishing = [asyncio.create_task(one.publish()) for one in self.publishers]
             tasks += [asyncio.create_task(self._probe(ward)) for ward in self.cluster.wards.values()]
             await self._suffer()
@@ -176,6 +181,8 @@ class Trial:
             sample = await self._sample(ward, "last")
             if not (sample.was_ready and sample.is_served and sample.is_ready):
                 self.wrong.append(f"{ward.name} does not serve at the end: {sample}")
+            else:
+                self._counted.update(await asyncio.get_running_loop().run_in_executor(None, ward.losses))
         return settled_s
 
     # Watching
@@ -238,6 +245,7 @@ class Trial:
             settled_s,
             self.cluster.told,
             dict(outcomes),
+            dict(+self._counted),
         )
 
 

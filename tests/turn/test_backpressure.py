@@ -89,14 +89,14 @@ def test_one_waits_on_while_its_way_moves_but_not_for_ever(lines: Backpressure, 
     while now < 2 * STOP_MAX:
         now += SECOND
         ways.progress["north"] += 1
-        waited.append(lines.may_wait_on(client, now))
+        waited.append(lines.wait_on(client, now))
     assert waited.index(False) == STOP_MAX // SECOND - 1
 
 
 def test_nobody_waits_for_a_way_on_which_nothing_leaves(lines: Backpressure, ways: Ways) -> None:
     client = Client("one", lines, ways, 0.1, [])
     client.stop("north", now=0)
-    assert not lines.may_wait_on(client, SECOND)
+    assert not lines.wait_on(client, SECOND)
 
 
 def test_a_client_with_a_short_keep_alive_is_not_kept_waiting_for_longer_than_half_of_it(
@@ -106,9 +106,9 @@ def test_a_client_with_a_short_keep_alive_is_not_kept_waiting_for_longer_than_ha
     client.connection.keep_alive_ns = 6 * SECOND  # one and a half of what it said
     client.stop("north", now=0)
     ways.progress["north"] += 1
-    assert lines.may_wait_on(client, SECOND)
+    assert lines.wait_on(client, SECOND)
     ways.progress["north"] += 1
-    assert not lines.may_wait_on(client, 2 * SECOND)
+    assert not lines.wait_on(client, 2 * SECOND)
 
 
 def test_one_that_publishes_with_a_deadline_does_not_wait_on(lines: Backpressure, ways: Ways) -> None:
@@ -116,7 +116,7 @@ def test_one_that_publishes_with_a_deadline_does_not_wait_on(lines: Backpressure
     client.stop("north", now=0)
     client.connection.waits_on = False
     ways.progress["north"] += 1
-    assert not lines.may_wait_on(client, SECOND)
+    assert not lines.wait_on(client, SECOND)
 
 
 def test_where_many_wait_little_is_read_of_each(lines: Backpressure, ways: Ways) -> None:

@@ -11,7 +11,7 @@ from overlane.pubsub.consumer import Peer
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
 from overlane.turn.backpressure import TURN_MAX, Backpressure
-from overlane.turn.client_link import ClientLink
+from overlane.turn.client_link import READ_AHEAD_BYTES, ClientLink
 
 IN_FLIGHT = 3
 
@@ -22,6 +22,7 @@ class Paper:
     def __init__(self) -> None:
         self.written = b""
         self.is_closed = False
+        self.is_paused = False
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -30,10 +31,10 @@ class Paper:
         return 0
 
     def pause_reading(self) -> None:
-        pass
+        self.is_paused = True
 
     def resume_reading(self) -> None:
-        pass
+        self.is_paused = False
 
     def can_write_eof(self) -> bool:
         return False
@@ -134,5 +135,29 @@ def test_clients_wait_for_the_next_turn_when_others_have_filled_this_one() -> No
         lines.turn_until_ns = NEVER
         await asyncio.sleep(0)
         assert server.counters.messages_in == 1
+
+    asyncio.run(story())
+
+
+def test_a_client_that_rests_is_read_from_until_much_of_it_waits() -> None:
+    """Its acknowledgements come through; where they may be behind what is not read, nobody blames it for them."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        server = Server("here", Settings(Limits(messages_per_second=1)), Alone(), lambda: "fresh", (), 0)
+        paper = Paper()
+        link = ClientLink(loop, server, lambda: 0, lambda: None, paper, Peer("127.0.0.1"), 0)
+        connection = link.connection
+        link.received(mqtt5.ConnectPacket("bob").write())
+        link.received(2 * mqtt5.PublishPacket("t", b"").write())
+        assert connection.rests_until_ns > 0
+        link.received(mqtt5.PublishPacket("t", b"").write() + mqtt5.PubAckPacket(1).write())
+        assert (server.counters.messages_in, connection.waiting_bytes) == (2, 6)
+        assert (paper.is_paused, connection.unanswerable_until_ns) == (False, 0)
+        link.received(mqtt5.PublishPacket("t", bytes(READ_AHEAD_BYTES)).write())
+        assert (paper.is_paused, connection.unanswerable_until_ns) == (True, NEVER)
+        connection.rests_until_ns = 0
+        link._rested()
+        assert (server.counters.messages_in, connection.unanswerable_until_ns) == (4, 0)
 
     asyncio.run(story())

@@ -118,7 +118,7 @@ def assert_told_while_sending(reached: Reached, listener: str) -> None:
         part = framed(listener, bytes(16_384))
         for _ in range(TOO_MUCH // 16_384):
             line.sendall(part)  # would fail after a reset
-        line.settimeout(5.0)
+        line.settimeout(WITHIN_S)
         goodbye = last_packet(listener, line)
         assert isinstance(goodbye, mqtt5.DisconnectPacket), goodbye
         assert goodbye.reason_code == mqtt5.DisconnectReasonCode.MALFORMED_PACKET
@@ -131,7 +131,7 @@ def test_a_connect_that_is_too_large_is_answered(reached: Reached, listener: str
     with reached.line(listener) as line:
         line.sendall(framed(listener, connect[:cut]))
         line.sendall(framed(listener, connect[cut:]))
-        line.settimeout(5.0)
+        line.settimeout(WITHIN_S)
         answer = last_packet(listener, line)
         assert isinstance(answer, mqtt5.ConnAckPacket), answer
         assert answer.reason_code == mqtt5.ConnAckReasonCode.PACKET_TOO_LARGE

@@ -86,8 +86,8 @@ def test_a_link_that_goes_is_closed_at_the_end_of_the_turn_and_the_neighbour_tol
     changes = turn.reconfigure(Reconfigure(ALONE, Settings()), NOW)
     assert (changes.gone, changes.set) == (("peer",), {})
     (close,) = [effect for effect in turn.end(NOW).told if isinstance(effect, Close)]
-    assert (close.peer, close.reason) == ("peer", "no neighbour any more")
-    assert b"no neighbour any more" in close.last_words
+    assert (close.peer, close.reason) == ("peer", "no longer a neighbour")
+    assert b"no longer a neighbour" in close.last_words
 
 
 @pytest.mark.parametrize("lowered", [Limits(in_flight=1), Limits(topic_aliases=0)])

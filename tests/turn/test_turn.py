@@ -9,6 +9,7 @@ from overlane.core.units import MS, SECOND, Nanos
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Verdict
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.delivery.window import ANSWER_WITHIN
 from overlane.pubsub.state import Settings
 from overlane.turn.assembly import assemble
 from overlane.turn.turn import Outcome, Records
@@ -146,3 +147,26 @@ def test_an_acknowledged_message_is_in_the_records_that_its_acknowledgement_wait
     reader = again.connect("reader")
     sent = [chunk for one, chunks, _ in again.end().packets if one is reader for chunk in chunks]
     assert publish(1).payload in b"".join(sent)
+
+
+def test_a_reader_whose_message_waits_for_a_slow_disk_is_waited_for_until_it_could_have_answered() -> None:
+    rig = Rig()
+    rig.subscriber_and_publisher()
+    reader, writer = rig.connect("reader"), rig.connect("writer")
+    rig.commit(rig.end())
+    rig.send(writer, publish(1))
+    outcome = rig.end()
+    assert waiting(outcome, reader)
+    state, session = rig.turn.server.state, reader.session
+    assert session is not None
+    rig.now += 5 * SECOND
+    assert state.awaits(session, rig.now)
+    rig.commit(outcome)
+    assert state.awaits(session, rig.now)
+    rig.now += ANSWER_WITHIN
+    assert not state.awaits(session, rig.now)
+    rig.send(writer, publish(2))  # what others make the disk do is no excuse, if it is quick
+    outcome = rig.end()
+    assert not state.awaits(session, rig.now)
+    rig.commit(outcome)
+    assert not state.awaits(session, rig.now)

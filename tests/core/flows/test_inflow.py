@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlane.core.events import Reception
-from overlane.core.flows.arrival import HELD_MAX, LATE_WAIT, REORDER_WAIT_MAX, REORDER_WAIT_MIN, Arrival
+from overlane.core.flows.arrival import HELD_MAX, LATE_WAIT, REORDER_WAIT_MAX, REORDER_WAIT_MIN, SKIPPED_MAX, Arrival
 from overlane.core.flows.inflow import (
     FLOWS_MAX,
     IDLE_MAX,
@@ -21,6 +21,7 @@ from overlane.core.flows.inflow import (
     decode_name,
     encode_name,
 )
+from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import BEHIND_MAX, BEHIND_PERCENT_MAX, Receipt, decode, encode
 from overlane.core.wire.frame_codec import FRAME_BYTES_MAX, control
@@ -51,7 +52,8 @@ def parcel(
 class Sink:
     def __init__(self) -> None:
         self.saved: dict[InflowName, bytes] = {}
-        self.inflows = Inflows(ME, self.saved.__setitem__)
+        self.losses = MessageLosses()
+        self.inflows = Inflows(ME, self.saved.__setitem__, self.losses)
 
     def takes(self, *arrivals: Arrival, now: Nanos = NOW) -> list[int]:
         """The sequences that are handed on as these come."""
@@ -147,6 +149,30 @@ def test_a_best_effort_parcel_that_was_overtaken_is_dropped() -> None:
     sink.lets_go(NOW + REORDER_WAIT_MIN)
     assert sink.takes(parcel(2, reliable=False)) == []
     assert sink.takes(parcel(4, reliable=False)) == [4]
+
+
+def test_best_effort_parcels_that_were_overtaken_are_counted_once_and_others_are_not() -> None:
+    sink = Sink()
+    sink.takes(parcel(2, reliable=False, after=0), parcel(4, reliable=False))
+    sink.lets_go(NOW + REORDER_WAIT_MIN)
+    assert sink.losses.overtaken == 0  # they may not have been sent to here, or be on their way
+    for late in (3, 1):
+        sink.takes(parcel(late, reliable=False))
+    assert sink.losses.overtaken == 2
+    for copy in (1, 2, 3, 4):
+        sink.takes(parcel(copy, reliable=False))
+    assert sink.losses.overtaken == 2
+
+
+def test_however_much_is_skipped_little_is_remembered_of_it() -> None:
+    sink = Sink()
+    last = 1 << 40
+    for sequence in range(1, last, last // 8):
+        sink.takes(parcel(sequence, reliable=False))
+        sink.lets_go(NOW + REORDER_WAIT_MAX)
+    (flow,) = sink.inflows._flows.values()
+    assert len(flow.skipped) <= 2 * SKIPPED_MAX
+    assert max(flow.skipped) == flow.next - 2
 
 
 def test_letting_one_go_lets_go_all_that_it_held_back() -> None:

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlane.core.events import Erase, Save
-from overlane.core.gossip.interest import LocalInterest, RemoteInterest
+from overlane.core.gossip.interest import RemoteInterest
+from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.wire.control_messages import InterestUpdate
 
 

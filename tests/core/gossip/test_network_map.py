@@ -8,7 +8,7 @@ from overlane.core.gossip.network_map import NetworkMap, draw, matter_of
 from overlane.core.links.link_health import LinkState
 from overlane.core.units import MS, US
 from overlane.core.wire.control_messages import Advert, LinkClaim
-from overlane.planning.network import Broker, Link, Network
+from overlane.planning.network import BrokerNode, Link, Network
 
 
 def claim(peer: str, latency_ms: int = 10, state: LinkState = LinkState.UP, risk: int = 0) -> LinkClaim:
@@ -28,7 +28,7 @@ def test_a_link_counts_only_while_both_ends_claim_it() -> None:
     made = NetworkMap([advert("a", claim("b"), claim("c")), advert("b", claim("a", 20)), advert("c")])
     assert made.claims == {("a", "b"): claim("b"), ("b", "a"): claim("a", 20)}
     assert made.network(suspects=True) == Network.build(
-        [Broker("a"), Broker("b"), Broker("c")], [Link(("a", "b"), 10 * MS, 20 * MS)]
+        [BrokerNode("a"), BrokerNode("b"), BrokerNode("c")], [Link(("a", "b"), 10 * MS, 20 * MS)]
     )
 
 
@@ -128,4 +128,4 @@ def test_the_map_is_the_one_that_the_checked_way_builds(
         for one, other in claimed
         if one < other and (other, one) in claimed and max(claimed[one, other][1], claimed[other, one][1]) <= worst
     ]
-    assert made.network(suspects=suspects) == Network.build(map(Broker, NAMES), both)
+    assert made.network(suspects=suspects) == Network.build(map(BrokerNode, NAMES), both)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from overlane.core.events import Close, Erase, Save, Subscribe
 from overlane.core.gossip import interest as interest_module
-from overlane.core.gossip.interest import ASK_AGAIN, LocalInterest, RemoteInterest, mention
+from overlane.core.gossip.interest import ASK_AGAIN, RemoteInterest, mention
+from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.limits import TOPIC_BYTES_MAX
 from overlane.core.links.interest_transfer import InterestTransfers
 from overlane.core.units import SECOND

@@ -26,9 +26,12 @@ from overlane.core.wire.control_messages import (
     LinkClaim,
     Namesake,
     ProvenIncarnations,
+    PublishScope,
     Receipt,
     RouteRefresh,
     RouteRequest,
+    ScopeComplete,
+    ScopedInterest,
     Teardown,
     decode,
     encode,
@@ -51,6 +54,9 @@ EXAMPLES: list[ControlMessage] = [
     IncarnationProof("a", 3, b"signed"),
     ProvenIncarnations({"a": 3, "b": 7}),
     Namesake("one at 192.0.2.7:4000 was refused by b"),
+    ScopedInterest("e1", b"\x01\xff", ["plant/line1/#"], ["#"]),
+    PublishScope(3, [0, (1 << 64) - 1], [7], ["e2"]),
+    ScopeComplete(3, bytes(31) + b"\x80"),
     RouteRefresh("a", 3, 9, {1: 2, 7: 0xFFFF}),
     RouteRequest("a", 3, {1: 2}),
 ]
@@ -121,6 +127,9 @@ def claim(**fields: object) -> Callable[[], bytes]:
     return changed(EXAMPLES[0], links=[msgspec.structs.replace(CLAIM, **fields)])
 
 
+SCOPED, PUBLISHED, COMPLETE = (
+    next(one for one in EXAMPLES if isinstance(one, kind)) for kind in (ScopedInterest, PublishScope, ScopeComplete)
+)
 LIMITS: dict[str, Callable[[], bytes]] = {
     "an empty name": changed(EXAMPLES[2], broker=""),
     "a name of 65": changed(EXAMPLES[2], broker="x" * 65),
@@ -158,6 +167,16 @@ LIMITS: dict[str, Callable[[], bytes]] = {
     "too long a proof": changed(EXAMPLES[9], proof=bytes(16385)),
     "a proof of 33 bits": changed(EXAMPLES[9], incarnation=1 << 32),
     "too many incarnations": changed(EXAMPLES[10], incarnations={str(number): 1 for number in range(BROKERS_MAX + 1)}),
+    "too many bundles": changed(SCOPED, covers=bytes(33)),
+    "a filter of 65536 between tiers": changed(SCOPED, added=["x" * 65536]),
+    "an ill-formed filter between tiers": changed(SCOPED, removed=["a#"]),
+    "too many filters between tiers": changed(SCOPED, added=["x"] * 1025),
+    "too many groups": changed(PUBLISHED, added=[1] * 1025),
+    "too many groups that end": changed(PUBLISHED, removed=[1] * 1025),
+    "a group before all": changed(PUBLISHED, added=[-1]),
+    "too many brokers asked for": changed(PUBLISHED, asked=["a"] * 513),
+    "a broker asked for without a name": changed(PUBLISHED, asked=["?"]),
+    "too many complete bundles": changed(COMPLETE, bundles=bytes(33)),
     "too long a reason": changed(EXAMPLES[8], reason="x" * 257),
 }
 

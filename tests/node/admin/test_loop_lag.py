@@ -1,4 +1,4 @@
-"""The pulse and the timed store: what is measured of a broker while it works."""
+"""The loop_lag and the timed store: what is measured of a broker while it works."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from overlane.node.admin import loop_lag as pulse
+from overlane.node.admin import loop_lag
 from overlane.node.admin.loop_lag import EVERY_S, LAGS_KEPT, LoopLag, Totals
 from overlane.node.store.errors import StoreError
 from overlane.node.store.memory import MemoryDisk, MemoryStore
@@ -21,9 +21,9 @@ class Bench:
         self.totals = Totals(0, 0, 0, 0)
         self.seconds = 0
         self._beat: Callable[[], None] | None = None
-        monkeypatch.setattr(pulse, "monotonic", lambda: self.now_s)
-        self.pulse = LoopLag(cast(asyncio.AbstractEventLoop, self), lambda: self.totals, self._on_second)
-        self.pulse.start()
+        monkeypatch.setattr(loop_lag, "monotonic", lambda: self.now_s)
+        self.loop_lag = LoopLag(cast(asyncio.AbstractEventLoop, self), lambda: self.totals, self._on_second)
+        self.loop_lag.start()
 
     def _on_second(self) -> None:
         self.seconds += 1
@@ -40,27 +40,27 @@ class Bench:
 
 def test_rates_are_those_of_the_last_second(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch)
-    assert bench.pulse.rates() == (0, 0, 0, 0)
+    assert bench.loop_lag.rates() == (0, 0, 0, 0)
     for beat in range(1, 31):
         bench.totals = Totals(5 * beat, 10 * beat, 0, 100 * beat)
         bench.pass_by(EVERY_S)
-    assert bench.pulse.rates() == pytest.approx((50, 100, 0, 1000))
+    assert bench.loop_lag.rates() == pytest.approx((50, 100, 0, 1000))
     for _ in range(10):
         bench.pass_by(EVERY_S)
-    assert bench.pulse.rates() == pytest.approx((0, 0, 0, 0))
+    assert bench.loop_lag.rates() == pytest.approx((0, 0, 0, 0))
     assert bench.seconds == 4
 
 
 def test_a_loop_that_is_held_up_shows_a_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch)
     bench.pass_by(EVERY_S)
-    assert bench.pulse.lag_max_s == pytest.approx(0, abs=1e-9)
+    assert bench.loop_lag.lag_max_s == pytest.approx(0, abs=1e-9)
     bench.pass_by(EVERY_S + 0.3)
-    assert bench.pulse.lag_max_s == pytest.approx(0.3)
-    assert bench.pulse.lag_s == pytest.approx(0.15)
+    assert bench.loop_lag.lag_max_s == pytest.approx(0.3)
+    assert bench.loop_lag.lag_s == pytest.approx(0.15)
     for _ in range(LAGS_KEPT):
         bench.pass_by(EVERY_S)
-    assert bench.pulse.lag_max_s == pytest.approx(0, abs=1e-9)
+    assert bench.loop_lag.lag_max_s == pytest.approx(0, abs=1e-9)
 
 
 def test_a_store_is_timed_and_what_is_not_on_disk_counted() -> None:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from overlane.network.plan import BadPlan, LinkOutlook, Plan
+from overlane.network.plan import BadPlan, LinkForecast, Plan
 from overlane.node.admin.plan_history import KEPT_MAX, PlanHistory, StalePlan
 
 
 def plan(version: int, made_ns: int | None = None, failure: float = 0.1) -> Plan:
     made_ns = version if made_ns is None else made_ns
-    return Plan(made_ns=made_ns, version=version, links=(LinkOutlook(("a", "b"), failure),))
+    return Plan(made_ns=made_ns, version=version, links=(LinkForecast(("a", "b"), failure),))
 
 
 def test_what_was_followed_is_followed_after_the_end(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.datagram_path import PathState
 from overlane.node.links.datagram_seal import FRAMES_BYTES_MAX
 from overlane.node.links.datagram_socket import DatagramSockets
-from overlane.node.links.emulation import Conditions, Emulation
-from overlane.node.links.greeting import Session
+from overlane.node.links.emulation import Emulation, LinkConditions
+from overlane.node.links.greeting import DatagramSession
 
 LOOPBACK = ("127.0.0.1", 0)
 URGENT = frame_codec.ping(1)
@@ -40,7 +40,7 @@ def _link_to(neighbour: socket.socket, emulation: Emulation | None = None) -> It
     assert own is not None
     link = DatagramLink(
         own,
-        Session(1, 2, neighbour.getsockname()[1], None, None),
+        DatagramSession(1, 2, neighbour.getsockname()[1], None, None),
         neighbour.getsockname(),
         now,
         hear=lambda _: None,
@@ -71,7 +71,7 @@ def test_the_very_first_probe_feels_the_emulation() -> None:
             with _link_to(neighbour) as link:
                 assert link.sent == 1
                 assert neighbour.recv(2_000)
-            with _link_to(neighbour, Emulation(Conditions(is_cut=True), Random(1))) as link:
+            with _link_to(neighbour, Emulation(LinkConditions(is_cut=True), Random(1))) as link:
                 assert link.sent == 1
                 with pytest.raises(BlockingIOError):
                     neighbour.recv(2_000)

@@ -9,7 +9,14 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import frame_codec
 from overlane.node.links.datagram_flight import WINDOW_FIRST, WINDOW_MIN, Flight
 from overlane.node.links.datagram_path import PROBE_LATEST, SMALL_BYTES, DatagramPath, PathState
-from overlane.node.links.datagram_seal import FRAMES_BYTES_MAX, Came, DatagramRefused, Opener, Refusal, Sealer
+from overlane.node.links.datagram_seal import (
+    FRAMES_BYTES_MAX,
+    DatagramAck,
+    DatagramRefusal,
+    DatagramRefused,
+    Opener,
+    Sealer,
+)
 
 LATENCY: Nanos = 20 * MS
 PING = frame_codec.ping(1)
@@ -234,8 +241,8 @@ def test_who_claims_to_have_heard_what_was_never_sent_is_not_believed() -> None:
     lying = Sealer(2, None)
     lying.number = 1_000
     with pytest.raises(DatagramRefused):
-        ends.ends["a"].open(lying.seal(0, Came(99_999, 0, 0), PING), ends.now)
-    assert ends.ends["a"].refused == {Refusal.MALFORMED: 1}
+        ends.ends["a"].open(lying.seal(0, DatagramAck(99_999, 0, 0), PING), ends.now)
+    assert ends.ends["a"].refused == {DatagramRefusal.MALFORMED: 1}
 
 
 def test_the_window_grows_while_it_holds_up_and_nothing_queues() -> None:
@@ -256,7 +263,7 @@ def test_the_window_shrinks_when_a_queue_grows_but_always_leaves_some_room() -> 
         now += 10 * MS
         flight.sent(number, 1_000, now)
         queued_ns = min(number, 200) * MS
-        flight.told(Came(number, 0, (1 << 63) - 1), now + 20 * MS + queued_ns)
+        flight.told(DatagramAck(number, 0, (1 << 63) - 1), now + 20 * MS + queued_ns)
     assert flight.window_bytes == WINDOW_MIN
     assert flight.least_rtt_ns < 40 * MS
 
@@ -264,10 +271,10 @@ def test_the_window_shrinks_when_a_queue_grows_but_always_leaves_some_room() -> 
 def test_what_is_never_answered_does_not_block_the_window_for_ever() -> None:
     flight = Flight()
     number = 0
-    while flight.has_room(1_000, 0):
+    while flight.find_room(1_000, 0):
         number += 1
         flight.sent(number, 1_000, 0)
-    assert not flight.has_room(1_000, 0)
+    assert not flight.find_room(1_000, 0)
     flight.give_up(flight.next_given_up())
     assert flight.bytes == 0
     assert flight.lost_count == number

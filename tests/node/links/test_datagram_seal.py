@@ -11,11 +11,11 @@ from overlane.node.links.datagram_seal import (
     FRAMES_BYTES_MAX,
     KEY_BYTES,
     REPLAY_WINDOW,
-    Came,
+    DatagramAck,
+    DatagramRefusal,
     DatagramRefused,
     Kind,
     Opener,
-    Refusal,
     Sealer,
     session_of,
 )
@@ -27,7 +27,7 @@ FRAMES = frame_codec.ping(7) + frame_codec.hop_ack(12, 160, 5)
 with_and_without_key = pytest.mark.parametrize("key", [None, KEY], ids=["session alone", "with a key"])
 
 
-def refusal(opener: Opener, datagram: bytes) -> Refusal:
+def refusal(opener: Opener, datagram: bytes) -> DatagramRefusal:
     with pytest.raises(DatagramRefused) as refused:
         opener.open(datagram)
     return refused.value.refusal
@@ -36,7 +36,7 @@ def refusal(opener: Opener, datagram: bytes) -> Refusal:
 @with_and_without_key
 def test_what_was_sealed_is_opened(key: bytes | None) -> None:
     sealer, opener = Sealer(SESSION, key), Opener(key)
-    came = Came(highest=(5 << 32) + 3, delay_us=160, earlier=0b1011)
+    came = DatagramAck(highest=(5 << 32) + 3, delay_us=160, earlier=0b1011)
     datagram = sealer.seal(Kind.ASKS, came, FRAMES)
     assert session_of(datagram) == SESSION
     opened = opener.open(datagram)
@@ -46,7 +46,7 @@ def test_what_was_sealed_is_opened(key: bytes | None) -> None:
 @with_and_without_key
 def test_the_largest_datagram_is_as_large_as_a_padded_probe(key: bytes | None) -> None:
     sealer = Sealer(SESSION, key)
-    told = Came(1, 0, 0)
+    told = DatagramAck(1, 0, 0)
     probe = sealer.seal(Kind.PROBE, told, size_bytes=DATAGRAM_BYTES_MAX)
     assert len(probe) == DATAGRAM_BYTES_MAX
     assert len(sealer.seal(Kind.ASKS, told, bytes(FRAMES_BYTES_MAX))) <= DATAGRAM_BYTES_MAX
@@ -59,7 +59,7 @@ def test_a_datagram_is_opened_once(key: bytes | None) -> None:
     sealed = [sealer.seal(0, None, FRAMES) for _ in range(5)]
     for datagram in (sealed[0], sealed[3], sealed[1]):
         opener.open(datagram)
-    assert [refusal(opener, sealed[one]) for one in (0, 3, 1)] == [Refusal.REPLAYED] * 3
+    assert [refusal(opener, sealed[one]) for one in (0, 3, 1)] == [DatagramRefusal.REPLAYED] * 3
     assert opener.open(sealed[2]).number == 3
     assert opener.open(sealed[4]).is_newest
 
@@ -77,7 +77,7 @@ def test_whatever_order_datagrams_come_in_each_is_opened_once_unless_it_is_very_
         with suppress(DatagramRefused):
             opened.append(opener.open(sealed[one]).number)
     assert sorted(opened) == sorted({one + 1 for one in order})
-    assert refusal(opener, sealed[0]) is Refusal.REPLAYED
+    assert refusal(opener, sealed[0]) is DatagramRefusal.REPLAYED
 
 
 def test_what_is_told_of_those_that_came_is_bit_by_bit() -> None:
@@ -89,24 +89,24 @@ def test_what_is_told_of_those_that_came_is_bit_by_bit() -> None:
 
 
 def test_every_flipped_bit_is_noticed_where_there_is_a_key() -> None:
-    datagram = Sealer(SESSION, KEY).seal(Kind.ASKS, Came(1, 0, 1), FRAMES)
+    datagram = Sealer(SESSION, KEY).seal(Kind.ASKS, DatagramAck(1, 0, 1), FRAMES)
     for bit in range(64, 8 * len(datagram)):  # the session itself decides who gets it
         forged = bytearray(datagram)
         forged[bit // 8] ^= 1 << bit % 8
-        assert refusal(Opener(KEY), bytes(forged)) in (Refusal.FORGED, Refusal.REPLAYED)
+        assert refusal(Opener(KEY), bytes(forged)) in (DatagramRefusal.FORGED, DatagramRefusal.REPLAYED)
 
 
 def test_a_datagram_under_another_key_or_of_the_other_direction_is_forged() -> None:
     datagram = Sealer(SESSION, KEY).seal(0, None, FRAMES)
-    assert refusal(Opener(bytes(KEY_BYTES)), datagram) is Refusal.FORGED
-    assert refusal(Opener(KEY), datagram[:-1]) is Refusal.FORGED
-    assert refusal(Opener(KEY), Sealer(SESSION, None).seal(0, None, FRAMES)) is Refusal.FORGED
+    assert refusal(Opener(bytes(KEY_BYTES)), datagram) is DatagramRefusal.FORGED
+    assert refusal(Opener(KEY), datagram[:-1]) is DatagramRefusal.FORGED
+    assert refusal(Opener(KEY), Sealer(SESSION, None).seal(0, None, FRAMES)) is DatagramRefusal.FORGED
 
 
 def test_a_forged_datagram_does_not_keep_the_true_one_of_its_number_out() -> None:
     opener = Opener(KEY)
     forged = Sealer(SESSION, bytes(KEY_BYTES)).seal(0, None, FRAMES)
-    assert refusal(opener, forged) is Refusal.FORGED
+    assert refusal(opener, forged) is DatagramRefusal.FORGED
     assert opener.open(Sealer(SESSION, KEY).seal(0, None, FRAMES)).number == 1
 
 
@@ -123,7 +123,7 @@ def test_a_forged_datagram_does_not_keep_the_true_one_of_its_number_out() -> Non
     ids=["cut off", "with a rest", "too long", "control", "greeting", "unknown"],
 )
 def test_what_is_not_whole_frames_that_may_be_lost_is_malformed(frames: bytes) -> None:
-    assert refusal(Opener(None), Sealer(SESSION, None).seal(0, None, frames)) is Refusal.MALFORMED
+    assert refusal(Opener(None), Sealer(SESSION, None).seal(0, None, frames)) is DatagramRefusal.MALFORMED
 
 
 def test_garbage_is_refused_and_nothing_worse() -> None:

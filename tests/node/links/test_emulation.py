@@ -4,11 +4,11 @@ from itertools import pairwise
 from random import Random
 
 from overlane.core.units import MS, SECOND
-from overlane.node.links.emulation import Conditions, Emulation
+from overlane.node.links.emulation import Emulation, LinkConditions
 
 
 def link(seed: int = 1, **conditions: object) -> Emulation:
-    return Emulation(Conditions(**conditions), Random(seed))  # type: ignore[arg-type]
+    return Emulation(LinkConditions(**conditions), Random(seed))  # type: ignore[arg-type]
 
 
 def test_bytes_arrive_after_the_latency() -> None:
@@ -47,7 +47,7 @@ def test_loss_delays_as_often_as_it_strikes_and_what_is_behind_it_too() -> None:
 def test_conditions_can_change_while_bytes_are_under_way() -> None:
     changing = link(latency_ns=80 * MS)
     assert changing.arrival(100, 0) == 80 * MS
-    changing.conditions = Conditions(latency_ns=10 * MS)
+    changing.conditions = LinkConditions(latency_ns=10 * MS)
     assert changing.arrival(100, 1 * MS) == 80 * MS  # behind the one before, as on one connection
     assert changing.arrival(100, 75 * MS) == 85 * MS
 

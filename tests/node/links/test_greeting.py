@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlane.errors import ProtocolViolation
-from overlane.node.links.greeting import HELLO_BYTES_MAX, KEY_PART_BYTES, Credentials, Greeting, Offer, Session
+from overlane.node.links.greeting import HELLO_BYTES_MAX, KEY_PART_BYTES, Credentials, DatagramSession, Greeting, Offer
 from overlane.secret import Secret
 
 SECRET = Secret(b"correct horse battery staple")
@@ -124,7 +124,7 @@ def test_any_bytes_are_refused_or_waited_for_but_never_believed(data: bytes) -> 
 
 def offering(
     one: Credentials, other: Credentials, offers: tuple[Offer | None, Offer | None]
-) -> tuple[Session | None, Session | None]:
+) -> tuple[DatagramSession | None, DatagramSession | None]:
     """The sessions of datagrams that two brokers have after their greeting."""
     dialler, dialled = Greeting(one, b"a" * 16, "denver", offers[0]), Greeting(other, b"b" * 16, "", offers[1])
     greet(dialler, dialled, 7)
@@ -165,8 +165,8 @@ def test_keys_differ_with_the_secret_and_with_what_was_said_in_private() -> None
 def test_without_secret_and_encryption_datagrams_have_a_session_and_no_key() -> None:
     open_door = credentials("seattle", None, trusted=True), credentials("denver", None, trusted=True)
     here, there = offering(*open_door, PUBLIC)
-    assert here == Session(11, (1 << 64) - 1, 7002, None, None)
-    assert there == Session((1 << 64) - 1, 11, 7001, None, None)
+    assert here == DatagramSession(11, (1 << 64) - 1, 7002, None, None)
+    assert there == DatagramSession((1 << 64) - 1, 11, 7001, None, None)
 
 
 @pytest.mark.parametrize(

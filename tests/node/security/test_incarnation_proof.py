@@ -289,4 +289,4 @@ def test_a_broker_that_cannot_prove_its_life_says_so_when_it_starts(
     }
     holder, authority = cases[kind]
     assert CertifiedIdentity("c", NOW, files(holder, [authority])).proof is None
-    assert "will not know for sure that this is c" in caplog.text
+    assert "cannot prove the incarnation of c to brokers other than neighbours" in caplog.text

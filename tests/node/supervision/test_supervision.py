@@ -50,15 +50,15 @@ async def supervised(directory: Path) -> AsyncIterator[tuple[Supervisor, list[st
 def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with supervised(tmp_path) as (supervisor, told):
-            ward = supervisor.wards["here"]
+            broker = supervisor.brokers["here"]
             for times in (1, 2):
-                before = ward.process
+                before = broker.process
                 assert before is not None
                 before.kill()
                 await eventually_async(lambda times=times: told.count("ready again") == times, "ready again", WITHIN_S)  # type: ignore[misc]
-                assert ward.is_running
-                assert ward.process is not before
-                assert ward.restarts == times
+                assert broker.is_running
+                assert broker.process is not before
+                assert broker.restarts == times
             assert sum("starts again" in text for text in told) == 2
 
     asyncio.run(story())
@@ -71,22 +71,22 @@ def test_a_broker_that_cannot_serve_ends_the_whole_with_its_own_words(tmp_path: 
         supervisor = Supervisor(file, ["here"], None, ["--in-memory"], lambda _, __: None)
         with pytest.raises(NeverReady, match=f"broker here ended with status 1(?s:.*){address}"):
             asyncio.run(asyncio.wait_for(supervisor.run(lambda: None), WITHIN_S))
-    assert not supervisor.wards["here"].is_running
+    assert not supervisor.brokers["here"].is_running
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_broker_that_was_ended_by_hand_stays_down_until_it_is_started(tmp_path: Path, how: str) -> None:
     async def story() -> None:
         async with supervised(tmp_path) as (supervisor, told):
-            ward = supervisor.wards["here"]
+            broker = supervisor.brokers["here"]
             await (supervisor.stop("here") if how == "stop" else supervisor.kill("here"))
-            assert not ward.is_running
+            assert not broker.is_running
             await eventually_async(lambda: any("stays down" in text for text in told), "told so", WITHIN_S)
-            before = ward.process
+            before = broker.process
             await supervisor.restart("here")
             await eventually_async(lambda: "ready again" in told, "ready again", WITHIN_S)
-            assert ward.process is not before
-            assert ward.is_running
+            assert broker.process is not before
+            assert broker.is_running
 
     asyncio.run(story())
 
@@ -94,10 +94,10 @@ def test_a_broker_that_was_ended_by_hand_stays_down_until_it_is_started(tmp_path
 def test_a_broker_that_runs_is_restarted(tmp_path: Path) -> None:
     async def story() -> None:
         async with supervised(tmp_path) as (supervisor, told):
-            before = supervisor.wards["here"].process
+            before = supervisor.brokers["here"].process
             await supervisor.restart("here")
             await eventually_async(lambda: "ready again" in told, "ready again", WITHIN_S)
-            assert supervisor.wards["here"].process is not before
+            assert supervisor.brokers["here"].process is not before
 
     asyncio.run(story())
 
@@ -110,9 +110,9 @@ def test_a_supervisor_is_reached_through_its_socket_by_its_owner_alone(tmp_path:
                 assert stat.S_IMODE(path.stat().st_mode) == 0o600
                 control = SupervisorClient(path)
                 await control.kill("here")
-                assert not supervisor.wards["here"].is_running
+                assert not supervisor.brokers["here"].is_running
                 await control.restart("here")
-                await eventually_async(lambda: supervisor.wards["here"].is_running, "it runs", WITHIN_S)
+                await eventually_async(lambda: supervisor.brokers["here"].is_running, "it runs", WITHIN_S)
                 await control.stop("here")
                 with pytest.raises(Unavailable, match="not run here"):
                     await control.kill("nobody")
