@@ -1,9 +1,9 @@
 """Free ports of this machine, for servers that keep their port over restarts.
 
-A port that is merely free can be lost while its server restarts: to an outgoing connection, which gets any ephemeral port,
-or to another program that looks for a free port at that moment. So ports are taken from below the ephemeral ones, and
-reserved for the life of the process that asked, by a lock on one byte of a file that all processes of a user share. The
-lock ends with the process, however that ends.
+A port that is merely free can be lost while its server restarts: to an outgoing connection, which gets any ephemeral
+port, or to another program that looks for a free port at that moment. So ports are taken from below the ephemeral ones,
+and reserved for the life of the process that asked, by a lock on one byte of a file that all processes of a user share.
+The lock ends with the process, however that ends.
 """
 
 import fcntl

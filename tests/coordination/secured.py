@@ -11,8 +11,8 @@ from overlane.coordination.ensemble.java import java_command, server_jars
 from overlane.coordination.ensemble.layout import open_ensemble, write_server
 from overlane.coordination.ensemble.running import MAIN, OPTIONS, wait_until_serving
 from overlane.coordination.zookeeper import Access, Tls
-from overlane.testbed.certificates import Authority
 from overlane.local_ports import free_ports
+from overlane.testbed.certificates import Authority
 
 PASSWORDS = {"plant": "the-password-of-plant", "visitor": "the-password-of-visitor"}
 STOP_S = 60.0

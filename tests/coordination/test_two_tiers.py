@@ -19,8 +19,8 @@ from overlane.coordination.asking import asking
 from overlane.coordination.contract import Done, Replace
 from overlane.coordination.records import ConfigRecord, encode
 from overlane.coordination.zookeeper import Access
-from overlane.network.reading import read_network
 from overlane.local_ports import free_ports
+from overlane.network.reading import read_network
 from waiting import eventually
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from overlane.demo.step_results import Figures, step_figures
 from overlane.demo.steps import STEPS, Step
 from overlane.errors import Unavailable
 from overlane.extras import is_installed
+from overlane.local_ports import HOST, free_ports
 from overlane.monitor.page_server import LiveOverlay, PageListener, serve_live
 from overlane.network.schema import Endpoint, Network
 from overlane.sim.setup import SimulationSetup
 from overlane.testbed.client_processes import ClientProcesses
-from overlane.local_ports import HOST, free_ports
 from overlane.testbed.loopback import LoopbackEnvironment
 from overlane.testbed.processes import Processes
 from overlane.testbed.trial import apply_event

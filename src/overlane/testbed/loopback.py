@@ -84,4 +84,3 @@ class LoopbackEnvironment:
 def _relocated(broker: Broker) -> Broker:
     mqtt, overlay, admin = (Endpoint(HOST, port) for port in free_ports(3))
     return structs.replace(broker, listeners={"mqtt": mqtt}, overlay=overlay, admin=admin, reach=None)
-

@@ -7,10 +7,10 @@ from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig
 from overlane.core.events import Event, Lane, LinkUp
 from overlane.core.qos import QosTable
+from overlane.local_ports import free_ports
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.node.links.overlay import Overlay
-from overlane.local_ports import free_ports
 
 
 class Turns:
