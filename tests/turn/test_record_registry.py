@@ -50,7 +50,8 @@ def test_what_is_saved_or_erased_is_of_a_registered_kind() -> None:
     assert len(tables) > 25
     unregistered = {at: table for at, table in tables.items() if table and REGISTRY.find(table)[1] is None}
     assert unregistered == {}
-    assert {kind.table for kind in REGISTRY.kinds} - set(tables.values()) == {"store"}  # which the file itself writes
+    # Written by the file itself, and by the driver of a replica.
+    assert {kind.table for kind in REGISTRY.kinds} - set(tables.values()) == {"store", "replica"}
     assert (Save.__module__, Erase.__module__) == ("overlane.core.events",) * 2
 
 

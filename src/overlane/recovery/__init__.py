@@ -6,6 +6,7 @@
     replica                  one host's part of one broker: `mirror`, `claim` or `primary`, and the way between them
     batch_log, mirrors, durability, lease    what a primary knows and decides
     watching                 signs of life, silence, and what neighbours say of it
+    stored_record            what a storage knows of itself, as a record
     scoring                  which candidate is best
 
 The protocol and its invariants are in decision 28. Brokers do not use this package yet.
@@ -19,5 +20,6 @@ __all__ = [
     "replica",
     "replica_set",
     "scoring",
+    "stored_record",
     "watching",
 ]
