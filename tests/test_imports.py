@@ -84,7 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Single modules that may import more than their part: those that run brokers or manage a broker's files.
-    "cli/brokers/broker.py": ("node.node", "node.coordination", "node.logs.lines"),
+    "cli/brokers/broker.py": ("node.node", "node.coordination", "node.recovery", "node.logs.lines"),
     "cli/brokers/up.py":     ("node.supervision", "node.logs.lines"),
     "cli/brokers/two_tiers.py": ("node.supervision",),
     "cli/brokers/passwd.py": ("node.security.users",),

@@ -1,4 +1,4 @@
-"""Hosts with a replica of one broker each: real databases, a coordination service in memory, a transport in one loop."""
+"""Hosts with a replica of one broker each: real databases, a coordination service in memory, transport in one loop."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ class Host:
         self.site, self.name, self.is_home = site, name, is_home
         self.store: ReplicatedStore | None = None
         self.alarms: list[Alarm] = []
-        self.deposed = 0
+        self.lives_ended = 0
         loop = asyncio.get_running_loop()
         self.storage = ReplicaStorage.open(site.folder / name, loop.call_soon_threadsafe, is_synced=False)
         self.driver = ReplicaDriver(BROKER, name, self.storage, SETTINGS, self._ask, self, self, is_home=is_home)
@@ -72,7 +72,7 @@ class Host:
 
     def deposed(self, effect: Deposed) -> None:  # noqa: ARG002
         assert self.store is not None
-        self.deposed += 1
+        self.lives_ended += 1
         self.store.void()
         self.store = None
 
