@@ -1,4 +1,4 @@
-"""One domain of real brokers with mirrors, real ZooKeeper servers, and a load of QoS 1: what became of every message."""
+"""One domain of real brokers with mirrors, and real ZooKeeper servers: hosts are lost, and clients go on elsewhere."""
 
 import asyncio
 import os
@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+import overlane.client
 from _tiers import OVERLANE, START_S, Ensemble
 from overlane.coordination.asking import asking
 from overlane.coordination.records import MalformedRecord, decode_registration
@@ -177,3 +180,144 @@ def domain(
         raise
     finally:
         made.end()
+
+
+class Forwarder:
+    """One address for the clients of a broker, wherever it runs: what a balancer or a name would be."""
+
+    def __init__(self, domain: Domain, broker: str) -> None:
+        self._domain = domain
+        self._broker = broker
+        self._target = ""
+        self._pipes: set[asyncio.Task[None]] = set()
+        self.address = ""
+        self.moved_at: list[float] = []
+        """When the broker was seen at another address."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[str]:
+        self._target = await self._domain.address(self._broker)
+        server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        self.address = "{}:{}".format(*server.sockets[0].getsockname()[:2])
+        following = asyncio.create_task(self._follow())
+        try:
+            yield self.address
+        finally:
+            following.cancel()
+            server.close()
+            for pipe in list(self._pipes):
+                pipe.cancel()
+
+    async def _follow(self) -> None:
+        path = f"/brokers/edges/west/{self._broker}"
+        async with asking(Access(self._domain.ensemble.addresses, self._domain.path), START_S) as session:
+            while True:
+                node = await session.read(path)
+                if node is not None and (at := decode_registration(path, node.data).clients["mqtt"]) != self._target:
+                    self._target = at
+                    self.moved_at.append(time.monotonic())
+                    for pipe in list(self._pipes):
+                        pipe.cancel()
+                await asyncio.sleep(0.02)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            host, _, port = self._target.rpartition(":")
+            to_reader, to_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.transport.abort()
+            return
+        both = [asyncio.create_task(_pipe(*one)) for one in ((reader, to_writer), (to_reader, writer))]
+        self._pipes.update(both)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for task, end in zip(both, (to_writer, writer), strict=True):
+            task.cancel()
+            end.transport.abort()
+            self._pipes.discard(task)
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+
+
+class Load:
+    """Publishers of QoS 1 and 2 and a persistent subscriber, at one address."""
+
+    def __init__(self, address: str, in_flight: int = 4) -> None:
+        self._address = address
+        self._in_flight = in_flight
+        self._is_over = False
+        self.acknowledged: dict[int, set[int]] = {1: set(), 2: set()}
+        self.arrived: dict[int, list[tuple[int, float]]] = {1: [], 2: []}
+        """By QoS: number and time."""
+
+    def lost(self) -> dict[int, set[int]]:
+        missing = {qos: self.acknowledged[qos] - {number for number, _ in self.arrived[qos]} for qos in (1, 2)}
+        return {qos: numbers for qos, numbers in missing.items() if numbers}
+
+    def twice(self, qos: int) -> int:
+        return len(self.arrived[qos]) - len({number for number, _ in self.arrived[qos]})
+
+    def first_after(self, moment: float) -> float:
+        """Seconds until the next arrival of a message that was published after it; inf where none has come."""
+        times = [at for arrived in self.arrived.values() for _, at in arrived if at > moment]
+        return min(times, default=float("inf")) - moment
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Load"]:
+        ready = asyncio.Event()
+        receiving = asyncio.create_task(self._receive(ready))
+        await ready.wait()
+        sending = [asyncio.create_task(self._send(qos)) for qos in (1, 2)]
+        try:
+            await self.until_more(20)
+            yield self
+        finally:
+            self._is_over = True
+            await asyncio.gather(*sending)
+            until = time.monotonic() + HELP_S
+            while self.lost() and time.monotonic() < until:
+                await asyncio.sleep(0.05)
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    async def until_more(self, count: int = 20) -> None:
+        """So many messages of either QoS are acknowledged, and have arrived, from now on."""
+        before = {qos: (len(self.acknowledged[qos]), len(self.arrived[qos])) for qos in (1, 2)}
+        until = time.monotonic() + START_S
+        while any(
+            len(self.acknowledged[qos]) < acknowledged + count or len(self.arrived[qos]) < arrived + count
+            for qos, (acknowledged, arrived) in before.items()
+        ):
+            if time.monotonic() > until:
+                raise RuntimeError(f"nothing is acknowledged, or arrives: {before}")
+            await asyncio.sleep(0.02)
+
+    async def _send(self, qos: int) -> None:
+        async with overlane.client.connect(self._address, client_id=f"writer-{qos}", **_KEPT) as client:
+            numbers = count()
+
+            async def one_by_one() -> None:
+                while not self._is_over:
+                    number = next(numbers)
+                    await client.publish(f"load/{qos}", str(number), qos=qos)
+                    self.acknowledged[qos].add(number)
+                    await asyncio.sleep(0.02)
+
+            await asyncio.gather(*(one_by_one() for _ in range(self._in_flight)))
+
+    async def _receive(self, ready: asyncio.Event) -> None:
+        async with (
+            overlane.client.connect(self._address, client_id="reader", **_KEPT) as client,
+            client.subscribe("load/#", qos=2) as messages,
+        ):
+            ready.set()
+            async for message in messages:
+                qos = int(message.topic.rpartition("/")[2])
+                self.arrived[qos].append((int(message.body), time.monotonic()))
+
+
+_KEPT: dict[str, Any] = {"session_expiry": "1h", "clean_start": False, "pause_first": "20ms", "pause_max": "200ms"}
