@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core":          ("errors", "planning"),
     "pubsub":        ("errors", "core", "quantities", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
-    "turn":          ("errors", "core", "pubsub", "mqtt", "membership"),
+    "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
@@ -68,7 +68,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "coordination.records"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
-                      "coordination", "binding", "extras", "quantities", "secret", "secret_file", "__version__"),
+                      "coordination", "recovery", "binding", "extras", "local_ports", "quantities", "secret", "secret_file",
+                      "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),
     "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "local_ports",
@@ -83,7 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Single modules that may import more than their part: those that run brokers or manage a broker's files.
-    "cli/brokers/broker.py": ("node.node", "node.coordination", "node.logs.lines"),
+    "cli/brokers/broker.py": ("node.node", "node.coordination", "node.recovery", "node.logs.lines"),
     "cli/brokers/up.py":     ("node.supervision", "node.logs.lines"),
     "cli/brokers/two_tiers.py": ("node.supervision",),
     "cli/brokers/passwd.py": ("node.security.users",),

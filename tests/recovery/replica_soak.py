@@ -3,18 +3,20 @@
     python tests/recovery/replica_soak.py 1000          # seeds 0 to 999
     python tests/recovery/replica_soak.py 1000 5000     # seeds 5000 to 5999
     python tests/recovery/replica_soak.py 1000 --wild   # with clocks whose rates differ by up to a factor of 25
+    python tests/recovery/replica_soak.py 1000 --moves  # while the broker is handed over again and again
     python tests/recovery/replica_soak.py 7 --trace     # what happens in seed 7
 
 A seed that fails is printed with the invariant that does not hold.
 """
 
+import random
 import sys
 import time
 
 from replica_world import SETTINGS, Host, Violation, World
 
 from overlane.core.units import MS, Nanos
-from overlane.recovery.events import Settings
+from overlane.recovery.events import HandOver, Settings
 
 FAULTS_FOR = 1_000 * MS
 HEALED_WITHIN = 3_000 * MS
@@ -22,9 +24,15 @@ STEP = 25 * MS
 
 
 def run_seed(
-    seed: int, settings: Settings = SETTINGS, *, is_traced: bool = False, has_wild_clocks: bool = False
+    seed: int,
+    settings: Settings = SETTINGS,
+    *,
+    is_traced: bool = False,
+    has_wild_clocks: bool = False,
+    has_moves: bool = False,
 ) -> World:
     """Violation, with the seed. With wild clocks faults do not end: nobody promises progress then."""
+    moves = random.Random(seed)  # of its own: a seed without moves is the same as ever
     world = World(seed, hosts=2 + min(2, seed % 5), settings=settings, has_wild_clocks=has_wild_clocks)
     if is_traced:
         world.trace = []
@@ -34,6 +42,9 @@ def run_seed(
             _publish(world)
             if world.luck.random() < 0.35:
                 _fault(world)
+            if has_moves and moves.random() < 0.4:
+                for host in world.hosts.values():
+                    world.give(host, HandOver(moves.choice(list(world.hosts))))
         if has_wild_clocks:
             return world
         _heal(world)
@@ -165,7 +176,7 @@ def main(arguments: list[str]) -> int:
     started, acked, failed, epochs = time.process_time(), 0, 0, 0
     for seed in range(first, first + count):
         try:
-            world = run_seed(seed, has_wild_clocks="--wild" in arguments)
+            world = run_seed(seed, has_wild_clocks="--wild" in arguments, has_moves="--moves" in arguments)
         except Violation as violation:
             failed += 1
             print(violation, flush=True)

@@ -25,6 +25,12 @@ def test_no_clock_is_needed_to_keep_what_was_acknowledged(first: int) -> None:
         run_seed(seed, has_wild_clocks=True)
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS // 3, AT_ONCE))
+def test_nothing_acknowledged_is_lost_while_the_broker_is_moved_again_and_again(first: int) -> None:
+    for seed in range(first, min(SEEDS // 3, first + AT_ONCE)):
+        assert run_seed(seed, has_moves=True).acked
+
+
 @pytest.mark.parametrize(
     "seed",
     [

@@ -4,7 +4,7 @@ import pytest
 from replica_world import SETTINGS, Host, World
 
 from overlane.core.units import MS, Nanos
-from overlane.recovery.events import Alarm, AlarmKind, Received, Settings
+from overlane.recovery.events import Alarm, AlarmKind, HandOver, Received, Settings
 from overlane.recovery.frames import Acknowledge, SnapshotPart
 from overlane.recovery.primary import Primary
 from overlane.recovery.replica import NotPrimary, Replica
@@ -260,3 +260,26 @@ def test_an_acknowledgement_of_a_batch_that_was_never_sent_counts_for_nothing(st
 def test_leases_that_protect_nothing_are_refused(heartbeat: int, primary_lease: int, mirror_lease: int) -> None:
     with pytest.raises(ValueError, match="lease"):
         Settings(heartbeat=heartbeat, primary_lease=primary_lease, mirror_lease=mirror_lease)
+
+
+def test_a_broker_that_is_moved_goes_on_where_it_was_sent_without_a_snapshot(story: Story) -> None:
+    (before,) = story.serving
+    to = next(name for name in story.hosts if name != before)
+    number = story.publish_at(before)
+    story.passing(100 * MS)
+    snapshots = story.snapshots
+    story.give(story.hosts[before], HandOver(to))
+    story.passing(300 * MS)
+    assert story.serving == [to]
+    assert number in story.acked
+    assert story.has(to, number)
+    assert story.snapshots == snapshots
+    story.passing(600 * MS)
+    assert story.in_sync == sorted(story.hosts)
+
+
+def test_a_broker_is_not_moved_to_a_host_without_a_copy(story: Story) -> None:
+    serving = story.serving
+    story.give(story.hosts[serving[0]], HandOver("elsewhere"))
+    story.passing(200 * MS)
+    assert story.serving == serving

@@ -20,6 +20,7 @@ __all__ = [
     "config_store",
     "contract",
     "ensemble",
+    "follower",
     "launching",
     "leader",
     "participant",

@@ -45,6 +45,10 @@ class InMemoryClient:
     def session(self) -> int:
         return self._client.session if self._client is not None else 0
 
+    @property
+    def is_connected(self) -> bool:
+        return self._is_connected
+
     def ask(self, number: int, request: Request) -> None:
         if not self._is_connected or self._client is None:
             self._deliver(Answered(number, Unknown()))

@@ -64,6 +64,10 @@ class BrokerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """Where clients connect, by the name of the listener."""
     admin: str = ""
     version: str = ""
+    epoch: int = 0
+    """Of its replica set, where its records are on several hosts: only a later one may take the name over."""
+    host: str = ""
+    """On which it runs, if that is not its own."""
 
 
 class NameRecord(msgspec.Struct, frozen=True):

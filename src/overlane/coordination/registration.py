@@ -6,6 +6,8 @@ registration, and only in the version that was read, so of two brokers with one 
 
   - If the registration that it names is gone, the name is free: whoever registers takes it over.
   - If the registration is of an earlier session of the same store, in whatever folder, it is replaced.
+  - If the store has copies on several hosts, the later epoch of its replica set takes the name, an earlier one does
+    not.
   - If it is of another store, two brokers have one name, and the one that was first stays.
 """
 
@@ -80,8 +82,10 @@ class Registration:
         return record if record.path.rpartition("/")[2] == self.name_path.rpartition("/")[2] else None
 
     def _is_ours(self, path: str, node: Znode) -> bool:
-        """Whether it is of an earlier session of this very store, or is no broker's at all."""
+        """Whether it is of an earlier session of this very store, or is no broker's at all. Where the store has copies
+        on several hosts, they have the same instance: then the later epoch counts."""
         try:
-            return decode_registration(path, node.data).instance == self.record.instance
+            registered = decode_registration(path, node.data)
+            return registered.instance == self.record.instance and registered.epoch <= self.record.epoch
         except MalformedRecord:
             return True

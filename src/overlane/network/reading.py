@@ -18,6 +18,7 @@ from overlane.network.events import read_events
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
 from overlane.network.overlay import read_back, read_emulation, read_federation
+from overlane.network.recovery import read_recovery
 from overlane.network.schema import (
     LINK_FAILURE,
     ORDERS,
@@ -106,6 +107,8 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
     names = tuple(broker.name for broker in brokers)
     links = tuple(_links(root, names))
     defaults = _defaults(root.table("network"))
+    security = read_security(root.table("security"), brokers, directory)
+    coordination = read_coordination(root, directory)
     network = Network(
         brokers=brokers,
         links=links,
@@ -115,13 +118,14 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         events=read_events(root.tables("events"), brokers, links),
         simulation=_simulation(root.table("simulation")),
         defaults=defaults,
-        security=read_security(root.table("security"), brokers, directory),
+        security=security,
         access=tuple(read_access(root.tables("access"))),
         limits=read_limits(root.table("limits")),
         federation=tuple(read_federation(root.tables("federation"), names)),
         telemetry=read_telemetry(root.table("telemetry")),
-        coordination=read_coordination(root, directory),
+        coordination=coordination,
         routing=read_routing(root),
+        recovery=read_recovery(root, coordination, security, needs_coordination=needs_brokers),
     )
     root.close()
     if not brokers and needs_brokers:

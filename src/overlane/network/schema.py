@@ -311,6 +311,15 @@ class RoutingTier(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
 
 
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies of the durable state of brokers on other hosts of their domain."""
+
+    mirrors: int = 0
+    """Copies of each broker besides its own."""
+    silence_ns: int = 900 * MS
+    """After which a silent broker is suspected."""
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...] = ()
     links: tuple[Link, ...] = ()
@@ -327,6 +336,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: Telemetry = Telemetry()
     coordination: Coordination | None = None
     routing: RoutingTier = RoutingTier()
+    recovery: Recovery = Recovery()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

@@ -30,6 +30,7 @@ from overlane.network.schema import (
     Partition,
     Plug,
     Publisher,
+    Recovery,
     Restart,
     RoutingTier,
     Security,
@@ -57,6 +58,7 @@ _DURATIONS = {
     "settle_ns": "settle",
     "ping_interval_ns": "ping_interval",
     "file_age_ns": "file_age",
+    "silence_ns": "silence",
 }
 _SIZES = {"queue_bytes": "queue", "file_bytes": "file", "disk_bytes": "disk"}
 _RENAMED = {"rate_hz": "rate", "size_bytes": "size"}
@@ -72,6 +74,7 @@ def format_network(network: Network) -> str:
         *_optional_table("telemetry", network.telemetry, Telemetry()),
         *(_table("[coordination]", one, {"zookeeper": None}) for one in (network.coordination,) if one is not None),
         *_optional_table("routing", network.routing, RoutingTier()),
+        *_optional_table("recovery", network.recovery, Recovery()),
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
@@ -97,6 +100,7 @@ Fields = (
     | Telemetry
     | Coordination
     | RoutingTier
+    | Recovery
 )
 
 

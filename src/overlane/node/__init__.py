@@ -15,8 +15,9 @@ clients/       listeners for clients
 admin/         the admin API
 logs/          log lines
 security/      certificates, users, proofs of incarnations
+recovery/      copies of brokers on other hosts, and brokers that are continued there
 coordination/  a broker's part in the coordination through ZooKeeper
 supervision/   all brokers of a file on one machine
 """
 
-__all__ = ["coordination", "logs", "node", "security", "supervision"]
+__all__ = ["coordination", "logs", "node", "recovery", "security", "supervision"]

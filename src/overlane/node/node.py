@@ -43,7 +43,7 @@ from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, re
 from overlane.node.security.logins import Logins
 from overlane.node.security.tls import client_context, server_context
 from overlane.node.security.users import Users
-from overlane.node.store.durable import Store, StoreError
+from overlane.node.store.durable import RecordStore, Store, StoreError
 from overlane.node.store.none import NoStore
 from overlane.node.store.timed import TimedStore
 from overlane.node.suspect_file import SuspectFile
@@ -86,9 +86,24 @@ class Options:
 
 
 class Node:
-    def __init__(self, options: Options, network: Network, incarnation_min: int = 0) -> None:
-        """ConfigError when the file asks for what cannot be. It lives under no lesser incarnation than that."""
+    def __init__(
+        self,
+        options: Options,
+        network: Network,
+        incarnation_min: int = 0,
+        *,
+        store: RecordStore | None = None,
+        epoch: int = 0,
+        host: str = "",
+    ) -> None:
+        """ConfigError when the file asks for what cannot be. It lives under no lesser incarnation than that.
+
+        `store`: where its records are on several hosts; it has an incarnation already. `epoch` and `host`: of the
+        replica set then, and on which host the broker runs.
+        """
         self._incarnation_min = incarnation_min
+        self._given_store = store
+        self.epoch, self.host = epoch, host
         self.begins_anew_with: int | None = None
         """The incarnation with which another node is to take this one's place, once it has ended."""
         self.options = options
@@ -103,6 +118,11 @@ class Node:
         self._one_reload = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
         self.coordinating: Coordinating | None = None
+        self.overlay: Overlay
+
+    @property
+    def is_serving(self) -> bool:
+        return self._serving.is_set()
 
     # Life
 
@@ -342,13 +362,15 @@ class Node:
         return Settings(limits, Access(network.access), qos_table(network), network.security.anonymous)
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:
+        if self._given_store is not None:
+            return TimedStore(self._given_store)
         if self.options.data is None:
             return TimedStore(NoStore(loop.call_soon_threadsafe, self._incarnation_min))
         limit = self.network.limits.store_bytes
         opened = Store.open(
             self.options.data,
             loop.call_soon_threadsafe,
-            self._store_changed,
+            self.store_changed,
             bytes_max=None if limit == NONE else limit,
             synced=self.options.is_synced,
             incarnation_min=self._incarnation_min,
@@ -393,7 +415,8 @@ class Node:
     def _has_datagrams(self) -> bool:
         return any(one.name == self.options.name and one.datagrams for one in self.network.brokers)
 
-    def _store_changed(self, error: StoreError | None) -> None:
+    def store_changed(self, error: StoreError | None) -> None:
+        """What the store could not write, or that it writes again."""
         self.driver.store_changed(error)
 
     def _logins(self) -> Logins | None:

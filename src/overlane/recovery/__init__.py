@@ -5,10 +5,13 @@
     events                   events, effects and settings of the machines
     replica                  one host's part of one broker: `mirror`, `claim` or `primary`, and the way between them
     batch_log, mirrors, durability, lease    what a primary knows and decides
+    host_records, placement  hosts of a domain, and which of them should have copies
+    questions                what neighbours are asked
     watching                 signs of life, silence, and what neighbours say of it
+    stored_record            what a storage knows of itself, as a record
     scoring                  which candidate is best
 
-The protocol and its invariants are in decision 28. Brokers do not use this package yet.
+The protocol and its invariants are in decision 28; `node/recovery` drives it in brokers (decision 29).
 """
 
 __all__ = [
@@ -16,8 +19,12 @@ __all__ = [
     "events",
     "fragments",
     "frames",
+    "host_records",
+    "placement",
+    "questions",
     "replica",
     "replica_set",
     "scoring",
+    "stored_record",
     "watching",
 ]

@@ -113,11 +113,21 @@ class PrimaryLost:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """The broker is to be continued at this host, which has a copy: as soon as it is in sync. To be told again while it
+    is wanted."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     pass
 
 
-Event: TypeAlias = Received | Written | SnapshotSent | MirrorsWanted | MirrorLost | PrimaryLost | Tick | contract.Event
+Event: TypeAlias = (
+    Received | Written | SnapshotSent | MirrorsWanted | MirrorLost | PrimaryLost | HandOver | Tick | contract.Event
+)
 
 
 # Effects

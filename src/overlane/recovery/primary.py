@@ -59,6 +59,7 @@ class Primary:
         """Storages whose process has ended."""
         self._snapshots = 0
         self._is_alone = False
+        self._is_handing_over = False
         self._started = now
         self._heartbeat_due = now
 
@@ -111,6 +112,16 @@ class Primary:
         self._lost.add(mirror.storage)
         mirror.restart()
         return [*self._decide(now), *self._advance(now)]
+
+    def hand_over(self, host: str, now: Nanos) -> list[Effect]:
+        """Name the mirror of this host as the primary of the next epoch, by compare-and-set. From the request on nothing
+        is reported as durable, unless it fails: the mirror has all that was, and may begin to serve at any moment."""
+        current = self._set()
+        copy = next((one for one in current.mirrors if one.host == host), None)
+        if copy is None or not self._register.is_settled:
+            return []
+        self._is_handing_over = True
+        return self._register.propose(current.handed_over(copy.storage), now)
 
     def received(self, host: str, frame: FromMirror, now: Nanos) -> list[Effect]:
         mirror = self.mirrors.hosts.get(host)
@@ -261,9 +272,14 @@ class Primary:
     def _required(self) -> frozenset[int]:
         return required(self._register.possible, self.mirrors.joining, self._own.id)
 
+    def _is_leaving(self) -> bool:
+        """Whether a mirror may have been named as the next primary."""
+        self._is_handing_over = self._is_handing_over and not self._register.is_settled
+        return self._is_handing_over
+
     def _advance(self, now: Nanos) -> list[Effect]:
         mirrors = self._required()
-        if now >= self._lease.until(mirrors):
+        if now >= self._lease.until(mirrors) or self._is_leaving():
             return []
         through = durable_through(self._committed, self.mirrors.progress, mirrors)
         if through is None:

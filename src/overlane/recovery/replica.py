@@ -1,6 +1,7 @@
 """A replica: one host's part of one broker.
 
     mirror  --the primary is lost, or the znode names this storage as primary-->  claim
+            (since it was the primary before a restart, or another primary has handed the broker over to it)
     claim   --won-->  primary          claim  --another was first-->  mirror
     primary --the znode names another epoch-->  mirror
 
@@ -20,6 +21,7 @@ from overlane.recovery.events import (
     Deposed,
     Effect,
     Event,
+    HandOver,
     MirrorLost,
     MirrorsWanted,
     PrimaryLost,
@@ -131,6 +133,8 @@ class Replica:
                 return self.role.want(hosts, now) if isinstance(self.role, Primary) else []
             case MirrorLost(host):
                 return self.role.mirror_lost(host, now) if isinstance(self.role, Primary) else []
+            case HandOver(host):
+                return self.role.hand_over(host, now) if isinstance(self.role, Primary) else []
             case PrimaryLost():
                 self._lost = event
                 return self._consider_claim(now)

@@ -6,6 +6,7 @@ It is the content of one znode per broker, changed by compare-and-set only. Whic
     joined(copy)           the primary takes a mirror in              same epoch
     claimed(storage)       a mirror promotes itself, or the primary   epoch + 1
                            has restarted
+    handed_over(storage)   the primary names a mirror as the next     epoch + 1
 
 A promotion leaves the former primary out. It keeps the other mirrors: they have all that was acknowledged.
 """
@@ -57,6 +58,13 @@ class ReplicaSet(msgspec.Struct, frozen=True, dict=True):
     def joined(self, copy: Copy) -> "ReplicaSet":
         others = [one for one in self.in_sync if one.storage != copy.storage]
         return ReplicaSet(self.epoch, self.primary, _sorted([*others, copy]))
+
+    def handed_over(self, storage: int) -> "ReplicaSet":
+        """The set of the next epoch, whose primary is this mirror. All stay in it, also the former primary: it has all
+        that was acknowledged, and the mirror may be gone when it is to serve."""
+        if not self.has(storage) or storage == self.primary:
+            raise ValueError(f"storage {storage} is no mirror in sync")
+        return ReplicaSet(self.epoch + 1, storage, self.in_sync)
 
     def claimed(self, copy: Copy) -> "ReplicaSet":
         """The set of the next epoch, whose primary is this copy. ValueError where it is not in sync."""

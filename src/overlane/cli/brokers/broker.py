@@ -3,9 +3,10 @@
 import asyncio
 import gc
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 import uvloop
@@ -19,7 +20,11 @@ from overlane.node.coordination.options import SOURCE, Own, own_of, own_of_file
 from overlane.node.logs.lines import Format, Level, set_up
 from overlane.node.node import Node, Options
 
+if TYPE_CHECKING:
+    from overlane.node.recovery.hosting import Hosting
+
 DATA = Path("overlane-data")
+READY = "ready"
 
 
 class Role(StrEnum):
@@ -96,6 +101,10 @@ def broker(
             help="Shut down when standard input closes; leave the overlay when a byte arrives on it.",
         ),
     ] = False,
+    hosted: Annotated[
+        str,
+        typer.Option("--hosted", hidden=True, help="Keep a copy of another broker, and continue it when it is lost."),
+    ] = "",
     relative_to: Annotated[
         Path | None,
         typer.Option(
@@ -120,7 +129,7 @@ def broker(
             own = own_of(name, access, role.value if role is not None else None, domain, addresses, relative_to)
             where = None if in_memory else data or DATA / name
             options = Options(Path(SOURCE), name, where, not no_sync, emulate, chaos, telemetry, own)
-            uvloop.run(_run_without_file(options, own, supervised))
+            uvloop.run(_run_without_file(options, own, supervised, hosted))
             return
         _refuse_without_zookeeper(zookeeper, role, domain, mqtt, overlay, admin)
         described = read_network(network)
@@ -130,10 +139,10 @@ def broker(
         where = None if in_memory else data or DATA / chosen
         if (of_file := own_of_file(described, chosen, network.absolute().parent)) is not None:
             options = Options(Path(SOURCE), chosen, where, not no_sync, emulate, chaos, telemetry, of_file)
-            uvloop.run(_run_without_file(options, of_file, supervised))
+            uvloop.run(_run_without_file(options, of_file, supervised, hosted))
             return
         options = Options(network, chosen, where, not no_sync, emulate, chaos, telemetry)
-        uvloop.run(_run(options, described, supervised))
+        uvloop.run(_run(options, described, supervised, hosted))
 
 
 def _hosts(zookeeper: str) -> str:
@@ -160,12 +169,12 @@ def _refuse_without_zookeeper(*given: object) -> None:
         raise ConfigError([Fault("overlane broker", 0, "", found, allowed)])
 
 
-async def _run_without_file(options: Options, own: Own, supervised: bool) -> None:
+async def _run_without_file(options: Options, own: Own, supervised: bool, hosted: str) -> None:
     _require_kazoo()
     # Only here: a broker of a file does without kazoo.
     from overlane.node.coordination.starting import first_network
 
-    await _run(options, await first_network(own, options.data), supervised)
+    await _run(options, await first_network(own, options.data), supervised, hosted)
 
 
 def _only_broker(network: Network, file: Path) -> str:
@@ -176,32 +185,49 @@ def _only_broker(network: Network, file: Path) -> str:
     raise ConfigError([Fault(str(file), 0, "brokers", f"{len(names)} of them", f"--name with one of {shown}")])
 
 
-async def _run(options: Options, network: Network, supervised: bool) -> None:
+async def _run(options: Options, network: Network, supervised: bool, hosted: str) -> None:
     """One life of the broker, or several where others know a later one than its own."""
     pipe = _SupervisorPipe()
+    if network.recovery.mirrors and network.coordination is not None:
+        if options.data is None:
+            found, allowed = "--in-memory", "a data directory, since [recovery] has mirrors"
+            raise ConfigError([Fault("overlane broker", 0, "", found, allowed)])
+        # Only here: most brokers do without.
+        from overlane.node.recovery.hosting import hosting
+
+        await _run_host(hosting(options, network, hosted, _live), pipe if supervised else None)
+        return
     incarnation: int | None = 0
     for _ in range(LIVES_MAX):
         if incarnation is None:
             break
-        node = pipe.node = Node(options, network, incarnation)
-        await _live(node, pipe if supervised else None)
+        node = Node(options, network, incarnation)
+        pipe.end, pipe.leave = node.end_soon, node.leave
+        await _live(node, READY, pipe if supervised else None)
         incarnation, network = node.begins_anew_with, node.network
 
 
-async def _live(node: Node, pipe: "_SupervisorPipe | None") -> None:
+async def _run_host(host: "Hosting", pipe: "_SupervisorPipe | None") -> None:
+    if pipe is not None:
+        pipe.end, pipe.leave = host.end_soon, host.leave
+        await pipe.connect()
+    await host.run()
+
+
+async def _live(node: Node, word: str = READY, pipe: "_SupervisorPipe | None" = None) -> None:
     await node.start()
     # Everything loaded so far lives as long as the broker: collecting it takes tens of milliseconds and frees nothing.
     gc.collect()
     gc.freeze()
-    if pipe is not None and not pipe.is_connected:
-        pipe.is_connected = True
-        await asyncio.get_running_loop().connect_read_pipe(lambda: pipe, sys.stdin)
+    if pipe is not None:
+        await pipe.connect()
     at = node.endpoints
     shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in at.listeners.items())
-    print(f"ready  {node.options.name}  {shown}  admin {at.admin}", flush=True)
-    printing = asyncio.create_task(_print_links(node))
+    print(f"{word}  {node.options.name}  {shown}  admin {at.admin}", flush=True)
+    printing = asyncio.create_task(_print_links(node)) if word == READY else None
     await node.run()
-    printing.cancel()
+    if printing is not None:
+        printing.cancel()
     if node.unwritten is not None:
         raise node.unwritten
 
@@ -215,13 +241,17 @@ class _SupervisorPipe(asyncio.Protocol):
     """Standard input, from the supervisor: closed when the supervisor is gone; any byte means: leave the overlay."""
 
     def __init__(self) -> None:
-        self.node: Node | None = None
-        self.is_connected = False
+        self.end: Callable[[], None] = lambda: None
+        self.leave: Callable[[], None] = lambda: None
+        self._is_connected = False
+
+    async def connect(self) -> None:
+        if not self._is_connected:
+            self._is_connected = True
+            await asyncio.get_running_loop().connect_read_pipe(lambda: self, sys.stdin)
 
     def data_received(self, data: bytes) -> None:  # noqa: ARG002
-        assert self.node is not None
-        self.node.leave()
+        self.leave()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        assert self.node is not None
-        self.node.end_soon()
+        self.end()

@@ -134,7 +134,7 @@ def _record(node: "Node", hosts: str) -> BrokerRecord:
     name, at = node.options.name, node.endpoints
     broker = next(one for one in node.network.brokers if one.name == name)
     reach = (at.overlay,) if broker.reach is None else broker.reach
-    host = _own_host(hosts)
+    host = own_host(hosts)
     return BrokerRecord(
         domain=broker.domain or name,
         role=broker.role,
@@ -143,6 +143,8 @@ def _record(node: "Node", hosts: str) -> BrokerRecord:
         clients={kind: str(_reachable(endpoint, host)) for kind, endpoint in at.listeners.items()},
         admin=str(_reachable(at.admin, host)),
         version=__version__,
+        epoch=node.epoch,
+        host=node.host if node.host != name else "",
     )
 
 
@@ -150,7 +152,7 @@ def _reachable(endpoint: Endpoint, host: str) -> Endpoint:
     return Endpoint(host, endpoint.port) if endpoint.is_wildcard() else endpoint
 
 
-def _own_host(hosts: str) -> str:
+def own_host(hosts: str) -> str:
     """The address of this machine on the way to ZooKeeper: others reach it there if it listens on all addresses."""
     host, _, port = hosts.split(",")[0].rpartition(":")
     try:

@@ -32,6 +32,7 @@ from overlane.node.store.record_file import Name, Quarantined, RecordFile
 from overlane.node.store.record_format import CHECKPOINT_PAGES, file_damage, log_of
 from overlane.node.store.reserve import Reserve
 from overlane.node.store.salvage import Salvage, create_part, finish, salvage, was_cut_short
+from overlane.recovery.events import REPLICA_TABLE
 from overlane.turn.record_registry import REGISTRY
 
 __all__ = ["Batch", "Cause", "Done", "RecordStore", "Soon", "Store", "StoreError"]
@@ -103,6 +104,14 @@ class Batch:
 
     changes: dict[Name, bytes | None] = field(default_factory=dict)
     dones: list[Done] = field(default_factory=list)
+    replaces: bool = False
+    """Whether all records that are not in `changes` are erased, except those of this storage alone."""
+
+    def add(self, changes: Mapping[Name, bytes | None], *, replaces: bool) -> None:
+        if replaces:
+            self.changes = {name: value for name, value in self.changes.items() if name[0] == REPLICA_TABLE}
+            self.replaces = True
+        self.changes.update(changes)
 
 
 class Store:
@@ -115,9 +124,10 @@ class Store:
         reserve: Reserve,
         soon: Soon,
         on_state: Done,
-        clock_s: int,
+        clock_s: int | None,
         least: int = 0,
     ) -> None:
+        """`clock_s` None: it is a copy of a broker's records, and gets its incarnation from whoever continues it."""
         self.failing: StoreError | None = None
         self.salvaged: Salvage | None = None
         self._directory = directory
@@ -125,8 +135,10 @@ class Store:
         self._reserve = reserve
         self._soon = soon
         self._on_state = on_state
-        self.incarnation = file.raise_incarnation(clock_s, least)
-        self.instance = file.instance()
+        self.incarnation = self.instance = 0
+        if clock_s is not None:
+            self.incarnation = file.raise_incarnation(clock_s, least)
+            self.instance = file.instance()
         self._changed = threading.Condition()
         """Guards what follows."""
         self._waiting = Batch()
@@ -148,6 +160,7 @@ class Store:
         clock_s: int | None = None,
         incarnation_min: int = 0,
         registry: Registry = REGISTRY,
+        is_replica: bool = False,
     ) -> "Store":
         """Open the store in the data directory `path`, which is made where there is none.
 
@@ -155,7 +168,8 @@ class Store:
         the size of the database; `reserve_bytes` are held back for when the disk is full. Unless `synced`, an
         acknowledgement survives the end of the process, but not that of the machine. `clock_s` is the time
         in seconds if not given: so an incarnation grows even where the store has been lost, or replaced by an old copy.
-        It is no less than `incarnation_min`.
+        It is no less than `incarnation_min`. With `is_replica` the store has neither incarnation nor instance of its
+        own: they are records as all others, written by whoever continues the broker.
         """
         directory = DataDirectory.take(path)
         try:
@@ -164,7 +178,7 @@ class Store:
             file = RecordFile(sound, bytes_max, synced, registry)
             try:
                 clock_s = int(time()) if clock_s is None else clock_s
-                store = cls(directory, file, reserve, soon, on_state, clock_s, incarnation_min)
+                store = cls(directory, file, reserve, soon, on_state, None if is_replica else clock_s, incarnation_min)
             except BaseException:
                 file.close()
                 raise
@@ -191,11 +205,27 @@ class Store:
     def replica(self) -> Iterator[Record]:
         return self._file.replica()
 
-    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
+    def value(self, table: str, key: bytes) -> bytes | None:
+        """Of a record, before anything was submitted."""
+        return self._file.value(table, key)
+
+    def write_first(self, changes: Mapping[Name, bytes | None]) -> None:
+        """Before anything is submitted: on disk when this returns. StoreError."""
+        try:
+            self._file.write(changes)
+        except (sqlite3.Error, OSError) as error:
+            raise store_error(self._file.path, error) from error
+
+    def snapshot(self) -> tuple[bytes | None, Iterator[Record]]:
+        """See `RecordFile.snapshot`."""
+        return self._file.snapshot()
+
+    def submit(self, changes: Mapping[Name, bytes | None], done: Done, *, replaces: bool = False) -> None:
+        """`replaces`: see `Batch`."""
         with self._changed:
             if self._closes_at is not None:
                 raise RuntimeError("the store is closed")
-            self._waiting.changes.update(changes)
+            self._waiting.add(changes, replaces=replaces)
             self._waiting.dones.append(done)
             self._changed.notify()
 
@@ -246,7 +276,7 @@ class Store:
         pause_s = RETRY_MIN_S
         while True:
             try:
-                self._file.write(batch.changes)
+                self._file.write(batch.changes, replaces=batch.replaces)
             except sqlite3.ProgrammingError:
                 raise
             except (sqlite3.Error, OSError) as error:
@@ -297,7 +327,7 @@ class Store:
 
     def _join_waiting(self, batch: Batch) -> None:
         with self._changed:
-            batch.changes.update(self._waiting.changes)
+            batch.add(self._waiting.changes, replaces=self._waiting.replaces)
             batch.dones += self._waiting.dones
             self._waiting = Batch()
 

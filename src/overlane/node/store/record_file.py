@@ -40,6 +40,7 @@ from overlane.core.records import fault as record_fault
 from overlane.errors import ConfigError, Fault
 from overlane.node.store.record_format import CHECKPOINT_PAGES, connect, fault, log_of, text
 from overlane.node.store.write_ahead_log import PAGE_BYTES
+from overlane.recovery.events import REPLICA_TABLE
 from overlane.turn.record_registry import REGISTRY
 
 ROWS_MAX = 512
@@ -179,6 +180,27 @@ class RecordFile:
             for _, kind, key, value, _ in _rows(connection):
                 yield kind.decode(), key, value
 
+    def value(self, table: str, key: bytes) -> bytes | None:
+        """Of a record, as it was when the file was opened or last written."""
+        number = self._numbers.get((table, key))
+        if number is None:
+            return None
+        (value,) = self._connection.execute("SELECT value FROM records WHERE id = ?", (number,)).fetchone()
+        return bytes(value)
+
+    def snapshot(self) -> "tuple[bytes | None, Iterator[Record]]":
+        """What this storage knows of itself, and all other records at the same moment. The iterator is to be used up or
+        closed, by one thread at a time: it has a connection of its own."""
+        connection = connect(self.path)
+        try:
+            connection.execute("BEGIN")
+            query = "SELECT value FROM records WHERE kind = ? ORDER BY id DESC LIMIT 1"
+            row = connection.execute(query, (REPLICA_TABLE,)).fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        return None if row is None else bytes(row[0]), _others(connection)
+
     def instance(self) -> int:
         """A random number of this file since its creation: its owner continues the broker."""
         if (number := self._numbers.get((OWN_KIND, INSTANCE))) is not None:
@@ -200,15 +222,18 @@ class RecordFile:
         self.write({(OWN_KIND, INCARNATION): b"%d" % incarnation})
         return incarnation
 
-    def write(self, changes: Mapping[Name, bytes | None]) -> None:
+    def write(self, changes: Mapping[Name, bytes | None], *, replaces: bool = False) -> None:
         """Save records and erase (None) others, all or nothing, and on disk when this returns.
 
-        What was never written need not be erased: it costs nothing. Raises sqlite3.Error or OSError.
+        What was never written need not be erased: it costs nothing. With `replaces`, all records that are not in
+        `changes` are erased, except those of this storage alone. Raises sqlite3.Error or OSError.
         """
         numbers, kinds, last = self._numbers, self._kinds, self._number
         fresh: dict[Name, int] = {}
         erased: list[Name] = []
-        gone: list[int] = []
+        if replaces:
+            erased = [name for name in numbers if name not in changes and name[0] != REPLICA_TABLE]
+        gone: list[int] = [numbers[name] for name in erased]
         kept: list[object] = []
         for name, value in changes.items():
             number = numbers.get(name)
@@ -289,6 +314,14 @@ class RecordFile:
 def fresh_instance() -> int:
     """Of a broker that has none yet."""
     return secrets.randbits(62) | 1
+
+
+def _others(connection: sqlite3.Connection) -> Iterator[Record]:
+    """All records but those of one storage alone; closes the connection at the end."""
+    with closing(connection):
+        for _, kind, key, value, _ in _rows(connection):
+            if (table := kind.decode()) != REPLICA_TABLE:
+                yield table, key, value
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any, Any, Any, Any]]:

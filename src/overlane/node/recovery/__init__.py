@@ -1,0 +1,15 @@
+"""Brokers whose records are on several hosts, and whose name another host can continue. Imported only where there is
+`[recovery]`.
+
+storage            one database with a copy of a broker's records
+replica_driver     the replica (`overlane.recovery`) in an event loop, with a disk, a transport and ZooKeeper
+replicated_store   the store of a broker over it
+directory          what hosts of a domain tell each other through ZooKeeper
+replication        connections between the hosts of a broker (`replication_link`), and questions of neighbours (`heard`)
+primary_watch      a mirror dials its primary, and tells when it is lost
+hosted, children   a broker of another host: where it listens, its process
+hosting            a process with one storage: a mirror, or the broker
+waiting_page       the admin API of a broker that another host serves
+"""
+
+__all__ = ["hosting"]

@@ -1,0 +1,169 @@
+"""A mirror's watch over its primary: it dials it, and tells when it is lost.
+
+    refused     a connection that was there is closed, and the same address refuses another: the process has ended.
+                Told at once, and again with every refusal.
+    silent      nothing was heard for `silence`, and neighbours confirm it (`recovery.watching`): told, and again.
+
+A primary that this process has never heard may be about to start, as all others on a machine that was switched on: it
+gets `START_GRACE_S`. The lag of the own loop is added to the silence that is allowed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+from overlane.core.units import MS, SECOND, Nanos
+from overlane.membership.endpoint import Endpoint
+from overlane.node.recovery.directory import Directory
+from overlane.node.recovery.replica_driver import ReplicaDriver
+from overlane.node.recovery.replication import Replication
+from overlane.recovery.events import PrimaryLost
+from overlane.recovery.host_records import endpoint_name
+from overlane.recovery.questions import NOT_LINKED, NOT_REACHED
+from overlane.recovery.replica_set import ReplicaSet
+from overlane.recovery.watching import AskNeighbour, Lost, WatchEffect, Watcher, WatchSettings
+
+START_GRACE_S = 10.0
+LOOK_S = 0.02
+"""How often is looked whether anything is due."""
+LAG_MIN: Nanos = 30 * MS
+REDIAL_MIN_S, REDIAL_MAX_S = 0.02, 0.5
+
+log = logging.getLogger("overlane.recovery")
+
+
+class PrimaryWatch:
+    def __init__(
+        self, driver: ReplicaDriver, directory: Directory, replication: Replication, settings: WatchSettings
+    ) -> None:
+        self._driver = driver
+        self._directory = directory
+        self._replication = replication
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._started = driver.now()
+        self._watched: tuple[int, str] | None = None
+        """Epoch and host."""
+        self._watcher = Watcher(settings, self._started)
+        self._heard_of: set[str] = set()
+        """Addresses at which the primary has greeted in this life of the process."""
+        self._questions: set[asyncio.Task[None]] = set()
+        self._tasks = [self._loop.create_task(self._dial_always()), self._loop.create_task(self._look_always())]
+
+    def end(self) -> None:
+        for task in (*self._tasks, *self._questions):
+            task.cancel()
+
+    def heard(self, host: str) -> None:
+        """Something has come from this host."""
+        if self._watched is not None and host == self._watched[1]:
+            self._watcher.heard(self._driver.now())
+
+    def _primary(self) -> tuple[ReplicaSet, str] | None:
+        """The replica set and the host of its primary, if that is another one."""
+        replica = self._driver.replica
+        value = replica.replica_set
+        if value is None or replica.is_primary or value.primary == self._driver.storage.stored.storage:
+            return None
+        host = next(copy.host for copy in value.in_sync if copy.storage == value.primary)
+        return (value, host) if host != self._driver.host else None
+
+    # Dialling
+
+    async def _dial_always(self) -> None:
+        pause_s = REDIAL_MIN_S
+        while True:
+            found = self._primary()
+            name = "" if found is None else endpoint_name(self._driver.broker, found[1])
+            address = self._directory.endpoints.get(name)
+            if found is None or address is None or self._replication.is_linked(found[1]):
+                pause_s = REDIAL_MIN_S
+                await asyncio.sleep(REDIAL_MIN_S)
+                continue
+            value, _ = found
+            try:
+                link = await self._replication.dial(name, _endpoint(address))
+            except ConnectionRefusedError:
+                self._refused(value, address)
+            except (OSError, TimeoutError) as error:
+                log.debug("%s at %s: %s", self._driver.broker, address, error)
+            else:
+                if link is not None:
+                    self._heard_of.add(address)
+                    pause_s = REDIAL_MIN_S
+                    continue
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, REDIAL_MAX_S)
+
+    def _refused(self, value: ReplicaSet, address: str) -> None:
+        if address in self._heard_of:
+            self._watcher.connection_refused()
+            self._driver.handle(PrimaryLost(value.epoch, is_dead=True))
+
+    # Silence
+
+    async def _look_always(self) -> None:
+        while True:
+            before = self._driver.now()
+            await asyncio.sleep(LOOK_S)
+            now = self._driver.now()
+            lag = now - before - int(LOOK_S * SECOND)
+            if lag > LAG_MIN:
+                self._watcher.lagged(lag, now)
+            self._look(now)
+
+    def _look(self, now: Nanos) -> None:
+        found = self._primary()
+        if found is None:
+            self._watched = None
+            return
+        value, host = found
+        if self._watched != (value.epoch, host):
+            self._watched = value.epoch, host
+            grace = 0 if self._heard_of else int(START_GRACE_S * SECOND)
+            self._watcher = Watcher(self._settings, max(now, self._started + grace))
+        if now >= self._watcher.next_deadline():
+            self._carry_out(self._watcher.tick(self._neighbours(host), now), value)
+
+    def _neighbours(self, primary: str) -> list[str]:
+        """Hosts that may be asked, besides those of the two."""
+        own = (primary, self._driver.host, self._driver.broker)
+        return [one for one in sorted(self._directory.hosts) if one not in own and self._at(one) is not None]
+
+    def _at(self, host: str) -> str | None:
+        return self._directory.endpoints.get(endpoint_name(host, host))
+
+    def _carry_out(self, effects: list[WatchEffect], value: ReplicaSet) -> None:
+        for effect in effects:
+            match effect:
+                case AskNeighbour(neighbour, round_):
+                    self._spawn(self._ask(neighbour, round_, value))
+                case Lost(is_dead):
+                    log.warning("%s is silent; nobody has heard it", self._driver.broker)
+                    self._driver.handle(PrimaryLost(value.epoch, is_dead=is_dead))
+                case _:
+                    pass
+
+    def _spawn(self, asking: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(asking)
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _ask(self, neighbour: str, round_: int, value: ReplicaSet) -> None:
+        address, watcher = self._at(neighbour), self._watcher
+        if address is None:
+            return
+        try:
+            ago_ns = await self._replication.ask(neighbour, _endpoint(address), self._driver.broker)
+        except (OSError, TimeoutError):
+            return  # no answer: another is asked
+        if ago_ns == NOT_LINKED:
+            return
+        heard_ago = None if ago_ns == NOT_REACHED else max(0, ago_ns)
+        if watcher is self._watcher:
+            self._carry_out(watcher.answered(neighbour, round_, heard_ago, self._driver.now()), value)
+
+
+def _endpoint(address: str) -> Endpoint:
+    host, _, port = address.rpartition(":")
+    return Endpoint(host.strip("[]"), int(port))

@@ -1,0 +1,161 @@
+"""Replication between the hosts of one broker: connections by host, whoever dialled them; and questions of neighbours.
+
+The mirror dials the primary (`primary_watch`), the primary accepts. One connection per host counts, the latest. When
+that of a mirror is closed and no other follows within a moment, its process has ended: that is told, and costs the
+mirror its place in the replica set, never a message.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from overlane.errors import Unavailable
+from overlane.membership.endpoint import Endpoint
+from overlane.node.links.greeting import Credentials
+from overlane.node.recovery.replication_link import ReplicationLink
+from overlane.recovery.events import Event as ReplicaEvent
+from overlane.recovery.events import MirrorLost, Received
+from overlane.recovery.frames import Frame
+from overlane.recovery.host_records import endpoint_name
+from overlane.recovery.questions import NOT_LINKED, Heard, HeardAgo, Message
+from overlane.secret import Secret
+
+REDIAL_S = 0.3
+"""How long after its connection was closed a mirror may dial again before it counts as lost."""
+DIAL_S = 2.0
+
+log = logging.getLogger("overlane.recovery")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this end is, and by what others prove who they are."""
+
+    broker: str
+    host: str
+    secret: Secret | None
+    is_open: bool
+    """Whether a host on another machine is believed its mere name."""
+
+
+class Replication:
+    """A `Transport` of the replica's driver, and the owner of its connections."""
+
+    def __init__(self, identity: Identity, buffer_bytes_max: int) -> None:
+        self._identity = identity
+        self._buffer_bytes_max = buffer_bytes_max
+        self._links: dict[str, ReplicationLink] = {}
+        self._server: asyncio.Server | None = None
+        self._losses: dict[str, asyncio.TimerHandle] = {}
+        self._answers: dict[ReplicationLink, asyncio.Future[int]] = {}
+        self.on_event: Callable[[ReplicaEvent], None] = lambda _: None
+        self.on_sign_of_life: Callable[[str], None] = lambda _: None
+        """Called with the host that has sent something."""
+        self.heard_ago_ns: Callable[[str], int] = lambda _: NOT_LINKED
+        """How long ago this host has heard a broker over the overlay."""
+        self.bytes_out = 0
+
+    async def listen(self, host: str) -> Endpoint:
+        """At a free port; Unavailable."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: ReplicationLink(self, self._buffer_bytes_max), host, 0)
+        except OSError as error:
+            raise Unavailable(f"replication address {host}", error.strerror or str(error)) from None
+        return Endpoint(host, self._server.sockets[0].getsockname()[1])
+
+    async def dial(self, name: str, at: Endpoint) -> ReplicationLink | None:
+        """BROKER@HOST; None where it does not greet as such. OSError or TimeoutError."""
+        _, link = await asyncio.wait_for(
+            asyncio.get_running_loop().create_connection(
+                lambda: ReplicationLink(self, self._buffer_bytes_max, name), at.host, at.port
+            ),
+            DIAL_S,
+        )
+        await link.settled.wait()
+        return link if link.is_open else None
+
+    async def ask(self, host: str, at: Endpoint, broker: str) -> int:
+        """How long ago another host has heard a broker; OSError or TimeoutError where it does not answer."""
+        link = await self.dial(endpoint_name(host, host), at)
+        if link is None:
+            raise ConnectionError(f"{host} does not greet")
+        future = self._answers[link] = asyncio.get_running_loop().create_future()
+        try:
+            link.send(Heard(broker))
+            return await asyncio.wait_for(future, DIAL_S)
+        finally:
+            del self._answers[link]
+            link.close()
+
+    def is_linked(self, host: str) -> bool:
+        return host in self._links
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for timer in self._losses.values():
+            timer.cancel()
+        self._losses.clear()
+        for link in list(self._links.values()):
+            link.close()
+
+    # replica_driver.Transport
+
+    def send(self, host: str, frame: Frame) -> None:
+        if (link := self._links.get(host)) is not None:
+            link.send(frame)
+
+    async def send_slowly(self, host: str, frame: Frame) -> bool:
+        link = self._links.get(host)
+        return link is not None and await link.send_slowly(frame)
+
+    # replication_link.LinkOwner
+
+    def credentials(self, transport: asyncio.Transport) -> Credentials:
+        address = transport.get_extra_info("peername") or ("?",)
+        mine = self._identity
+        is_near = mine.is_open or Endpoint(str(address[0]), 0).is_loopback()
+        return Credentials(endpoint_name(mine.broker, mine.host), mine.secret, None, is_near)
+
+    def opened(self, link: ReplicationLink) -> None:
+        broker, _, host = link.peer.partition("@")
+        if broker != self._identity.broker:
+            return  # somebody who asks, or is asked
+        former = self._links.get(host)
+        self._links[host] = link
+        if (timer := self._losses.pop(host, None)) is not None:
+            timer.cancel()
+        if former is not None and former is not link:
+            former.close()
+        self.on_sign_of_life(host)
+
+    def received(self, link: ReplicationLink, message: Message) -> None:
+        match message:
+            case Heard(broker):
+                link.send(HeardAgo(broker, self.heard_ago_ns(broker)))
+            case HeardAgo(_, ago_ns):
+                if (future := self._answers.get(link)) is not None and not future.done():
+                    future.set_result(ago_ns)
+            case _:
+                broker, _, host = link.peer.partition("@")
+                if broker != self._identity.broker or message.broker != broker:
+                    link.close()
+                    return
+                self.on_sign_of_life(host)
+                self.on_event(Received(host, message))
+
+    def closed(self, link: ReplicationLink) -> None:
+        _, _, host = link.peer.partition("@")
+        if self._links.get(host) is not link:
+            return
+        del self._links[host]
+        if not link.is_dialled_by_us:
+            loop = asyncio.get_running_loop()
+            self._losses[host] = loop.call_later(REDIAL_S, self._lost, host)
+
+    def _lost(self, host: str) -> None:
+        self._losses.pop(host, None)
+        if host not in self._links:
+            self.on_event(MirrorLost(host))

@@ -1,0 +1,149 @@
+"""A replication connection: the greeting of brokers, then frames, each behind its length.
+
+    frame    u32 length | msgpack
+
+Both ends are named BROKER@HOST in the greeting, so that two copies of one broker can talk to each other. The identity
+is proven as on overlay links, by the shared secret; on one machine, or where the file allows it, the name is enough.
+
+What is sent waits in the transport, up to a limit. A receiver that is further behind than that is disconnected: it
+dials again, and gets what it lacks from the log or as a snapshot.
+"""
+
+import asyncio
+import logging
+import secrets
+from typing import Protocol, cast
+
+from overlane.errors import ProtocolViolation
+from overlane.node.links.greeting import NONCE_BYTES, Credentials, Greeting
+from overlane.recovery.frames import FRAME_BYTES_MAX
+from overlane.recovery.questions import Message, decode_message, encode_message
+
+GREETING_S = 5.0
+LENGTH_BYTES = 4
+ROOM_BYTES = 1 << 20
+"""So much may wait in the transport before a snapshot waits for it to be sent."""
+
+log = logging.getLogger("overlane.recovery")
+
+
+class LinkOwner(Protocol):
+    def credentials(self, transport: asyncio.Transport) -> Credentials: ...
+
+    def opened(self, link: "ReplicationLink") -> None:
+        """The greeting has come to its end: `link.peer` is who it says."""
+
+    def received(self, link: "ReplicationLink", message: Message) -> None: ...
+
+    def closed(self, link: "ReplicationLink") -> None:
+        """It was open, and is not any more."""
+
+
+class ReplicationLink(asyncio.Protocol):
+    """`dials`: BROKER@HOST where we dial, "" where we are dialled."""
+
+    def __init__(self, owner: LinkOwner, buffer_bytes_max: int, dials: str = "") -> None:
+        self.peer = dials
+        self.is_dialled_by_us = bool(dials)
+        self.is_open = False
+        self.settled = asyncio.Event()
+        """Set when the greeting has come to its end, one way or another."""
+        self._owner = owner
+        self._buffer_bytes_max = buffer_bytes_max
+        self._transport: asyncio.Transport | None = None
+        self._greeting: Greeting | None = None
+        self._late: asyncio.TimerHandle | None = None
+        self._received = bytearray()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    # Sending
+
+    def send(self, message: Message) -> bool:
+        """False where the connection is closed, or the other end is too far behind."""
+        transport = self._transport
+        if not self.is_open or transport is None or transport.is_closing():
+            return False
+        data = encode_message(message)
+        transport.write(len(data).to_bytes(LENGTH_BYTES) + data)
+        if transport.get_write_buffer_size() > self._buffer_bytes_max + len(data):
+            log.warning("%s does not keep up: disconnected", self.peer)
+            self.close()
+            return False
+        return True
+
+    async def send_slowly(self, message: Message) -> bool:
+        await self._has_room.wait()
+        return self.send(message)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # The transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has all of it, but is no subclass
+        self._transport.set_write_buffer_limits(ROOM_BYTES)
+        credentials = self._owner.credentials(self._transport)
+        self._greeting = Greeting(credentials, secrets.token_bytes(NONCE_BYTES), self.peer)
+        self._late = asyncio.get_running_loop().call_later(GREETING_S, self.close)
+        self._transport.write(self._greeting.opening())
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._greeting is not None:
+                data = self._greet(self._greeting, data)
+            if self.is_open:
+                self._received += data
+                self._take_frames()
+        except ProtocolViolation as violation:
+            log.warning("replication with %s: %s", self.peer or "somebody", violation)
+            self.close()
+
+    def pause_writing(self) -> None:
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._has_room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        was_open, self.is_open, self._transport = self.is_open, False, None
+        if self._late is not None:
+            self._late.cancel()
+        self._has_room.set()
+        self.settled.set()
+        if was_open:
+            self._owner.closed(self)
+
+    # What comes
+
+    def _greet(self, greeting: Greeting, data: bytes) -> bytes:
+        assert self._transport is not None
+        answer, rest = greeting.receive(data)
+        if answer:
+            self._transport.write(answer)
+        if greeting.is_done:
+            self._greeting = None
+            if self._late is not None:
+                self._late.cancel()
+            self.peer = greeting.peer
+            self.is_open = True
+            self._owner.opened(self)
+            self.settled.set()
+        return rest
+
+    def _take_frames(self) -> None:
+        buffer, at = self._received, 0
+        with memoryview(buffer) as view:
+            while len(view) - at >= LENGTH_BYTES and self.is_open:
+                length = int.from_bytes(view[at : at + LENGTH_BYTES])
+                if not 0 < length <= FRAME_BYTES_MAX:
+                    raise ProtocolViolation(f"a frame of {length} bytes; allowed are 1 to {FRAME_BYTES_MAX}")
+                if len(view) - at < LENGTH_BYTES + length:
+                    break
+                with view[at + LENGTH_BYTES : at + LENGTH_BYTES + length] as frame:
+                    message = decode_message(frame)
+                at += LENGTH_BYTES + length
+                self._owner.received(self, message)
+        del buffer[:at]

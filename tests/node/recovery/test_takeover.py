@@ -1,0 +1,118 @@
+"""Real brokers, real ZooKeeper servers: a host is lost for good, and another continues its broker."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from overlane.coordination.ensemble.java import java_command, server_jars
+from overlane.errors import Unavailable
+
+if TYPE_CHECKING:
+    from _domain import Domain, Load
+    from _tiers import Ensemble
+
+
+def has_zookeeper() -> bool:
+    try:
+        java_command()
+        server_jars()
+    except Unavailable:
+        return False
+    return True
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("zookeeper"),
+    pytest.mark.usefixtures("bench_folder"),
+    pytest.mark.skipif(not has_zookeeper(), reason="no Java, or no ZooKeeper"),
+]
+
+Story = Callable[["Domain", "Load"], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory, bench_folder: None) -> "Iterator[Ensemble]":  # noqa: ARG001
+    from _tiers import Ensemble
+
+    made = Ensemble(tmp_path_factory.mktemp("zookeeper") / "servers")
+    made.start()
+    yield made
+    made.stop()
+
+
+def run(folder: Path, ensemble: "Ensemble", path: str, story: Story, silence: str = "5s") -> "Load":
+    """Two hosts with a mirror of each other, and a load on the first. What was acknowledged has to arrive."""
+    from _domain import Forwarder, Load, domain
+
+    async def go(made: "Domain") -> "Load":
+        for name, other in (("west-1", "west-2"), ("west-2", "west-1")):
+            found = await made.until_set(name, name, 1)
+            assert {copy.host for copy in found.in_sync} == {name, other}
+        async with Forwarder(made, "west-1").running() as address, Load(address).running() as load:
+            await story(made, load)
+        return load
+
+    with domain(folder, ensemble, ("west-1", "west-2"), path=path, silence=silence) as made:
+        load = asyncio.run(go(made))
+        assert load.lost() == {}, made.logs()
+        assert load.twice(2) == 0, made.logs()
+    return load
+
+
+def test_a_broker_outlives_two_hosts_that_are_lost_with_their_disks_one_after_the_other(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    async def story(made: "Domain", load: "Load") -> None:
+        made.lose("west-1")
+        await made.until_set("west-1", "west-2", 0)
+        await load.until_more()
+        # The host comes back empty. It is a mirror of its own broker now, and says so.
+        made.start("west-1")
+        await made.until_set("west-1", "west-2", 1)
+        await made.until_set("west-2", "west-2", 1)
+        await asyncio.to_thread(assert_waiting, made)
+        made.lose("west-2")
+        await made.until_set("west-1", "west-1", 0)
+        await made.until_set("west-2", "west-1", 0)
+        await load.until_more()
+
+    run(tmp_path, ensemble, "/lost", story)
+
+
+def assert_waiting(made: "Domain") -> None:
+    from waiting import eventually
+
+    def not_ready() -> list[str] | None:
+        try:
+            urlopen(f"http://127.0.0.1:{made.hosts['west-1'].ports[2]}/ready", timeout=30)
+        except HTTPError as error:
+            reasons: list[str] = json.loads(error.read())["reasons"]
+            return reasons
+        except OSError:
+            return None
+        return None
+
+    assert eventually(not_ready, "its admin API answers", 60) == ["west-2 serves this broker; this host has a copy"]
+
+
+def test_a_silent_host_is_replaced_and_gives_way_when_it_wakes_up(tmp_path: Path, ensemble: "Ensemble") -> None:
+    async def story(made: "Domain", load: "Load") -> None:
+        before = await made.until_set("west-1", "west-1", 1)
+        made.signal("west-1", signal.SIGSTOP)
+        await made.until_set("west-1", "west-2", 0)
+        await load.until_more()
+        made.signal("west-1", signal.SIGCONT)
+        after = await made.until_set("west-1", "west-2", 1)
+        assert after.epoch > before.epoch
+        await made.until_set("west-2", "west-2", 1)
+        await load.until_more()
+
+    run(tmp_path, ensemble, "/silent", story, silence="2s")
