@@ -42,6 +42,15 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True)
+class PathChanged:
+    """The link with this neighbour takes another path, of this round trip. Everything that was not acknowledged has been
+    sent again over it. The connection is the same."""
+
+    peer: str
+    rtt_ns: Nanos
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """A local subscriber wants a topic filter. Durable subscriptions survive a restart of the broker."""
 
@@ -109,6 +118,7 @@ Event = (
     NamesakeRefused
     | LinkUp
     | LinkDown
+    | PathChanged
     | CloseLink
     | Subscribe
     | Unsubscribe

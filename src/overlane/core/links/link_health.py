@@ -17,6 +17,7 @@ they measure round-trip time and loss at the rate of the data, and make pings un
                       routes flap. The first suspicion in a while has no hold time: it may be a mere delay
   memory              after trouble a link counts as risky for a while, longer if trouble came back, so that redundancy
                       outlasts it
+  another path        a change of the path below the link is no trouble: the round trip is that of the new path at once
 
 Integer arithmetic only: the same history gives the same result on any machine.
 """
@@ -202,6 +203,32 @@ class LinkHealth:
         if self._good_since == NEVER:
             self._good_since = now
         self._maybe_recover(now)
+
+    def answers(self, now: Nanos) -> None:
+        """A probe was answered that measures nothing, since it was sent over two paths."""
+        if self.state is LinkState.FAILED:
+            return
+        self._phi = 0.0
+        self._missed_cycles = 0
+        self._answers += 1
+        if self._good_since == NEVER:
+            self._good_since = now
+        self._maybe_recover(now)
+
+    def path_changed(self, rtt_ns: Nanos, now: Nanos) -> None:
+        """The link takes another path. Silence of the old one says nothing about it, and neither do answers to pings
+        that may have taken either: it is pinged anew."""
+        if self.state is LinkState.FAILED:
+            return
+        self._waiting.clear()
+        self._overdue.clear()
+        self._phi = 0.0
+        self._missed_cycles = 0
+        self._undo_suspicion()
+        if self.measured:
+            self.rtt_ns, self._step = rtt_ns, 0
+        self._attempts = ATTEMPTS_PER_CYCLE
+        self._next_ping = now
 
     def attested(self, now: Nanos) -> None:
         """The answer was a hop acknowledgement."""
