@@ -35,6 +35,7 @@ from overlane.core.events import (
     Reception,
     SetConfig,
     SetFailureRisk,
+    StandbyChanged,
     Subscribe,
     Tick,
     Unsubscribe,
@@ -247,6 +248,8 @@ class OverlayBroker:
                 self._links.down(peer, now)
             case PathChanged(peer, rtt_ns):
                 self._links.path_changed(peer, rtt_ns, now)
+            case StandbyChanged(peer, rtt_ns):
+                self._links.standby_changed(peer, rtt_ns)
             case CloseLink(peer, reason):
                 self._links.close_peer(peer, reason, now)
             case Subscribe(subscriber, topic_filter, durable):

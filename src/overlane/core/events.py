@@ -51,6 +51,14 @@ class PathChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyChanged:
+    """The link with this neighbour can take another path, of this round trip, if its present one fails; 0: it cannot."""
+
+    peer: str
+    rtt_ns: Nanos
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """A local subscriber wants a topic filter. Durable subscriptions survive a restart of the broker."""
 
@@ -119,6 +127,7 @@ Event = (
     | LinkUp
     | LinkDown
     | PathChanged
+    | StandbyChanged
     | CloseLink
     | Subscribe
     | Unsubscribe

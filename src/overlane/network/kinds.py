@@ -235,7 +235,7 @@ def interface() -> Kind[str]:
             raise ValueError("not an interface")
         return _text(value)
 
-    return Kind("a network interface of 1 to 15 characters such as \"eth0\"", read, blank="")
+    return Kind('a network interface of 1 to 15 characters such as "eth0"', read, blank="")
 
 
 def _text(value: object) -> str:

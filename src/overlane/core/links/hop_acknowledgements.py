@@ -91,7 +91,9 @@ class UnacknowledgedParcels(Generic[T]):
             else:
                 lost += 1
             del self._overdue[number]
-        rtt_ns = None if sent_ns is None or highest <= self._twice_until else max(0, now - sent_ns - hop_ack.delay_us * US)
+        rtt_ns = (
+            None if sent_ns is None or highest <= self._twice_until else max(0, now - sent_ns - hop_ack.delay_us * US)
+        )
         return HopAckReport(came, lost, rtt_ns, late)
 
     def next_overdue(self, patience_ns: Nanos) -> Nanos:

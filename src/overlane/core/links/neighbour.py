@@ -149,6 +149,7 @@ class Neighbour:
     def connect(self, me: str, incarnation: int, now: Nanos, instance: int = 0, tier: int = 0) -> None:
         self._reset()
         self.connected = True
+        self.health.standby_ns = 0
         self._greeting_due = now + GREETING_WITHIN
         self._push_control(frame_codec.hello(me, incarnation, instance, tier))
 

@@ -85,6 +85,12 @@ class PathChoice:
         self.copies = self._copied(before)
         return self.in_use != before
 
+    @property
+    def standby_ns(self) -> Nanos:
+        """The round trip of the best path that works beside the one in use; 0 if there is none."""
+        others = (one.rtt_ns for one in self._samples.values() if one.works and one.number != self.in_use)
+        return min(others, default=0)
+
     def stream_path(self, current: int | None, now: Nanos) -> int | None:
         """The path that the connection should move to from the one that it takes; None if it stays."""
         used = self._samples.get(self.in_use) if self.in_use is not None else None
@@ -123,10 +129,10 @@ class PathChoice:
         if not current.works or best.number == current.number:
             self._better_since = NEVER
             return best.number
-        if not self._is_better(best, current):
+        if self._is_better(best, current):
+            self._better_since = min(self._better_since, now)
+        elif best.rtt_ns >= current.rtt_ns:
             self._better_since = NEVER
-            return current.number
-        self._better_since = min(self._better_since, now)
         return best.number if now - self._better_since >= BETTER_FOR else current.number
 
     def _best(self, samples: Sequence[PathSample]) -> PathSample | None:

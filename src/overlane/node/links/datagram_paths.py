@@ -12,6 +12,7 @@ told its round trip. Both ends say in notices which of their addresses are gone:
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from overlane.core.links.path_choice import PathChoice, PathSample
 from overlane.core.units import US, Nanos
@@ -25,6 +26,8 @@ from overlane.node.links.greeting import DatagramSession
 from overlane.node.links.pacing import Pace
 from overlane.node.links.stream_window import StreamWindow
 from overlane.node.links.watched_path import PathNotice, WatchedPath
+
+PathWord: TypeAlias = Literal["in_use", "copies", "standby", "silent", "probing", "gone"]
 
 PATHS_OPEN_MAX = 16
 LEFT_S = 5.0
@@ -45,6 +48,8 @@ class LinkCallbacks:
     failed: Callable[[Exception], None]
     path_changed: Callable[[Nanos], None]
     """Another path with this round trip is in use."""
+    standby_changed: Callable[[Nanos], None]
+    """The next best path has this round trip; 0: there is none."""
     stream_in: Callable[[], int]
     stream_has: Callable[[int], None]
     """The neighbour has so much of the stream."""
@@ -152,6 +157,7 @@ class DatagramPaths:
         self._next_number = 1
         self._gone_hosts: frozenset[str] = frozenset()
         self._is_reviewing = False
+        self._standby_ns: Nanos = 0
         self._past_bytes = 0, 0
         self._past_counts = 0, 0
         self.stream_number: int | None = None
@@ -262,6 +268,10 @@ class DatagramPaths:
         self._copies = self._links[copies] if copies is not None else None
         if is_changed:
             self._changed(before, used, now)
+        standby_ns = self._choice.standby_ns
+        if abs(standby_ns - self._standby_ns) > standby_ns >> 2:
+            self._standby_ns = standby_ns
+            self._callbacks.standby_changed(standby_ns)
         if self._has_dialled and (path := self._choice.stream_path(self.stream_number, now)) is not None:
             link = self._links[path]
             if link.remote is not None:
@@ -364,16 +374,16 @@ class DatagramPaths:
 
     # What people see
 
-    def views(self) -> list[tuple[PathLink, str]]:
-        """All paths, and what each is: in use, copies, standby, silent, probing or gone."""
+    def views(self) -> list[tuple[PathLink, PathWord]]:
+        """All paths, and what each is."""
         gone = self._gone_paths()
         return [(link, self._word(link, number in gone)) for number, link in sorted(self._links.items())]
 
-    def _word(self, link: PathLink, is_gone: bool) -> str:
+    def _word(self, link: PathLink, is_gone: bool) -> PathWord:
         if is_gone:
             return "gone"
         if link is self._in_use:
-            return "in use"
+            return "in_use"
         if link is self._copies:
             return "copies"
         if link.path.state is PathState.PROBING:

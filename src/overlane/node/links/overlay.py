@@ -22,7 +22,17 @@ from typing import Protocol
 from msgspec import structs
 
 from overlane.core.broker import INTERNAL_ERROR, OverlayBroker
-from overlane.core.events import Close, CloseLink, Event, Lane, LinkDown, LinkUp, NamesakeRefused, PathChanged
+from overlane.core.events import (
+    Close,
+    CloseLink,
+    Event,
+    Lane,
+    LinkDown,
+    LinkUp,
+    NamesakeRefused,
+    PathChanged,
+    StandbyChanged,
+)
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import SECOND, Nanos
 from overlane.core.wire import frame_codec
@@ -288,6 +298,10 @@ class Overlay:
     def path_changed(self, link: OverlayLink, rtt_ns: Nanos) -> None:
         if self.links.get(link.peer) is link:
             self._turns.handle(PathChanged(link.peer, rtt_ns))
+
+    def standby_changed(self, link: OverlayLink, rtt_ns: Nanos) -> None:
+        if self.links.get(link.peer) is link:
+            self._turns.handle(StandbyChanged(link.peer, rtt_ns))
 
     def moves(self, link: OverlayLink, link_id: bytes, transport: asyncio.Transport, data: bytes) -> None:
         before = self.links.get(link.peer)

@@ -80,9 +80,7 @@ class OverlayLink(asyncio.BufferedProtocol):
     passed on before more is taken in. Where it cannot be passed on at once it also waits for a moment, not for long.
     """
 
-    def __init__(
-        self, host: LinkHost, dials: str = "", dialled_at: Endpoint | None = None, moves: bytes = b""
-    ) -> None:
+    def __init__(self, host: LinkHost, dials: str = "", dialled_at: Endpoint | None = None, moves: bytes = b"") -> None:
         self.dialled_at = dialled_at
         """The address, if we have dialled."""
         self._moves = moves

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from overlane.core.units import MS, NEVER, Nanos
-from overlane.node.links.datagram_path import DatagramPath, PathState
+from overlane.node.links.datagram_path import PROBE_FIRST, DatagramPath, PathState
 from overlane.node.links.datagram_seal import DatagramAck, Kind, Opener, Sealer
 
 KEEP_EVERY: Nanos = 500 * MS
@@ -84,6 +84,8 @@ class WatchedPath(DatagramPath):
         opened = super().open(datagram, now)
         if self._tell_at > now + PROMPT and self._tell_at != NEVER:
             self._tell_at = now + PROMPT
+        if self.state is PathState.PROBING and self._probe_at > now + PROBE_FIRST:
+            self._probe_soon(now)  # the other end sends again: the path may work
         if (notice := self._opener.notice) and opened[1]:
             self.told, self.told_ns = decode_notice(notice), now
         self._opener.notice = b""
