@@ -3,7 +3,7 @@
 from collections import deque
 
 from overlane.core.events import Lane
-from overlane.core.units import Nanos
+from overlane.core.units import MS, Nanos
 from overlane.network import Link as LinkSpec
 from overlane.sim.engine import Engine
 from overlane.sim.line import Frame
@@ -27,6 +27,12 @@ class FakeStation:
 
     def link_down(self, peer: str) -> None:
         self.heard.append((self._engine.now, f"down {peer}"))
+
+    def path_changed(self, peer: str, rtt_ns: Nanos) -> None:
+        self.heard.append((self._engine.now, f"path to {peer} of {rtt_ns // MS} ms"))
+
+    def standby_changed(self, peer: str, rtt_ns: Nanos) -> None:
+        pass
 
     def receive(self, _: str, frames: list[Frame]) -> None:
         self.frames += [(self._engine.now, data) for _, data in frames]

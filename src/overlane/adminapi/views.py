@@ -14,6 +14,7 @@ BrokerState: TypeAlias = Literal["serving", "draining"]
 StoreState: TypeAlias = Literal["none", "writing", "failing"]
 LinkCondition: TypeAlias = Literal["up", "suspect", "failed", "down"]
 DatagramsState: TypeAlias = Literal["probing", "open", "doubted"]
+PathState: TypeAlias = Literal["in_use", "copies", "standby", "silent", "probing", "gone"]
 EventKind: TypeAlias = Literal["link", "route", "deadline", "path", "name-conflict", "brokers-refused"]
 
 
@@ -241,6 +242,23 @@ class DatagramsView(View, frozen=True, kw_only=True):
     """Received datagrams that were rejected, by reason: malformed, forged, replayed."""
 
 
+class PathView(View, frozen=True, kw_only=True):
+    """One of several paths of a link: a pair of addresses."""
+
+    local: str
+    remote: str
+    state: PathState
+    """in_use: carries messages with a deadline. copies: carries copies too. standby: works. silent: does not answer.
+    probing: does not answer for longer. gone: the interface or address of one end is gone."""
+    has_connection: bool
+    """Whether the TCP connection takes it; known at the end that dialled."""
+    latency_ms: float | None
+    """One way. None until measured."""
+    loss: float
+    sent: int
+    received: int
+
+
 class LinkView(View, frozen=True, kw_only=True):
     """A link to a neighbour, as seen from this end. `down`: not connected."""
 
@@ -258,6 +276,8 @@ class LinkView(View, frozen=True, kw_only=True):
     bytes_out: int = 0
     datagrams: DatagramsView | None = None
     """None: the link uses the TCP connection only."""
+    paths: tuple[PathView, ...] = ()
+    """Empty: there is one path."""
     emulation: EmulationView | None = None
 
 

@@ -30,10 +30,12 @@ from overlane.core.events import (
     LinkDown,
     LinkUp,
     NamesakeRefused,
+    PathChanged,
     ReadersReady,
     Reception,
     SetConfig,
     SetFailureRisk,
+    StandbyChanged,
     Subscribe,
     Tick,
     Unsubscribe,
@@ -244,6 +246,10 @@ class OverlayBroker:
                 self._gossip.own_name.namesake(peer, address, now)
             case LinkDown(peer):
                 self._links.down(peer, now)
+            case PathChanged(peer, rtt_ns):
+                self._links.path_changed(peer, rtt_ns, now)
+            case StandbyChanged(peer, rtt_ns):
+                self._links.standby_changed(peer, rtt_ns)
             case CloseLink(peer, reason):
                 self._links.close_peer(peer, reason, now)
             case Subscribe(subscriber, topic_filter, durable):

@@ -42,6 +42,23 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True)
+class PathChanged:
+    """The link with this neighbour takes another path, of this round trip. Everything that was not acknowledged has been
+    sent again over it. The connection is the same."""
+
+    peer: str
+    rtt_ns: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyChanged:
+    """The link with this neighbour can take another path, of this round trip, if its present one fails; 0: it cannot."""
+
+    peer: str
+    rtt_ns: Nanos
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """A local subscriber wants a topic filter. Durable subscriptions survive a restart of the broker."""
 
@@ -109,6 +126,8 @@ Event = (
     NamesakeRefused
     | LinkUp
     | LinkDown
+    | PathChanged
+    | StandbyChanged
     | CloseLink
     | Subscribe
     | Unsubscribe

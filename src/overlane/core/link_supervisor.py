@@ -107,6 +107,17 @@ class LinkSupervisor:
         if neighbour is not None and neighbour.connected:
             self._strand(neighbour, now)
 
+    def path_changed(self, peer: str, rtt_ns: Nanos, now: Nanos) -> None:
+        """The link takes another path: it is the same link with another latency."""
+        neighbour = self.neighbours.get(peer)
+        if neighbour is not None and neighbour.greeted:
+            neighbour.path_changed(rtt_ns, now)
+
+    def standby_changed(self, peer: str, rtt_ns: Nanos) -> None:
+        neighbour = self.neighbours.get(peer)
+        if neighbour is not None:
+            neighbour.health.standby_ns = rtt_ns
+
     def close(self, neighbour: Neighbour, reason: str, now: Nanos, *, is_name_taken: bool = False) -> None:
         farewell = neighbour.farewell(reason, is_name_taken=is_name_taken)
         self.effects.append(Close(neighbour.name, reason, farewell))

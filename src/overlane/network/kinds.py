@@ -23,6 +23,7 @@ SIZE_BYTES_MAX = 2**40
 RATE_BPS_MAX = 10**15
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_INTERFACE = re.compile(r"[^\s/:]{1,15}")
 _ENDPOINT = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9][A-Za-z0-9._-]{0,252})):([0-9]{1,5})")
 
 
@@ -226,6 +227,15 @@ def name() -> Kind[str]:
         return _text(value)
 
     return Kind("a name of 1 to 64 letters, digits, '-', '_' and '.', with a letter or digit first", read, blank="")
+
+
+def interface() -> Kind[str]:
+    def read(value: object) -> str:
+        if _INTERFACE.fullmatch(_text(value)) is None:
+            raise ValueError("not an interface")
+        return _text(value)
+
+    return Kind('a network interface of 1 to 15 characters such as "eth0"', read, blank="")
 
 
 def _text(value: object) -> str:

@@ -38,6 +38,7 @@ from overlane.node.coordination.options import Own
 from overlane.node.driver import Driver
 from overlane.node.failures import unhandled
 from overlane.node.links.overlay import Overlay
+from overlane.node.links.uplinks import OwnUplinks, is_literal
 from overlane.node.reconfiguring import Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins
@@ -410,7 +411,15 @@ class Node:
             server_tls=server_tls,
             client_tls=client_tls,
             datagram_port=self.endpoints.overlay.port if self._has_datagrams() else None,
+            uplinks=self._uplinks(),
         )
+
+    def _uplinks(self) -> OwnUplinks:
+        for broker in self.network.brokers:
+            if broker.name == self.options.name:
+                hosts = tuple(one.host for one in broker.reach or () if is_literal(one.host))
+                return OwnUplinks(hosts, tuple(one.interface for one in broker.uplinks if one.interface))
+        return OwnUplinks()
 
     def _has_datagrams(self) -> bool:
         return any(one.name == self.options.name and one.datagrams for one in self.network.brokers)

@@ -27,6 +27,7 @@ from overlane.core.events import (
     LinkDown,
     LinkUp,
     NameConflict,
+    PathChanged,
     PathSuspected,
     PathTrusted,
     PublishResult,
@@ -36,6 +37,7 @@ from overlane.core.events import (
     ScopeChanged,
     SetConfig,
     SetFailureRisk,
+    StandbyChanged,
     Subscribe,
     Tick,
     Unsubscribe,
@@ -201,6 +203,12 @@ class Host(Generic[CoreT]):
 
     def link_down(self, peer: str) -> None:
         self._turn(LinkDown(peer))
+
+    def path_changed(self, peer: str, rtt_ns: Nanos) -> None:
+        self._turn(PathChanged(peer, rtt_ns))
+
+    def standby_changed(self, peer: str, rtt_ns: Nanos) -> None:
+        self._turn(StandbyChanged(peer, rtt_ns))
 
     def receive(self, peer: str, frames: list[Frame]) -> None:
         now = self._clock.read(self._engine.now)

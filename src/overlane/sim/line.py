@@ -18,7 +18,8 @@ from collections.abc import Callable
 from random import Random
 
 from overlane.core.events import Lane
-from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.core.units import MS, NEVER, SECOND, US, Nanos
+from overlane.core.wire.frame_codec import older
 from overlane.sim.engine import Engine
 
 Frame = tuple[Lane, bytes]
@@ -31,6 +32,9 @@ SEND_BUFFER_NS: Nanos = 10 * MS
 RETRANSMISSION_MIN_NS: Nanos = 200 * MS
 STREAM_TIMEOUT_NS: Nanos = 5 * SECOND
 """How long a frame of a stream may go unacknowledged on a link that passes, before the connection is given up."""
+
+REMEMBERED_NS: Nanos = 2 * SECOND
+"""How long datagrams are remembered that another path may have to repeat."""
 
 UNLIMITED = 1 << 40
 
@@ -83,6 +87,8 @@ class Line:
         "_is_open",
         "_is_stream",
         "_luck",
+        "_path_epoch",
+        "_sent_lately",
         "_stalled",
         "_stalled_since",
         "_stream_until",
@@ -110,6 +116,8 @@ class Line:
         self._flight_epoch = 0  # grows when the stream's flight is taken back
         self._stalled: list[Frame] = []  # of the stream, with the sender's kernel until the line passes again
         self._stalled_since: Nanos = 0
+        self._path_epoch = 0  # grows when the path dies: datagrams under way on it are lost
+        self._sent_lately: deque[tuple[Nanos, Frame]] | None = None  # datagrams, where there are other paths
         self._stream_until: Nanos = 0  # nothing of the stream arrives before this: it would overtake
         self._busy_until: Nanos = 0
         self.sent_bytes = 0
@@ -137,6 +145,10 @@ class Line:
         self._flight_epoch += 1
         self._flight.clear()
         self._stalled.clear()
+
+    def remember(self) -> None:
+        """There are other paths: datagrams that this one has swallowed are to be sent over them."""
+        self._sent_lately = deque()
 
     def last_arrival(self) -> Nanos:
         """When the last of the stream's frames under way will be there, and so the end of the stream."""
@@ -199,7 +211,11 @@ class Line:
                     together.append(frame)
                 else:
                     together, together_at = [frame], arrival
-                    self._engine.at(arrival, self._datagrams_arrive, (self._epoch, together))
+                    self._engine.at(arrival, self._datagrams_arrive, (self._epoch, self._path_epoch, together))
+            if self._sent_lately is not None and not (self._is_stream or frame[0] is _CONTROL):
+                self._sent_lately.append((now, frame))
+                while self._sent_lately[0][0] < now - REMEMBERED_NS:
+                    self._sent_lately.popleft()
 
     def _departure(self, size_bytes: int) -> Nanos:
         """When the last bit of the next frame is on the wire."""
@@ -246,6 +262,8 @@ class Line:
 
     def stall(self) -> None:
         """The line passes nothing any more: take back what the stream has in flight, it will have to be sent again."""
+        self._path_epoch += 1
+        self._stalled_since = self._engine.now
         flight, self._flight = self._flight, deque()
         self._flight_epoch += 1
         self._stream_until = self._engine.now
@@ -271,6 +289,25 @@ class Line:
                 attempt += pause
             self._engine.at(attempt, self._try_again)
 
+    @property
+    def is_swallowing(self) -> bool:
+        """Whether something of the stream waits for the line to pass."""
+        return bool(self._stalled)
+
+    def send_again(self, rtt_ns: Nanos, stream_at: Nanos) -> None:
+        """Another path is used instead of one that passes nothing: datagrams that were not acknowledged when it died,
+        and those sent since, leave again at once, and the stream continues at the given time."""
+        lately, self._sent_lately = self._sent_lately or deque(), deque()
+        since = self._stalled_since - rtt_ns
+        again = [
+            (frame[0], older(frame[1], (self._engine.now - sent_ns) // US))
+            for sent_ns, frame in lately
+            if sent_ns >= since
+        ]
+        if again:
+            self.send(again)
+        self._engine.at(stream_at, self._try_again)
+
     def _try_again(self, _: None) -> None:
         if self._stalled and self._condition.passes():
             arrival = self._in_order(self._engine.now)
@@ -291,7 +328,11 @@ class Line:
         if flight_epoch == self._flight_epoch:
             self._deliver(self._flight.popleft())
 
-    def _datagrams_arrive(self, arrival: tuple[int, list[Frame]]) -> None:
-        epoch, frames = arrival
-        if epoch == self._epoch and self._condition.passes():
+    def _datagrams_arrive(self, arrival: tuple[int, int, list[Frame]]) -> None:
+        epoch, path_epoch, frames = arrival
+        if (
+            epoch == self._epoch
+            and self._condition.passes()
+            and (path_epoch == self._path_epoch or self._sent_lately is None)
+        ):
             self._deliver(frames)

@@ -9,9 +9,9 @@ informed after the latency of the link, after everything that was sent before. A
 peer has closed meanwhile keeps its connection until it closes it itself, until the link heals and its next frame is
 answered by a reset, or until the peer dials again.
 
-The two directions may differ. The conditions of the uplinks of both brokers are added in both directions. When a broker
-changes to another uplink, its connections remain on the old one: nothing passes, as with a cut, until an end gives up
-and a new connection is dialled over the new uplink.
+The two directions may differ. The conditions of the uplinks of both brokers are added in both directions. Where a broker
+has several, each end chooses a path (`link_paths`). When that is dead, an end that knows it sends over another one: at
+once again what it sent in vain in datagrams, and the stream when its connection has moved, after two round trips.
 """
 
 from functools import partial
@@ -24,6 +24,7 @@ from overlane.network.schema import Uplink
 from overlane.sim import luck
 from overlane.sim.engine import Engine
 from overlane.sim.line import UNLIMITED, Condition, Frame, Line
+from overlane.sim.link_paths import LinkPaths
 
 REDIAL_MIN_NS: Nanos = 200 * MS
 REDIAL_MAX_NS: Nanos = 5 * SECOND
@@ -39,6 +40,8 @@ class Station(Protocol):
     def is_alive(self) -> bool: ...
     def link_up(self, peer: str) -> None: ...
     def link_down(self, peer: str) -> None: ...
+    def path_changed(self, peer: str, rtt_ns: Nanos) -> None: ...
+    def standby_changed(self, peer: str, rtt_ns: Nanos) -> None: ...
     def receive(self, peer: str, frames: list[Frame]) -> None: ...
     def pull(self, peer: str, bytes_max: int, in_buffer: int) -> list[Frame]: ...
     def room_for(self, peer: str) -> None: ...
@@ -92,16 +95,15 @@ class Link:
         "_dials",
         "_engine",
         "_is_cut",
-        "_is_stranded",
         "_loses",
         "_luck",
         "_redial_ns",
         "_slowed_ns",
         "_spec",
         "_unwanted_by",
-        "_uplinks",
         "conditions",
         "ends",
+        "paths",
     )
 
     def __init__(self, engine: Engine, spec: LinkSpec, one: Station, other: Station, seed: int) -> None:
@@ -111,9 +113,8 @@ class Link:
         self._slowed_ns: Nanos | None = None  # what was done to it since it was last healed
         self._loses: float | None = None
         self._is_cut = False
-        self._is_stranded = False  # the connection, on an uplink that is not used any more
         self._unwanted_by: set[str] = set()  # ends whose configuration does not have it
-        self._uplinks: dict[str, Uplink | None] = {}  # that its ends use now; None is that they have none left
+        self.paths: LinkPaths | None = None  # where one of its brokers has uplinks
         self.ends = End(engine, low, high.name), End(engine, high, low.name)
         self.conditions = tuple(Condition(0, 0, 0.0, None) for _ in self.ends)  # of what each end sends
         self._set_conditions()
@@ -139,6 +140,12 @@ class Link:
     def latency_from(self, name: str) -> Nanos:
         """Of what this end sends, now."""
         return self.conditions[0 if self.ends[0].station.name == name else 1].latency_ns
+
+    def _own_round_trip_ns(self) -> Nanos:
+        """Without uplinks."""
+        if self._slowed_ns is not None:
+            return 2 * self._slowed_ns
+        return sum(self._spec.from_end(end.station.name).latency_ns for end in self.ends)
 
     def _round_trip_ns(self) -> Nanos:
         return sum(condition.latency_ns for condition in self.conditions)
@@ -181,11 +188,12 @@ class Link:
 
     def _lets_open(self) -> bool:
         """Whether a new connection finds its way, whatever became of the old one."""
-        is_connected = None not in self._uplinks.values() and not self._unwanted_by
+        is_connected = (self.paths is None or self.paths.pass_at_all) and not self._unwanted_by
         return is_connected and not self._is_cut and all(condition.loss < 1.0 for condition in self.conditions)
 
     def _open(self) -> None:
-        self._is_stranded = False
+        if self.paths is not None:
+            self.paths.opened()
         self._set_conditions()
         for end in self.ends:
             if end.is_up:  # it had not noticed that the old connection was gone
@@ -197,6 +205,8 @@ class Link:
         for end in self.ends:
             if end.is_up:
                 end.station.link_up(end.peer)
+                if self.paths is not None and end.is_up:
+                    self._stands_by(end.station.name, self.paths.standby_ns(end.station.name))
 
     def close(self, name: str) -> None:
         """The broker of this name closes the connection, or crashes."""
@@ -277,14 +287,44 @@ class Link:
         self._is_cut = False
         self._change()
 
-    def use_uplink(self, name: str, uplink: Uplink | None) -> None:
-        """The broker of this name is connected in this way from now on, or in none."""
-        self._uplinks[name] = uplink
-        self._is_stranded = any(end.is_up for end in self.ends)
+    def set_uplinks(self, name: str, uplinks: tuple[Uplink, ...]) -> None:
+        """The broker of this name is connected in these ways."""
+        if self.paths is None:
+            low, high = self.ends
+            names = low.station.name, high.station.name
+            self.paths = LinkPaths(self._engine, names, self._own_round_trip_ns, self._switched, self._stands_by)
+            for end in self.ends:
+                end.line.remember()
+        self.paths.set_uplinks(name, uplinks)
         self._change()
 
+    def plug(self, name: str, uplink: str, is_in: bool) -> None:
+        """An uplink of the broker of this name is plugged in or unplugged."""
+        if self.paths is not None:
+            self.paths.plug(name, uplink, is_in)
+            self._change()
+            self.paths.notice(name)
+
+    def _stands_by(self, name: str, rtt_ns: Nanos) -> None:
+        end = self.end_of(name)
+        if end.is_up and end.station.is_alive:
+            end.station.standby_changed(end.peer, rtt_ns)
+
+    def _switched(self, name: str) -> None:
+        """The end of this name uses another path."""
+        end = self.end_of(name)
+        passed = end.line.condition.passes()
+        self._change()
+        if self.paths is None or not end.is_up or not end.line.condition.passes():
+            return
+        rtt_ns = self.paths.round_trip_ns(self.paths.used_by(name))
+        if end.station.is_alive:
+            end.station.path_changed(end.peer, rtt_ns)
+        if not passed or end.line.is_swallowing:
+            end.line.send_again(rtt_ns, self._engine.now + 2 * rtt_ns)
+
     def _change(self) -> None:
-        passed = self._passes()
+        passed = [condition.passes() for condition in self.conditions]
         self._set_conditions()
         self._passes_or_not(passed)
 
@@ -295,21 +335,22 @@ class Link:
             condition.jitter_ns = spec.jitter_ns
             condition.loss = spec.loss if self._loses is None else self._loses
             condition.rate_bps = spec.rate_bps
-            condition.cut = self._is_cut or self._is_stranded
-            for uplink in self._uplinks.values():
-                if uplink is None:
-                    condition.cut = True
-                else:
+            condition.cut = self._is_cut
+            if self.paths is not None:
+                pair = self.paths.used_by(end.station.name)
+                condition.cut |= not self.paths.passes(pair)
+                for uplink in pair:
                     condition.add(uplink.latency_ns, uplink.jitter_ns, uplink.loss, uplink.rate_bps)
 
-    def _passes_or_not(self, passed: bool) -> None:
-        """The link has changed; `passed` is whether it passed anything before."""
-        passes = self._passes()
-        for end in self.ends:
-            if passed and not passes:
+    def _passes_or_not(self, passed: list[bool]) -> None:
+        """The link has changed; `passed` is whether each direction passed anything before."""
+        is_back = self._passes() and not all(passed)
+        for end, condition, before in zip(self.ends, self.conditions, passed, strict=True):
+            if before and not condition.passes():
                 end.line.stall()
-            elif passes and not passed:
-                end.line.resume()
+            elif is_back:
+                if not before:
+                    end.line.resume()
                 if end.news_waits:
                     end.news_waits = False
                     self._engine.at(self._engine.now + self._round_trip_ns(), self._news_arrives, end)

@@ -27,7 +27,7 @@ from overlane.core.events import (
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.network import Crash, Cut, Event, Heal, Join, Leave, Lossy, Network, Partition, Publisher, Restart, Slow
 from overlane.network.classes import may_cross
-from overlane.network.schema import Plug, Unplug, Uplink
+from overlane.network.schema import Plug, Unplug
 from overlane.sim import luck, traffic
 from overlane.sim.chronicle import Chronicle, told
 from overlane.sim.clock import SkewedClock
@@ -100,9 +100,7 @@ class World:
         self.publishers: list[traffic.Publisher] = []
         self.subscribers = Subscribers(self.engine, self.hosts, self.judge)
         self._control_bytes: dict[Nanos, int] = {}  # what had been sent by then
-        self._uplinks: dict[str, dict[str, Uplink]] = {}  # of each broker that has several ways to be connected
-        self._unplugged: set[tuple[str, str]] = set()
-        self._in_use: dict[str, Uplink | None] = {}
+        self._unplugged: set[tuple[str, str]] = set()  # brokers and uplinks of theirs
         self._build(network)
 
     def _build(self, network: Network) -> None:
@@ -117,8 +115,8 @@ class World:
             self.links[_key(*spec.ends)] = link
         for broker in network.brokers:
             if broker.uplinks:
-                self._uplinks[broker.name] = {uplink.name: uplink for uplink in broker.uplinks}
-                self._use(broker.name, broker.uplinks[0])
+                for link in self._links_of(broker.name):
+                    link.set_uplinks(broker.name, broker.uplinks)
         for subscriber in network.subscribers:
             self.subscribers.add(subscriber)
         starts = luck.stream(self.seed, "start")
@@ -225,9 +223,9 @@ class World:
             case Leave(_, broker):
                 self._leave(broker)
             case Unplug(_, broker, uplink):
-                self._unplug(broker, uplink)
+                self._plug(broker, uplink, is_in=False)
             case Plug(_, broker, uplink):
-                self._plug(broker, uplink)
+                self._plug(broker, uplink, is_in=True)
             case _:
                 assert_never(event)
 
@@ -242,32 +240,16 @@ class World:
     def _heal_all(self) -> None:
         for link in self.links.values():
             link.heal()
-        self._unplugged.clear()
-        for broker, uplink in self._in_use.items():
-            if uplink is None:
-                self._use_another(broker)
+        for broker, uplink in sorted(self._unplugged):
+            self._plug(broker, uplink, is_in=True)
 
-    def _unplug(self, broker: str, uplink: str) -> None:
-        self._unplugged.add((broker, uplink))
-        in_use = self._in_use[broker]
-        if in_use is not None and in_use.name == uplink:
-            self._use_another(broker)
+    def _plug(self, broker: str, uplink: str, *, is_in: bool) -> None:
+        (self._unplugged.discard if is_in else self._unplugged.add)((broker, uplink))
+        for link in self._links_of(broker):
+            link.plug(broker, uplink, is_in)
 
-    def _plug(self, broker: str, uplink: str) -> None:
-        """It comes back; a broker stays with the one it uses, if it uses one."""
-        self._unplugged.discard((broker, uplink))
-        if self._in_use[broker] is None:
-            self._use_another(broker)
-
-    def _use_another(self, broker: str) -> None:
-        works = (one for name, one in self._uplinks[broker].items() if (broker, name) not in self._unplugged)
-        self._use(broker, next(works, None))
-
-    def _use(self, broker: str, uplink: Uplink | None) -> None:
-        self._in_use[broker] = uplink
-        for ends, link in self.links.items():
-            if broker in ends:
-                link.use_uplink(broker, uplink)
+    def _links_of(self, broker: str) -> list[Link]:
+        return [link for ends, link in self.links.items() if broker in ends]
 
     def _leave(self, broker: str) -> None:
         host = self.hosts[broker]

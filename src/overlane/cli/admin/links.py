@@ -20,6 +20,14 @@ from overlane.cli.output import (
 )
 
 _NUMBERS = ("latency", "jitter", "loss", "waiting", "queue")
+_PATH_COLOURS = {
+    "in_use": "green",
+    "copies": "yellow",
+    "standby": "green",
+    "silent": "yellow",
+    "probing": "yellow",
+    "gone": "red",
+}
 _COLOURS = {"up": "green", "suspect": "yellow", "failed": "red", "down": "red"}
 
 
@@ -29,7 +37,7 @@ def links(
     watch: Watch = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Show links: state, transport, one-way latency, jitter, loss and queue."""
+    """Show links and their paths: state, transport, one-way latency, jitter, loss and queue."""
     run_query(Query("/links", {}, LinkList, _show), target, as_json, watch, token_file)
 
 
@@ -49,6 +57,18 @@ def _show(result: QueryResult[LinkList]) -> RenderableType:
                 count(link.queue_parcels),
                 size(link.queue_bytes),
             )
+            for path in link.paths:
+                shown.add_row(
+                    "",
+                    f"  {escape(path.local)} > {escape(path.remote)}",
+                    f"[{_PATH_COLOURS[path.state]}]{path.state.replace('_', ' ')}[/]",
+                    "tcp+udp" if path.has_connection else "udp",
+                    milliseconds(path.latency_ms),
+                    "",
+                    f"{100 * path.loss:.1f} %",
+                    "",
+                    "",
+                )
     return shown
 
 

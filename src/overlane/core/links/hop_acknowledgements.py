@@ -57,6 +57,8 @@ class UnacknowledgedParcels(Generic[T]):
         self._missing: dict[int, SentParcel[T]] = {}
         """Later ones have arrived: their own acknowledgement is not delayed on purpose."""
         self._overdue: dict[int, Nanos] = {}
+        self._twice_until = 0
+        """Numbers up to this one were sent over two paths: their round trip is that of neither."""
 
     def add(self, parcel: T, prompt: bool, now: Nanos) -> int:
         """Watch a parcel that is being sent; its number, 0 if there are too many to watch."""
@@ -89,7 +91,9 @@ class UnacknowledgedParcels(Generic[T]):
             else:
                 lost += 1
             del self._overdue[number]
-        rtt_ns = None if sent_ns is None else max(0, now - sent_ns - hop_ack.delay_us * US)
+        rtt_ns = (
+            None if sent_ns is None or highest <= self._twice_until else max(0, now - sent_ns - hop_ack.delay_us * US)
+        )
         return HopAckReport(came, lost, rtt_ns, late)
 
     def next_overdue(self, patience_ns: Nanos) -> Nanos:
@@ -111,6 +115,14 @@ class UnacknowledgedParcels(Generic[T]):
         while len(self._overdue) > UNACKNOWLEDGED_MAX:
             del self._overdue[next(iter(self._overdue))]
         return overdue
+
+    def sent_again(self, patience_ns: Nanos, now: Nanos) -> None:
+        """Everything was sent again over another path just now, which has this patience."""
+        self._twice_until = self._number
+        self._overdue.clear()
+        for queue in (self._prompt, self._patient, self._missing):
+            for number, sent in queue.items():
+                queue[number] = sent._replace(sent_ns=now, patience_ns=max(sent.patience_ns, patience_ns))
 
     def take_all(self) -> list[T]:
         """All unacknowledged parcels, when no acknowledgement is expected any more."""

@@ -17,6 +17,7 @@ they measure round-trip time and loss at the rate of the data, and make pings un
                       routes flap. The first suspicion in a while has no hold time: it may be a mere delay
   memory              after trouble a link counts as risky for a while, longer if trouble came back, so that redundancy
                       outlasts it
+  another path        a change of the path below the link is no trouble: the round trip is that of the new path at once
 
 Integer arithmetic only: the same history gives the same result on any machine.
 """
@@ -46,6 +47,8 @@ BLIP_MAX: Nanos = SECOND
 """A rise that ends this soon was a busy host, not a change of the link."""
 RELAPSE_WITHIN: Nanos = 60 * SECOND
 
+STANDBY_MARGIN: Nanos = 50 * MS
+"""How much longer than the round trip of another path the link may be silent before it is suspected."""
 INITIAL_ROUND_TRIP: Nanos = 100 * MS
 MARGIN_MIN: Nanos = 2 * MS
 TOKENS_KEPT = 16
@@ -78,6 +81,10 @@ class LinkHealth:
         self.measured = False
         self._step = 0
         self._phi = 0.0
+        self._silent_since: Nanos = -NEVER
+        """When phi began to grow."""
+        self.standby_ns: Nanos = 0
+        """The round trip of another path that the link can take; 0: there is none."""
         self._lag_ns: Nanos = 0
         """How late this broker itself lately was in checking the link."""
         # Pings
@@ -203,6 +210,32 @@ class LinkHealth:
             self._good_since = now
         self._maybe_recover(now)
 
+    def answers(self, now: Nanos) -> None:
+        """A probe was answered that measures nothing, since it was sent over two paths."""
+        if self.state is LinkState.FAILED:
+            return
+        self._phi = 0.0
+        self._missed_cycles = 0
+        self._answers += 1
+        if self._good_since == NEVER:
+            self._good_since = now
+        self._maybe_recover(now)
+
+    def path_changed(self, rtt_ns: Nanos, now: Nanos) -> None:
+        """The link takes another path. Silence of the old one says nothing about it, and neither do answers to pings
+        that may have taken either: it is pinged anew."""
+        if self.state is LinkState.FAILED:
+            return
+        self._waiting.clear()
+        self._overdue.clear()
+        self._phi = 0.0
+        self._missed_cycles = 0
+        self._undo_suspicion()
+        if self.measured:
+            self.rtt_ns, self._step = rtt_ns, 0
+        self._attempts = ATTEMPTS_PER_CYCLE
+        self._next_ping = now
+
     def attested(self, now: Nanos) -> None:
         """The answer was a hop acknowledgement."""
         self._attested_ns = now
@@ -264,11 +297,18 @@ class LinkHealth:
         self._next_ping = NEVER if is_attested else now
 
     def _silence(self, now: Nanos) -> None:
+        if not self._phi:
+            self._silent_since = now
         self._phi += next((cap for loss, cap in _SURPRISE if self.loss_millionths >= loss), _SURPRISE_CLEAN)
         self._good_since = NEVER
-        if self._phi >= PHI_SUSPECT and self.state is LinkState.UP:
+        if self._phi >= PHI_SUSPECT and self.state is LinkState.UP and not self._may_change_path(now):
             self._trouble_begins(now)
             self.state = LinkState.SUSPECT
+
+    def _may_change_path(self, now: Nanos) -> bool:
+        """Whether the link may be about to take another path: that is given the time of its round trip, and for this
+        end to notice."""
+        return bool(self.standby_ns) and now < self._silent_since + self.standby_ns + STANDBY_MARGIN
 
     def _maybe_recover(self, now: Nanos) -> None:
         if self.state is LinkState.SUSPECT and self._good_since != NEVER and now >= self._good_since + self._hold_ns:

@@ -149,6 +149,7 @@ class Neighbour:
     def connect(self, me: str, incarnation: int, now: Nanos, instance: int = 0, tier: int = 0) -> None:
         self._reset()
         self.connected = True
+        self.health.standby_ns = 0
         self._greeting_due = now + GREETING_WITHIN
         self._push_control(frame_codec.hello(me, incarnation, instance, tier))
 
@@ -347,6 +348,12 @@ class Neighbour:
         self.touch()
         self.health.answered(token, now)
 
+    def path_changed(self, rtt_ns: Nanos, now: Nanos) -> None:
+        """Another path is used, and what was not acknowledged was sent again over it."""
+        self.health.path_changed(rtt_ns, now)
+        self._unacknowledged.sent_again(self.health.patience_ns, now)
+        self.touch()
+
     def ask(self, at: Nanos) -> None:
         """Probe the link: another link of this broker has changed, and this one may have, too."""
         if self.greeted:
@@ -370,6 +377,8 @@ class Neighbour:
         if told.rtt_ns is not None:
             self.health.observed(told.rtt_ns, now, told.late)
             self.health.attested(now)
+        elif told.came:
+            self.health.answers(now)
 
     # Time
 

@@ -25,6 +25,7 @@ from overlane.adminapi.views import (
     LinkCondition,
     LinkView,
     LoopView,
+    PathView,
     ProcessView,
     PublishedView,
     QueuesView,
@@ -52,6 +53,7 @@ from overlane.node.admin.paging import in_pieces, page
 from overlane.node.admin.session_views import all_subscriptions, client_view, place, subscription_view
 from overlane.node.driver import Driver
 from overlane.node.links.datagram_link import DatagramLink
+from overlane.node.links.datagram_paths import DatagramPaths
 from overlane.node.links.emulation import LinkConditions
 from overlane.node.links.overlay import Overlay
 from overlane.node.links.overlay_link import OverlayLink
@@ -378,11 +380,28 @@ def _link_view(
         bytes_in=link.bytes_in if link is not None else 0,
         bytes_out=link.bytes_out if link is not None else 0,
         datagrams=None if link is None or link.datagrams is None else _datagrams_view(link.datagrams),
+        paths=_path_views(link.datagrams) if link is not None and isinstance(link.datagrams, DatagramPaths) else (),
         emulation=None if conditions is None else _emulation_view(conditions),
     )
 
 
-def _datagrams_view(datagrams: DatagramLink) -> DatagramsView:
+def _path_views(paths: DatagramPaths) -> tuple[PathView, ...]:
+    return tuple(
+        PathView(
+            local=path.local_host,
+            remote=str(path.remote[0]) if path.remote is not None else "",
+            state=state,
+            has_connection=path.number == paths.stream_number,
+            latency_ms=path.path.flight.rtt_ns / 2 / MS if path.path.flight.is_measured else None,
+            loss=path.watched.loss_millionths / 1e6,
+            sent=path.sent,
+            received=path.received,
+        )
+        for path, state in paths.views()
+    )
+
+
+def _datagrams_view(datagrams: DatagramLink | DatagramPaths) -> DatagramsView:
     path, flight = datagrams.path, datagrams.path.flight
     return DatagramsView(
         state=path.state.value,

@@ -170,7 +170,21 @@ class Metrics(Collector):
         usable = GaugeMetricFamily(
             "overlane_link_datagrams_usable", "1 if messages with a deadline are sent in datagrams.", labels=["peer"]
         )
+        path_labels = ["peer", "local", "remote"]
+        path_state = GaugeMetricFamily(
+            "overlane_link_path_state", "1 for the state of each path of a link.", labels=[*path_labels, "state"]
+        )
+        path_latency = GaugeMetricFamily(
+            "overlane_link_path_latency_seconds", "Measured one-way latency of each path.", labels=path_labels
+        )
+        path_loss = GaugeMetricFamily("overlane_link_path_loss_ratio", "Loss ratio of each path.", labels=path_labels)
         for link in inspection.links():
+            for path in link.paths:
+                labels = [link.peer, path.local, path.remote]
+                path_state.add_metric([*labels, path.state], 1)
+                path_loss.add_metric(labels, path.loss)
+                if path.latency_ms is not None:
+                    path_latency.add_metric(labels, path.latency_ms / 1e3)
             if (beside := link.datagrams) is not None:
                 usable.add_metric([link.peer], beside.state != "probing")
                 for what, count in (("sent", beside.sent), ("received", beside.received), ("lost", beside.lost)):
@@ -184,7 +198,12 @@ class Metrics(Collector):
                 latency.add_metric([link.peer], link.latency_ms / 1e3)
                 jitter.add_metric([link.peer], link.jitter_ms / 1e3)
                 loss.add_metric([link.peer], link.loss)
-        yield from (state, latency, jitter, loss, queue, usable, datagrams)
+        yield from (state, latency, jitter, loss, queue, usable, datagrams, path_state, path_latency, path_loss)
+        yield _counter(
+            "overlane_link_connections_moved",
+            "Connections that continued over another path.",
+            inspection.overlay.multipath.moved,
+        )
         sockets = inspection.overlay.sockets
         if sockets is not None:
             yield _counter("overlane_datagrams_strange", "Datagrams that belong to no link.", sockets.strange)

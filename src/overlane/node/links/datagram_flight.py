@@ -15,6 +15,7 @@ Frames without room in the window are not lost: they use the stream, whose conge
 no clock.
 """
 
+from itertools import islice
 from typing import NamedTuple
 
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
@@ -111,6 +112,12 @@ class Flight:
     def next_given_up(self) -> Nanos:
         for oldest in self._under_way.values():
             return oldest.sent_ns + max(GIVEN_UP_MIN, 4 * self.patience_ns)
+        return NEVER
+
+    def sent_of(self, position: int) -> Nanos:
+        """When the datagram at this position was sent, the oldest first; NEVER if there are not so many in transit."""
+        for each in islice(self._under_way.values(), position, None):
+            return each.sent_ns
         return NEVER
 
     @property

@@ -1,14 +1,16 @@
 """The datagrams of one link to a neighbour: the path, driven by a socket and a timer.
 
 The end that dialled takes the address of the neighbour from its connection. The other end learns it from received
-datagrams, and so do both if a NAT assigns another port: the source of the latest authenticated datagram counts. On an
-emulated link a datagram arrives when the emulation says, or is lost.
+datagrams. If authenticated datagrams come from another address, since a NAT assigns another port or the neighbour is
+somewhere else now, it is challenged there, and the address counts when the challenge was answered (RFC 9000, 8.2): a
+copy of a datagram that others send from elsewhere diverts nothing. On an emulated link a datagram arrives when the
+emulation says, or is lost.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from overlane.core.units import NEVER, SECOND, US, Nanos
+from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.node.links.datagram_path import DatagramPath, PathState
 from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, DatagramRefused, Opener, Sealer
@@ -17,6 +19,9 @@ from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import DatagramSession
 from overlane.node.links.pacing import Pace
 from overlane.node.links.stream_window import StreamWindow
+
+CHALLENGE_GAP: Nanos = 100 * MS
+"""Another address is challenged no more often than this."""
 
 
 class DatagramLink:
@@ -36,7 +41,10 @@ class DatagramLink:
         pace: Pace | None,
         emulation: Emulation | None,
         failed: Callable[[Exception], None],
+        number: int = 0,
     ) -> None:
+        self.number = number
+        """Of the path, among those of the link."""
         self._socket = socket
         self._session = session
         self._address = address
@@ -55,14 +63,29 @@ class DatagramLink:
         self.stream_window = StreamWindow()
         """Of the connection beside it."""
         self.sent = self.received = self.bytes_in = self.bytes_out = 0
-        self.path = DatagramPath(
+        self._challenged_at: Address | None = None
+        """An address from which something came, and which was challenged."""
+        self._may_challenge_ns: Nanos = 0
+        self.path = self._make_path()
+        socket.enlist(session.ours + number, self._received)
+        self._tend()
+
+    def _make_path(self) -> DatagramPath:
+        session = self._session
+        return DatagramPath(
             Sealer(session.theirs, session.key_out),
             Opener(session.key_in),
-            now(),
-            begins=address is not None,
+            self._now(),
+            begins=self._address is not None,
         )
-        socket.enlist(session.ours, self._received)
-        self._tend()
+
+    @property
+    def local_host(self) -> str:
+        return self._socket.host
+
+    @property
+    def remote(self) -> Address | None:
+        return self._address
 
     @property
     def is_usable(self) -> bool:
@@ -93,7 +116,7 @@ class DatagramLink:
 
     def close(self) -> None:
         self._is_closed = True
-        self._socket.dismiss(self._session.ours)
+        self._socket.dismiss(self._session.ours + self.number)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -115,14 +138,29 @@ class DatagramLink:
             return
         if flight.latest is not measured_before:
             self.stream_window.measured(*flight.latest, flight.least_rtt_ns, now)
-        if is_newest:
-            self._address = address
+        if address != self._address and is_newest:
+            self._follow(address, now)
+        if self._challenged_at is not None and self.path.confirmed == self.path.challenged:
+            self._address, self._challenged_at = self._challenged_at, None
         if frames:
             self._hear(frames)
         if not self._is_closed:
             self._tend()
             if (self.is_usable and not was_usable) or (self._is_held_up and self.find_room()):
                 self._go_on()
+
+    def keeps_link(self, _: Exception | None) -> bool:
+        """Whether the link goes on although its connection has ended for this reason."""
+        return False
+
+    def _follow(self, address: Address, now: Nanos) -> None:
+        """The neighbour may be at this address from now on."""
+        if self._address is None:
+            self._address = address
+        elif now >= self._may_challenge_ns:
+            self._may_challenge_ns = now + CHALLENGE_GAP
+            self._challenged_at = address
+            self._send(self.path.challenge(now), address, now)
 
     def _tend(self) -> None:
         now = self._now()
@@ -152,17 +190,19 @@ class DatagramLink:
             self._failed(error)
 
     def _emit(self, datagram: bytes, now: Nanos) -> None:
-        if self._address is None:
-            return
+        if self._address is not None:
+            self._send(datagram, self._address, now)
+
+    def _send(self, datagram: bytes, address: Address, now: Nanos) -> None:
         self.sent += 1
         self.bytes_out += len(datagram)
         if self.emulation is None:
-            self._socket.send(datagram, self._address)
+            self._socket.send(datagram, address)
             if self.pace is not None:
                 self.pace.sent(len(datagram), now)
         elif (arrives_ns := self.emulation.datagram(len(datagram), now)) is not None:
-            self._loop.call_later((arrives_ns - now) / SECOND, self._arrive, datagram)
+            self._loop.call_later((arrives_ns - now) / SECOND, self._arrive, datagram, address)
 
-    def _arrive(self, datagram: bytes) -> None:
-        if not self._is_closed and self._address is not None:
-            self._socket.send(datagram, self._address)
+    def _arrive(self, datagram: bytes, address: Address) -> None:
+        if not self._is_closed:
+            self._socket.send(datagram, address)

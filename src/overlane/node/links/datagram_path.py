@@ -76,6 +76,8 @@ class DatagramPath:
         self._unheard: dict[int, tuple[bytes, Nanos]] = {}
         """Frames that are unacknowledged, as are all later ones, and when they were sent."""
         self._doubted_at: Nanos = NEVER
+        self.challenged = self.confirmed = 0
+        """Numbers of the latest challenge, and of the latest probe that was answered."""
         # Acknowledgements for the other end
         self._tell_at: Nanos = NEVER
         self._untold = 0
@@ -106,6 +108,14 @@ class DatagramPath:
             return []
         taken, self._unheard = list(self._unheard.values()), {}
         return taken
+
+    def challenge(self, now: Nanos) -> bytes:
+        """A probe for an address from which something came: when `confirmed` is its number, the other end is there."""
+        datagram = self._sealer.seal(_PROBE, None, size_bytes=SMALL_BYTES)
+        self.challenged = self._sealer.number
+        self._probes[self.challenged] = SMALL_BYTES
+        self._note(self.challenged, SMALL_BYTES, now)
+        return datagram
 
     def _note(self, number: int, size: int, now: Nanos) -> None:
         self.flight.sent(number, size, now)
@@ -152,6 +162,7 @@ class DatagramPath:
             del self._unheard[number]
         for number, size in told.came.items():
             if number in self._probes:
+                self.confirmed = number
                 self._answered(self._probes.pop(number))
             elif size > SMALL_BYTES:
                 self._large_lost = 0

@@ -7,11 +7,12 @@
       u64       u48        u8     highest u48 | delay u16 (16 us) | earlier u64, if the kind says so
 
 The receiver chose the session at random when the two brokers greeted each other; it identifies the link of a datagram.
-The number grows by one with every datagram of a session, and is never reused.
+Its last byte is the path: 0 for the path of the connection, others for further paths of the link. The number grows by
+one with every datagram of a path, and is never reused; nor is the number of a path.
 
 If the link is encrypted or has a secret, there is a key for each direction: everything after the number is sealed with
-ChaCha20-Poly1305 (RFC 8439) under it; the number is the nonce; session and number are authenticated. A key is used for
-one connection only. Without a key there is no tag, and datagrams with an unknown session are dropped.
+ChaCha20-Poly1305 (RFC 8439) under it; path and number are the nonce; session and number are authenticated. A key is
+used for one greeting only. Without a key there is no tag, and datagrams with an unknown session are dropped.
 
 A datagram is accepted only once; one that is too old to be checked for that is rejected (RFC 4303, 3.4.3). No I/O, no
 clock.
@@ -30,6 +31,8 @@ KEY_BYTES = 32
 TAG_BYTES = 16
 NUMBER_MAX = (1 << 48) - 1
 REPLAY_WINDOW = 1_024
+PATH_MAX = 255
+"""Numbers of paths fit the last byte of a session."""
 
 _HEAD = struct.Struct("!QHI")
 _CAME = struct.Struct("!HIHQ")
@@ -58,7 +61,9 @@ class Kind(IntFlag):
     ASKS = 2
     """Its receiver must acknowledge it soon."""
     PROBE = 4
-    """Its receiver must acknowledge it at once. It contains only padding."""
+    """Its receiver must acknowledge it at once. It contains only padding, or a notice."""
+    NOTICE = 8
+    """A probe with a notice about the paths of the link (`watched_path`)."""
 
 
 class DatagramRefusal(Enum):
@@ -99,6 +104,11 @@ class _Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
 
 
+def new_session(random_bits: int) -> int:
+    """A session from 64 random bits. One whose last byte is not zero is of a broker that knows of one path only."""
+    return random_bits & ~PATH_MAX
+
+
 def session_of(datagram: bytes | memoryview) -> int | None:
     return int(_SESSION.unpack_from(datagram)[0]) if len(datagram) > HEAD_BYTES else None
 
@@ -106,8 +116,9 @@ def session_of(datagram: bytes | memoryview) -> int | None:
 class Sealer:
     """Our direction of a session that the other end named."""
 
-    def __init__(self, session: int, key: bytes | None) -> None:
-        self._session = session
+    def __init__(self, session: int, key: bytes | None, path: int = 0) -> None:
+        self._session = session + path
+        self._path = path
         self._cipher = _cipher(key) if key is not None else None
         self.number = 0
         """Of the last one sealed."""
@@ -128,14 +139,17 @@ class Sealer:
         plain = plain.ljust(size_bytes - HEAD_BYTES - tag_bytes, b"\0")
         if self._cipher is None:
             return head + plain
-        return head + self._cipher.encrypt(_NONCE.pack(0, self.number), plain, head)
+        return head + self._cipher.encrypt(_NONCE.pack(self._path, self.number), plain, head)
 
 
 class Opener:
     """The other end's direction of the session that we named."""
 
-    def __init__(self, key: bytes | None) -> None:
+    def __init__(self, key: bytes | None, path: int = 0) -> None:
         self._cipher = _cipher(key) if key is not None else None
+        self._path = path
+        self.notice = b""
+        """Of the last probe; whoever reads it empties it."""
         self.highest = 0
         self._seen = 0
         """Bit i: highest-i has come."""
@@ -159,7 +173,11 @@ class Opener:
                 raise DatagramRefused(DatagramRefusal.MALFORMED)
             high, low, delay, earlier = _CAME.unpack_from(plain, 1)
             came, at = DatagramAck(high << 32 | low, delay << 4, earlier), 1 + _CAME.size
-        frames = b"" if kind & Kind.PROBE else plain[at:]
+        if kind & Kind.PROBE:
+            frames = b""
+            self.notice = plain[at:] if kind & Kind.NOTICE else b""
+        else:
+            frames = plain[at:]
         if not plain or not _is_whole(frames):
             raise DatagramRefused(DatagramRefusal.MALFORMED)
         is_newest = number > self.highest
@@ -177,7 +195,7 @@ class Opener:
         from cryptography.exceptions import InvalidTag
 
         try:
-            return self._cipher.decrypt(_NONCE.pack(0, number), datagram[HEAD_BYTES:], datagram[:HEAD_BYTES])
+            return self._cipher.decrypt(_NONCE.pack(self._path, number), datagram[HEAD_BYTES:], datagram[:HEAD_BYTES])
         except InvalidTag:
             raise DatagramRefused(DatagramRefusal.FORGED) from None
 

@@ -2,7 +2,8 @@
 
 A datagram is sent from the address of its connection, so that it takes the same path and passes the same NAT. All
 sockets use the port of the overlay's listener if it is free, so that a firewall needs to open one port. Received
-datagrams are assigned to links by their session; others are counted.
+datagrams are assigned to links by their session; others are counted. A link that accepts further paths (`admit`) gets
+the first datagram of one, whichever socket it came to.
 """
 
 import asyncio
@@ -10,10 +11,9 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, session_of
+from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, PATH_MAX, session_of
 
 RECEIVE_BYTES = 1024 * 1024
 AT_ONCE_MAX = 64
@@ -24,6 +24,10 @@ log = logging.getLogger("overlane.link")
 Address = tuple[Any, ...]
 """As the socket module has it."""
 Receive = Callable[[bytes, Address], None]
+Admit = Callable[[int, "DatagramSocket", bytes, Address], None]
+"""Gets the first datagram of a path: its number, and where it came to and from."""
+
+_UNREACHABLE = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EHOSTUNREACH})
 
 
 class DatagramSockets:
@@ -32,6 +36,25 @@ class DatagramSockets:
         self._open: dict[str, DatagramSocket] = {}
         self.strange = 0
         """Datagrams of sessions that there are not."""
+        self._admits: dict[int, Admit] = {}
+        self.on_unreachable: Callable[[str], None] = lambda _: None
+        """Called with one of our addresses from which the kernel cannot send."""
+
+    def admit(self, session: int, admit: Admit | None) -> None:
+        """Whether the link of this session accepts further paths."""
+        if admit is None:
+            self._admits.pop(session, None)
+        else:
+            self._admits[session] = admit
+
+    def stranger(self, at: "DatagramSocket", session: int | None, datagram: bytes, address: Address) -> None:
+        """A datagram of no session at this socket: of a new path, or counted."""
+        path = 0 if session is None else session & PATH_MAX
+        admit = None if session is None or not path else self._admits.get(session - path)
+        if admit is None:
+            self.strange += 1
+        else:
+            admit(path, at, datagram, address)
 
     def at(self, address: Address) -> "DatagramSocket | None":
         """The socket of one of our addresses; None where there cannot be one."""
@@ -40,7 +63,7 @@ class DatagramSockets:
             made = self._bind(address)
             if made is None:
                 return None
-            self._open[host] = DatagramSocket(made, self)
+            self._open[host] = DatagramSocket(made, host, self)
         return self._open[host]
 
     def close(self) -> None:
@@ -70,8 +93,9 @@ class DatagramSockets:
 
 
 class DatagramSocket:
-    def __init__(self, made: socket.socket, all_of_them: DatagramSockets) -> None:
+    def __init__(self, made: socket.socket, host: str, all_of_them: DatagramSockets) -> None:
         self._socket = made
+        self.host = host
         self._all = all_of_them
         self._sessions: dict[int, Receive] = {}
         self._loop = asyncio.get_running_loop()
@@ -83,11 +107,15 @@ class DatagramSocket:
 
     def dismiss(self, session: int) -> None:
         self._sessions.pop(session, None)
+        self._all.admit(session, None)
 
     def send(self, datagram: bytes, address: Address) -> None:
         """It may be lost here as anywhere."""
-        with suppress(OSError):
+        try:
             self._socket.sendto(datagram, address)
+        except OSError as error:
+            if error.errno in _UNREACHABLE:
+                self._all.on_unreachable(self.host)
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
@@ -105,6 +133,6 @@ class DatagramSocket:
             session = session_of(datagram)
             receive = self._sessions.get(session) if session is not None else None
             if receive is None:
-                self._all.strange += 1
+                self._all.stranger(self, session, datagram, address)
             else:
                 receive(datagram, address)

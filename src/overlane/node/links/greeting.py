@@ -1,6 +1,6 @@
 """The greeting of two brokers: each proves its identity before anything else from it is read.
 
-    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, expected peer, nonce, offer, instance]
+    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, expected peer, nonce, offer, instance(, link id)]
     proof   length u8 | HMAC-SHA256 of role, both names and both nonces under the shared secret; empty without one
 
 The end that dialled sends its hello first, the other answers with hello and proof, and the first with its proof. A
@@ -11,6 +11,9 @@ is accepted only if the connection comes from the same machine, or the file allo
 A hello may offer datagrams in addition to the connection: [port, session, key part]. If both do, they have a session
 (`datagram_seal`), and keys for it if there is a secret to derive them from: the secret of the overlay, or the key
 parts, which are sent only on encrypted connections. A proof covers the offers.
+
+A connection may continue an earlier one over another path: then the hello of the dialling end has the id of the link,
+which both ends know from the nonces of its first greeting, and a proof covers that too (`stream_move`).
 
 No I/O: bytes go in, bytes come out. No more than a few hundred bytes are ever kept.
 """
@@ -31,6 +34,7 @@ MAGIC = b"OVLG"
 VERSION = 2
 NONCE_BYTES = 16
 KEY_PART_BYTES = 32
+LINK_ID_BYTES = 16
 HELLO_BYTES_MAX = 2 * NAME_BYTES_MAX + NONCE_BYTES + KEY_PART_BYTES + 64
 PROOF_BYTES = 32
 
@@ -65,6 +69,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     nonce: bytes
     offer: Offer | None = None
     instance: int = 0
+    moves: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ class Greeting:
     nonce: bytes
     peer: str = ""
     offer: Offer | None = None
+    moves: bytes = b""
+    """The id of the link that this connection continues; empty for a new link."""
     instance: int = 0
     """Of the neighbour."""
     _their_offer: Offer | None = None
@@ -121,6 +128,12 @@ class Greeting:
         key_out, key_in = (self._key(self._dials), self._key(not self._dials)) if has_keys else (None, None)
         return DatagramSession(mine.session, theirs.session, theirs.port, key_out, key_in)
 
+    @property
+    def link_id(self) -> bytes:
+        """Names the link that begins with this greeting, at both ends alike."""
+        nonces = (self.nonce, self._their_nonce) if self._dials else (self._their_nonce, self.nonce)
+        return sha256(b"".join(nonces)).digest()[:LINK_ID_BYTES]
+
     def opening(self) -> bytes:
         """What to send at once."""
         return self._hello() if self._dials else b""
@@ -141,7 +154,10 @@ class Greeting:
 
     def _hello(self) -> bytes:
         mine = self.credentials
-        body = msgspec.msgpack.encode([mine.me, self.peer, self.nonce, self.offer, mine.instance])
+        said: list[object] = [mine.me, self.peer, self.nonce, self.offer, mine.instance]
+        if self.moves and self._dials:
+            said.append(self.moves)
+        body = msgspec.msgpack.encode(said)
         return _HEAD.pack(MAGIC, VERSION, len(body)) + body
 
     def _read_hello(self) -> bool:
@@ -168,6 +184,10 @@ class Greeting:
         self._check(said.name, said.wanted, said.nonce)
         self.peer, self._their_nonce, self._their_offer = said.name, said.nonce, said.offer
         self.instance = said.instance
+        if not self._dials:
+            if len(said.moves) not in (0, LINK_ID_BYTES):
+                raise ProtocolViolation("an id of a link of a wrong length")
+            self.moves = said.moves
         return True
 
     def _check(self, name: str, wanted: str, nonce: bytes) -> None:
@@ -224,4 +244,5 @@ class Greeting:
             mine = *mine, self.offer
         if self._their_offer is not None:
             theirs = *theirs, self._their_offer
-        return (mine, theirs) if self._dials else (theirs, mine)
+        dialler, dialled = (mine, theirs) if self._dials else (theirs, mine)
+        return ((*dialler, self.moves) if self.moves else dialler), dialled

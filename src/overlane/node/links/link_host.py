@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import Nanos
 from overlane.node.links.datagram_link import DatagramLink
+from overlane.node.links.datagram_paths import DatagramPaths
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import Credentials, DatagramSession, Offer
 from overlane.node.links.pacing import Pace
@@ -22,13 +23,16 @@ class LinkHost(Protocol):
 
     def datagrams(
         self, link: "OverlayLink", session: DatagramSession, transport: asyncio.Transport
-    ) -> DatagramLink | None:
+    ) -> DatagramLink | DatagramPaths | None:
         """Both ends have offered them; None if they are not wanted on this link."""
 
     def emulation(self, peer: str) -> Emulation | None: ...
     def pace(self, peer: str) -> Pace | None: ...
     def greeted(self, link: "OverlayLink") -> bool:
         """Whether the connection is to be kept."""
+
+    def moves(self, link: "OverlayLink", link_id: bytes, transport: asyncio.Transport, data: bytes) -> None:
+        """A connection is there that is to continue the link of this id; `data` came behind its greeting."""
 
     def received(self, link: "OverlayLink", data: bytes) -> None:
         """Says `recorded` where it made records that are to be written."""

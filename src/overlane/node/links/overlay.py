@@ -1,7 +1,8 @@
 """The overlay side of a broker: its neighbours, when they are dialled, and which connection counts.
 
 Either end of a link may dial. One connection per neighbour counts at a time; a second one is rejected as long as the
-first is alive, so that a working connection is never dropped for one that may not work. If both ends have dialled at
+first is alive, so that a working connection is never dropped for one that may not work. One that the same broker has
+dialled later replaces the first: it would not dial if it had a connection, so it is somewhere else now. If both ends have dialled at
 the same moment, the connection dialled by the broker with the lesser name stays; both ends decide alike.
 
 If the network file allows it, datagrams are offered with each connection (`datagram_link`).
@@ -21,7 +22,17 @@ from typing import Protocol
 from msgspec import structs
 
 from overlane.core.broker import INTERNAL_ERROR, OverlayBroker
-from overlane.core.events import Close, CloseLink, Event, Lane, LinkDown, LinkUp, NamesakeRefused
+from overlane.core.events import (
+    Close,
+    CloseLink,
+    Event,
+    Lane,
+    LinkDown,
+    LinkUp,
+    NamesakeRefused,
+    PathChanged,
+    StandbyChanged,
+)
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import SECOND, Nanos
 from overlane.core.wire import frame_codec
@@ -31,12 +42,17 @@ from overlane.membership.endpoint import Endpoint
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.node.failures import Failures
 from overlane.node.links.datagram_link import DatagramLink
+from overlane.node.links.datagram_paths import DatagramPaths
+from overlane.node.links.datagram_seal import new_session
 from overlane.node.links.datagram_socket import DatagramSockets
 from overlane.node.links.dialling import DIAL_S, MOVED, Dialling
 from overlane.node.links.emulation import Emulation, LinkConditions
 from overlane.node.links.greeting import KEY_PART_BYTES, Credentials, DatagramSession, Offer
+from overlane.node.links.multipath import Multipath
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import Pace
+from overlane.node.links.stream_move import StreamMove
+from overlane.node.links.uplinks import OwnUplinks
 from overlane.node.security.tls import broker_of
 from overlane.secret import Secret
 
@@ -73,6 +89,7 @@ class Overlay:
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
         datagram_port: int | None = None,
+        uplinks: OwnUplinks | None = None,
         luck: Random | None = None,
     ) -> None:
         self._core = core
@@ -92,6 +109,7 @@ class Overlay:
         self._dialling = Dialling(
             core.name, now, self._luck, self._failures, self._dial, self._is_cut, self._close_moved
         )
+        self.multipath = Multipath(self, self.sockets, uplinks or OwnUplinks())
         self._server: asyncio.Server | None = None
         self.on_stranger: Callable[[str], None] = lambda _: None
         """Called with a broker that has shown who it is, and was refused since it is no neighbour."""
@@ -109,6 +127,7 @@ class Overlay:
             )
         except OSError as error:
             raise Unavailable(f"overlay address {endpoint}", error.strerror or str(error)) from None
+        self.multipath.open()
 
     def reconfigure(self, changes: NeighbourChanges) -> None:
         """Neighbours come, change or go. A connection to one that goes is closed by the core (`close`)."""
@@ -146,6 +165,7 @@ class Overlay:
         if self._server is not None:
             self._server.close()
         self._dialling.end()
+        self.multipath.close()
         for link in list(self.links.values()):
             link.close("the broker ends")
         if self.sockets is not None:
@@ -194,7 +214,26 @@ class Overlay:
         await link.settled.wait()
         return name in self.links
 
+    async def dial_move(self, link: OverlayLink, host: str, remote: Endpoint) -> None:
+        """Dial a connection from one address of ours to one of the neighbour, on which the stream of a link continues;
+        OSError or TimeoutError."""
+        _, moving = await asyncio.wait_for(
+            asyncio.get_running_loop().create_connection(
+                lambda: OverlayLink(self, link.peer, remote, link.id),
+                remote.host,
+                remote.port,
+                local_addr=(host, 0),
+                ssl=self._client_tls,
+                server_hostname=link.peer if self._client_tls is not None else None,
+            ),
+            DIAL_S,
+        )
+        await moving.settled.wait()
+
     def _close_moved(self, name: str, reason: str) -> None:
+        self.close_link(name, reason)
+
+    def close_link(self, name: str, reason: str) -> None:
         self._turns.tell_core(CloseLink(name, reason))
 
     # What connections ask (link_host.LinkHost)
@@ -215,28 +254,30 @@ class Overlay:
         if self.sockets is None or not isinstance(own, tuple) or (socket := self.sockets.at(own)) is None:
             return None
         is_private = transport.get_extra_info("ssl_object") is not None
-        return Offer(socket.port, secrets.randbits(64), secrets.token_bytes(KEY_PART_BYTES) if is_private else b"")
+        key_part = secrets.token_bytes(KEY_PART_BYTES) if is_private else b""
+        return Offer(socket.port, new_session(secrets.randbits(64)), key_part)
 
     def datagrams(
         self, link: OverlayLink, session: DatagramSession, transport: asyncio.Transport
-    ) -> DatagramLink | None:
+    ) -> DatagramLink | DatagramPaths | None:
         config = self._configs.get(link.peer)
         socket = self.sockets.at(transport.get_extra_info("sockname")) if self.sockets is not None else None
         if socket is None or config is None or not config.has_datagrams:
             return None
         host, _, *scope = transport.get_extra_info("peername")
-        return DatagramLink(
+        first = DatagramLink(
             socket,
             session,
             (host, session.port, *scope) if link.was_dialled_by_us else None,
             self.now,
-            lambda frames: self._received_beside(link, frames),
+            lambda frames: self.received_beside(link, frames),
             link.pump,
             link.rescue,
             pace=link.pace,
             emulation=self.emulation(link.peer),
             failed=lambda error: self.failed(link, error),
         )
+        return self.multipath.began(link, first, session, transport)
 
     def emulation(self, peer: str) -> Emulation | None:
         return self._emulations.get(peer)
@@ -248,6 +289,30 @@ class Overlay:
     def pace(self, peer: str) -> Pace | None:
         rate_bps = self.rate_bps(peer)
         return None if rate_bps is None else Pace(rate_bps)
+
+    def addresses(self, peer: str) -> tuple[Endpoint, ...]:
+        """Where a neighbour is dialled."""
+        config = self._configs.get(peer)
+        return () if config is None else config.addresses
+
+    def path_changed(self, link: OverlayLink, rtt_ns: Nanos) -> None:
+        if self.links.get(link.peer) is link:
+            self._turns.handle(PathChanged(link.peer, rtt_ns))
+
+    def standby_changed(self, link: OverlayLink, rtt_ns: Nanos) -> None:
+        if self.links.get(link.peer) is link:
+            self._turns.handle(StandbyChanged(link.peer, rtt_ns))
+
+    def moves(self, link: OverlayLink, link_id: bytes, transport: asyncio.Transport, data: bytes) -> None:
+        before = self.links.get(link.peer)
+        if before is None or before.id != link_id or before.instance != link.instance or not before.is_up:
+            log.info("%s wants to continue a link with %s that has ended", link.address, link.peer)
+            transport.abort()
+            return
+        if link.was_dialled_by_us:
+            before.dialled_at = link.dialled_at
+        self.multipath.moves(before, transport)
+        StreamMove(before, transport).begin(data)
 
     def greeted(self, link: OverlayLink) -> bool:
         peer = link.peer
@@ -287,8 +352,13 @@ class Overlay:
             self.linked.set()
 
     def _replaces(self, link: OverlayLink, before: OverlayLink) -> bool:
+        if before.is_broken:
+            return True
+        if not link.was_dialled_by_us and link.instance and link.opened_ns - before.opened_ns >= SAME_MOMENT:
+            # The same broker dials only when it has no connection: it has lost this one, or is somewhere else now.
+            return True
         if link.was_dialled_by_us == before.was_dialled_by_us:
-            return before.is_broken
+            return False
         first = min(self._core.name, link.peer)
         is_preferred = (first == self._core.name) == link.was_dialled_by_us
         return is_preferred and abs(link.opened_ns - before.opened_ns) < SAME_MOMENT
@@ -297,7 +367,7 @@ class Overlay:
         if self.links.get(link.peer) is link:
             self._turns.received(link.peer, data, lane)
 
-    def _received_beside(self, link: OverlayLink, frames: bytes) -> None:
+    def received_beside(self, link: OverlayLink, frames: bytes) -> None:
         if link.heard_beside():
             self.received(link, frames, Lane.DATA)
 

@@ -9,6 +9,9 @@ If both ends have offered them, datagrams are used in addition to the connection
 and parcels with a deadline, if they fit and the path takes them. They are sent even while the connection is blocked.
 They must not make a connection look alive that transfers nothing: from time to time one of them is sent over the
 connection, and if only datagrams arrive, the connection is closed.
+
+A link with several paths (`datagram_paths`) survives the connection: the stream continues over another one, which takes
+a path that works (`movable_transport`, `stream_move`).
 """
 
 import asyncio
@@ -23,9 +26,11 @@ from overlane.core.wire.frame_codec import is_urgent
 from overlane.errors import ProtocolViolation
 from overlane.membership.endpoint import Endpoint
 from overlane.node.links.datagram_link import DatagramLink
+from overlane.node.links.datagram_paths import DatagramPaths
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import NONCE_BYTES, Greeting
 from overlane.node.links.link_host import LinkHost
+from overlane.node.links.movable_transport import MovableTransport
 from overlane.node.links.pacing import Pace
 from overlane.node.links.stream_meter import LOOK_AGAIN_NS, StreamMeter
 from overlane.node.links.stream_socket import NOTSENT_BYTES, STUCK_MS, tune
@@ -75,9 +80,15 @@ class OverlayLink(asyncio.BufferedProtocol):
     passed on before more is taken in. Where it cannot be passed on at once it also waits for a moment, not for long.
     """
 
-    def __init__(self, host: LinkHost, dials: str = "", dialled_at: Endpoint | None = None) -> None:
+    def __init__(self, host: LinkHost, dials: str = "", dialled_at: Endpoint | None = None, moves: bytes = b"") -> None:
         self.dialled_at = dialled_at
         """The address, if we have dialled."""
+        self._moves = moves
+        """The id of the link that this connection is to continue, if we have dialled for that."""
+        self.id = b""
+        """Of the link: both ends know it, and nobody else."""
+        self._greeting_bytes = 0
+        """Received before the stream began."""
         self._host = host
         self._dials = dials
         self._loop = asyncio.get_running_loop()
@@ -102,7 +113,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         """Set while no more is read because of that."""
         self._why = "closed by the neighbour"
         self.pace: Pace | None = None
-        self.datagrams: DatagramLink | None = None
+        self.datagrams: DatagramLink | DatagramPaths | None = None
         self._meter = StreamMeter()
         self._told_ns: Nanos = 0
         """When something was last sent over the connection."""
@@ -145,8 +156,9 @@ class OverlayLink(asyncio.BufferedProtocol):
         address = self._transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{address[0]}:{address[1]}"
         self.opened_ns = self._host.now()
-        credentials, offer = self._host.credentials(self._transport), self._host.offer(self._transport)
-        self._greeting = Greeting(credentials, secrets.token_bytes(NONCE_BYTES), self._dials, offer)
+        credentials = self._host.credentials(self._transport)
+        offer = None if self._moves else self._host.offer(self._transport)
+        self._greeting = Greeting(credentials, secrets.token_bytes(NONCE_BYTES), self._dials, offer, self._moves)
         self._late = self._loop.call_later(GREETING_S, self.close, "no greeting came")
         self._transport.write(self._greeting.opening())
 
@@ -230,7 +242,38 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.pump()
         self._host.sent()
 
+    @property
+    def stream_in(self) -> int:
+        """Bytes of the stream that have come, over this connection and those that it continues."""
+        return self._bytes_in - self._greeting_bytes
+
+    def make_movable(self) -> MovableTransport | None:
+        """Let the stream continue over another connection when the path of this one fails; None where it cannot."""
+        if isinstance(self._transport, MovableTransport):
+            return self._transport
+        if self._transport is None or self._transport.is_closing() or self._emulation is not None:
+            return None
+        self._transport = MovableTransport(self._transport, self._bytes_out)
+        return self._transport
+
+    def moved(self, transport: asyncio.Transport, peer_has: int, data: bytes) -> None:
+        """The stream continues over this connection; the neighbour has so much of it, and this came already."""
+        movable = self._transport
+        if not isinstance(movable, MovableTransport) or not movable.resume(transport, self, peer_has):
+            transport.abort()
+            self.close("the connection cannot be continued: what is missing is not kept")
+            return
+        address = transport.get_extra_info("peername") or ("?", 0)
+        self.address = f"{address[0]}:{address[1]}"
+        self._alone_from = NEVER
+        self._bytes_in += len(data)
+        if data:
+            self._host.received(self, data)
+        self.resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.datagrams is not None and self.is_up and self.datagrams.keeps_link(exc):
+            return
         for timer in (self._late, self._timer, self._rest, self._disk_patience):
             if timer is not None:
                 timer.cancel()
@@ -278,6 +321,13 @@ class OverlayLink(asyncio.BufferedProtocol):
         if self._late is not None:
             self._late.cancel()
         self.peer, self.instance = greeting.peer, greeting.instance
+        self._greeting_bytes = self._bytes_in - len(rest)
+        if greeting.moves and (transport := self._transport) is not None:
+            self._transport = None
+            self._host.moves(self, greeting.moves, transport, rest)
+            self.settled.set()
+            return b""
+        self.id = greeting.link_id
         self._emulation = self._host.emulation(self.peer)
         self.pace = self._host.pace(self.peer)
         self.is_up = self._host.greeted(self)
@@ -336,7 +386,7 @@ class OverlayLink(asyncio.BufferedProtocol):
             # What was pulled and not sent is like what a broken connection loses.
             self._host.failed(self, error)
 
-    def _pump_unmetered(self, transport: asyncio.Transport, datagrams: DatagramLink | None) -> bool:
+    def _pump_unmetered(self, transport: asyncio.Transport, datagrams: DatagramLink | DatagramPaths | None) -> bool:
         """Where nothing but the connection itself tells how much it is to be given; whether it has taken all."""
         bytes_max = self._pull_bytes
         while self.is_up and not self._is_full:
@@ -420,7 +470,7 @@ class OverlayLink(asyncio.BufferedProtocol):
                 self._told_ns = now
         return b"".join(stream), pulled_bytes
 
-    def _pump_urgent(self, datagrams: DatagramLink) -> None:
+    def _pump_urgent(self, datagrams: DatagramLink | DatagramPaths) -> None:
         """The connection takes nothing more; what has a deadline need not wait for it."""
         transport = self._transport
         while self.is_up and transport is not None and datagrams.is_usable and datagrams.find_room():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from overlane.core.config import BrokerConfig
-from overlane.core.events import Close, Event, LaterIncarnationKnown, LinkDown, LinkUp
+from overlane.core.events import Close, Event, LaterIncarnationKnown, LinkDown, LinkUp, PathChanged, StandbyChanged
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
 from overlane.mqtt.handshake import Authenticate, Verdict
@@ -220,6 +220,12 @@ class WholeBroker:
 
     def link_down(self, peer: str) -> None:
         self._handle(LinkDown(peer))
+
+    def path_changed(self, peer: str, rtt_ns: Nanos) -> None:
+        self._handle(PathChanged(peer, rtt_ns))
+
+    def standby_changed(self, peer: str, rtt_ns: Nanos) -> None:
+        self._handle(StandbyChanged(peer, rtt_ns))
 
     def _handle(self, event: Event) -> None:
         self.turn.handle(event, self.now())
