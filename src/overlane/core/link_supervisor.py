@@ -340,7 +340,7 @@ class LinkSupervisor:
     def advertise(self, now: Nanos) -> bool:
         """Advertise our links, if something significant has changed."""
         news = self._links_differ(now) or self._processing_news or self._has_new_failure_risk
-        if not news and now < self.gossip.next_deadline():
+        if not news and not self.gossip.is_advert_due(now):
             return False
         self._processing_news = self._has_new_failure_risk = False
         claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}

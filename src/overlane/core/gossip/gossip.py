@@ -140,6 +140,10 @@ class Gossip:
         away = (name for name in self._remote.brokers() if self._admission.is_trusted(name))
         return {*self._table.adverts, *away, self._me}
 
+    def is_advert_due(self, now: Nanos) -> bool:
+        """Whether our own links are to be advertised again, or may be now."""
+        return now >= self._advert_throttle.next_deadline()
+
     def announce(
         self, links: list[LinkClaim], processing_us: dict[str, int], failure: int, left: bool, now: Nanos
     ) -> bool:
@@ -160,7 +164,7 @@ class Gossip:
         self._next_sequence()
         self._advert_throttle.said(advert, now)
         self._table.accept(advert, now)
-        self._admission.took(advert)
+        self._admission.took(advert, now)
         self._flood(advert)
         self.tiers.announced(advert, now)
         if self._is_taken_for_gone:
@@ -344,7 +348,7 @@ class Gossip:
         if broker not in self._table.adverts:
             news.admitted.append(broker)
         self._table.accept(advert, now)
-        self._admission.took(advert)
+        self._admission.took(advert, now)
         if advert.incarnation > incarnation_before:
             news.restarted.append((broker, advert.incarnation))
         if advert.left:
