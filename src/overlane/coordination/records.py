@@ -64,6 +64,8 @@ class BrokerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """Where clients connect, by the name of the listener."""
     admin: str = ""
     version: str = ""
+    takes_clients: bool = False
+    """Whether it answers where sessions of its domain are, and takes clients that others of the domain pass on."""
 
 
 class NameRecord(msgspec.Struct, frozen=True):

@@ -105,6 +105,15 @@ class NamesakeRefused:
     address: str
 
 
+@dataclass(frozen=True, slots=True)
+class SendToNeighbour:
+    """Bytes of a part above the core, for the same part of a neighbour (`NeighbourSaid`). They arrive, in order, or the
+    link goes down; without a link they are dropped."""
+
+    peer: str
+    body: bytes
+
+
 Event = (
     NamesakeRefused
     | LinkUp
@@ -117,6 +126,7 @@ Event = (
     | SetFailureRisk
     | SetConfig
     | ReadersReady
+    | SendToNeighbour
 )
 
 
@@ -245,6 +255,14 @@ class DirectLinksWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class NeighbourSaid:
+    """Bytes for a part above the core came from a neighbour (`SendToNeighbour`)."""
+
+    peer: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersRefused:
     """A neighbour announces more brokers than are admitted: so many adverts were refused lately."""
 
@@ -304,6 +322,7 @@ Effect = (
     | RouteEstablished
     | LaterIncarnationKnown
     | ScopeChanged
+    | NeighbourSaid
     | ReportedEffect
 )
 

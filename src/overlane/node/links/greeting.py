@@ -1,6 +1,6 @@
 """The greeting of two brokers: each proves its identity before anything else from it is read.
 
-    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, expected peer, nonce, offer, instance]
+    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, expected peer, nonce, offer, instance, purpose]
     proof   length u8 | HMAC-SHA256 of role, both names and both nonces under the shared secret; empty without one
 
 The end that dialled sends its hello first, the other answers with hello and proof, and the first with its proof. A
@@ -11,6 +11,9 @@ is accepted only if the connection comes from the same machine, or the file allo
 A hello may offer datagrams in addition to the connection: [port, session, key part]. If both do, they have a session
 (`datagram_seal`), and keys for it if there is a secret to derive them from: the secret of the overlay, or the key
 parts, which are sent only on encrypted connections. A proof covers the offers.
+
+A connection is a link unless the hello of the end that dialled names another purpose: `client`, to pass on the
+connection of a client (`node.clients.pass_through`). A proof covers the purpose.
 
 No I/O: bytes go in, bytes come out. No more than a few hundred bytes are ever kept.
 """
@@ -33,6 +36,10 @@ NONCE_BYTES = 16
 KEY_PART_BYTES = 32
 HELLO_BYTES_MAX = 2 * NAME_BYTES_MAX + NONCE_BYTES + KEY_PART_BYTES + 64
 PROOF_BYTES = 32
+
+LINK = ""
+CLIENT = "client"
+"""Purposes of a connection."""
 
 _HEAD = struct.Struct("!4sBH")
 
@@ -65,6 +72,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     nonce: bytes
     offer: Offer | None = None
     instance: int = 0
+    purpose: str = LINK
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,8 @@ class Greeting:
     offer: Offer | None = None
     instance: int = 0
     """Of the neighbour."""
+    purpose: str = LINK
+    """Of the connection, as the end that dials says."""
     _their_offer: Offer | None = None
     _stage: _Stage = _Stage.HELLO
     _their_nonce: bytes = b""
@@ -141,7 +151,10 @@ class Greeting:
 
     def _hello(self) -> bytes:
         mine = self.credentials
-        body = msgspec.msgpack.encode([mine.me, self.peer, self.nonce, self.offer, mine.instance])
+        said: list[object] = [mine.me, self.peer, self.nonce, self.offer, mine.instance]
+        if self._dials and self.purpose:
+            said.append(self.purpose)
+        body = msgspec.msgpack.encode(said)
         return _HEAD.pack(MAGIC, VERSION, len(body)) + body
 
     def _read_hello(self) -> bool:
@@ -168,6 +181,10 @@ class Greeting:
         self._check(said.name, said.wanted, said.nonce)
         self.peer, self._their_nonce, self._their_offer = said.name, said.nonce, said.offer
         self.instance = said.instance
+        if not self._dials:
+            if said.purpose not in (LINK, CLIENT):
+                raise ProtocolViolation(f"connects for the purpose {said.purpose[:16]!a}, which is not known here")
+            self.purpose = said.purpose
         return True
 
     def _check(self, name: str, wanted: str, nonce: bytes) -> None:
@@ -224,4 +241,5 @@ class Greeting:
             mine = *mine, self.offer
         if self._their_offer is not None:
             theirs = *theirs, self._their_offer
-        return (mine, theirs) if self._dials else (theirs, mine)
+        dialler, dialled = (mine, theirs) if self._dials else (theirs, mine)
+        return ((*dialler, self.purpose), dialled) if self.purpose else (dialler, dialled)

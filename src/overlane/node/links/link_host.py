@@ -30,6 +30,10 @@ class LinkHost(Protocol):
     def greeted(self, link: "OverlayLink") -> bool:
         """Whether the connection is to be kept."""
 
+    def passed_in(self, link: "OverlayLink", transport: asyncio.Transport, data: bytes) -> bool:
+        """The neighbour has dialled to pass the connection of a client on, which begins with these bytes. Whether the
+        transport has another protocol from now on."""
+
     def received(self, link: "OverlayLink", data: bytes) -> None:
         """Says `recorded` where it made records that are to be written."""
 
