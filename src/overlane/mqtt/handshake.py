@@ -80,9 +80,9 @@ class Handshake:
         self, connection: Connection, packet: mqtt5.ConnectPacket, data: memoryview, now: Nanos
     ) -> Authenticate | None:
         """The client's first packet, and its bytes; what must be found out about it, if anything."""
-        is_passed = self._placing.is_needed and not connection.peer.via and bool(packet.client_id)
+        kept = bytes(data) if self._placing.must_search(connection, packet, now) else b""
         try:
-            return self._consider(connection, packet, bytes(data) if is_passed else b"", now)
+            return self._consider(connection, packet, kept, now)
         except _Rejected as rejected:
             self._reject(connection, packet, rejected)
             return None
@@ -151,6 +151,9 @@ class Handshake:
         try:
             if found.silent:
                 told = f"the session may be at {', '.join(found.silent)[:100]}, which does not answer; try again"
+                raise _Rejected(Answer.SERVER_UNAVAILABLE, Refusal.SESSION_AWAY, told)
+            if found.broker and connection.peer.via:
+                told = f"the session has moved to {found.broker}; try again"
                 raise _Rejected(Answer.SERVER_UNAVAILABLE, Refusal.SESSION_AWAY, told)
             if not found.broker:
                 self._open(connection, packet, searching.user, now, found.after_ns)

@@ -67,6 +67,12 @@ class Placing:
     def is_needed(self) -> bool:
         return self._lookup.is_needed
 
+    def must_search(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> bool:
+        """Whether the session may be elsewhere. One that another broker has found here may have ended meanwhile."""
+        if not self._lookup.is_needed or not packet.client_id:
+            return False
+        return not connection.peer.via or packet.clean_start or not self._lookup.is_kept_here(packet.client_id, now)
+
     def begin(
         self, connection: Connection, packet: mqtt5.ConnectPacket, user: str | None, connect: bytes, now: Nanos
     ) -> None:

@@ -127,13 +127,12 @@ class Coordinated:
     # What the broker asks
 
     def domain(self) -> Domain:
-        """The other brokers that take clients of the domain. While ZooKeeper is away, those that were registered count
-        as alive for a while."""
-        registered = self.participant.members if self._now() < self._registered_until else {}
+        """The other brokers that take clients of the domain. One whose registration has ended may be back soon with its
+        sessions: it counts as registered as long as it stays a neighbour. So do all when ZooKeeper is lost."""
+        is_registered = self._now() < self._registered_until
         peers = self.view.domain_edges().items()
         return Domain(
-            self.view.own.clients,
-            tuple(DomainPeer(name, record.clients, name in registered) for name, record in peers),
+            self.view.own.clients, tuple(DomainPeer(name, record.clients, is_registered) for name, record in peers)
         )
 
     def membership(self) -> Membership:

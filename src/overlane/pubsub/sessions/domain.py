@@ -21,7 +21,7 @@ class DomainPeer:
     clients: Mapping[str, str] = field(default_factory=dict)
     """Where clients reach it, `HOST:PORT`, by the kind of listener."""
     is_registered: bool = True
-    """Whether it counts as alive: it may have sessions though it is not linked."""
+    """Whether it counts as alive, though it may not be linked: it may have the session of a client."""
 
 
 @dataclass(frozen=True, slots=True)

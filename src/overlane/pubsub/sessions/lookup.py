@@ -13,6 +13,8 @@ A client identifier has one session in a domain:
   - If clients connect to several brokers at once and nobody has a session, the broker with the least name makes it, and
     the others find it there: whoever is asked by a lesser name while it searches itself notes that one as opening.
     One that has decided to make the session says so to every name.
+  - A client that is passed on to the broker where its session was found is searched for again there, if the session has
+    ended meanwhile; it is not passed on twice.
   - A peer that is not linked is asked as soon as it is, if it is registered. If it has not answered in time and no
     session was found, the client is turned away: its session may be there. Peers that are not registered are away, and
     not waited for.
@@ -106,6 +108,9 @@ class SessionLookup:
     def is_needed(self) -> bool:
         """Whether a session may be at another broker."""
         return bool(self.domain.peers)
+
+    def is_kept_here(self, client_id: str, now: Nanos) -> bool:
+        return self._sessions.held(client_id, now).is_kept
 
     def knows(self, peer: str) -> bool:
         return any(one.name == peer for one in self.domain.peers)
