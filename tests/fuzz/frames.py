@@ -17,6 +17,7 @@ from overlane.core.wire.control_messages import (
     Establish,
     Established,
     Farewell,
+    ForNeighbour,
     GossipSummary,
     IncarnationProof,
     InterestRequest,
@@ -186,6 +187,7 @@ control = st.one_of(
     st.builds(ScopedInterest, names, bundle_sets, filter_lists, filter_lists),
     st.builds(PublishScope, numbers, groups, groups, many_names),
     st.builds(ScopeComplete, numbers, bundle_sets),
+    st.builds(ForNeighbour, st.binary(max_size=32)),
     st.builds(Farewell, st.sampled_from(("", "x" * 256, "\0"))),
 )
 

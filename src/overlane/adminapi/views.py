@@ -161,6 +161,8 @@ class BrokerView(View, frozen=True, kw_only=True):
 class ConnectionView(View, frozen=True, kw_only=True):
     address: str
     listener: str
+    via: str | None = None
+    """The broker of the domain that the client has reached, if it has passed the connection on."""
     version: str
     is_secure: bool
     connected_s: float

@@ -68,6 +68,8 @@ class BrokerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """Of its replica set, where its records are on several hosts: only a later one may take the name over."""
     host: str = ""
     """On which it runs, if that is not its own."""
+    takes_clients: bool = False
+    """Whether it answers where sessions of its domain are, and takes clients that others of the domain pass on."""
 
 
 class NameRecord(msgspec.Struct, frozen=True):

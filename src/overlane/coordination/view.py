@@ -62,6 +62,17 @@ class View:
             self._gone_at.pop(name, None)
             self.members[name] = record
 
+    def domain_edges(self) -> dict[str, BrokerRecord]:
+        """The other edges of the domain that share clients with this one, by name; those included that were registered
+        until lately."""
+        if self.own.role != "edge":
+            return {}
+        return {
+            name: record
+            for name, record in sorted(self.members.items())
+            if name != self.me and record.role == "edge" and record.domain == self.own.domain and record.takes_clients
+        }
+
     def assign(self, assigned: Mapping[int, Assigned], now: Nanos) -> None:
         before = self.needed()
         self.assigned = assigned

@@ -33,6 +33,7 @@ from overlane.core.events import (
     PathChanged,
     ReadersReady,
     Reception,
+    SendToNeighbour,
     SetConfig,
     SetFailureRisk,
     StandbyChanged,
@@ -203,7 +204,7 @@ class OverlayBroker:
         self._receipts, self._link_failures = self._upkeep.receipts, self._links.failures
         self._set_views()
         self._inflows = self._sink.inflows
-        self.ready = self._links.ready
+        self.ready, self.is_linked = self._links.ready, self._links.is_linked
         self.pull, self.pull_urgent = self._links.pull, self._links.pull_urgent
         self._effects = self._remote.effects, self._source.effects, self._sink.effects, self._links.effects
         self._has_changes = True
@@ -266,6 +267,8 @@ class OverlayBroker:
                 self._set_config(config, now)
             case ReadersReady():
                 self._sink.readers_ready(now)
+            case SendToNeighbour(peer, body):
+                self._links.send_to(peer, body)
             case _:
                 assert_never(event)
         return self._collect()

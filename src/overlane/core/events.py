@@ -122,6 +122,15 @@ class NamesakeRefused:
     address: str
 
 
+@dataclass(frozen=True, slots=True)
+class SendToNeighbour:
+    """Bytes of a part above the core, for the same part of a neighbour (`NeighbourSaid`). They arrive, in order, or the
+    link goes down; without a link they are dropped."""
+
+    peer: str
+    body: bytes
+
+
 Event = (
     NamesakeRefused
     | LinkUp
@@ -136,6 +145,7 @@ Event = (
     | SetFailureRisk
     | SetConfig
     | ReadersReady
+    | SendToNeighbour
 )
 
 
@@ -264,6 +274,14 @@ class DirectLinksWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class NeighbourSaid:
+    """Bytes for a part above the core came from a neighbour (`SendToNeighbour`)."""
+
+    peer: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersRefused:
     """A neighbour announces more brokers than are admitted: so many adverts were refused lately."""
 
@@ -323,6 +341,7 @@ Effect = (
     | RouteEstablished
     | LaterIncarnationKnown
     | ScopeChanged
+    | NeighbourSaid
     | ReportedEffect
 )
 

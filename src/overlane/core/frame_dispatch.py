@@ -9,7 +9,7 @@ from typing import assert_never
 
 import msgspec
 
-from overlane.core.events import Lane, RouteEstablished
+from overlane.core.events import Lane, NeighbourSaid, RouteEstablished
 from overlane.core.flows.sink import Sink
 from overlane.core.flows.source import Source
 from overlane.core.gossip.gossip import Gossip, News
@@ -27,6 +27,7 @@ from overlane.core.wire.control_messages import (
     Establish,
     Established,
     Farewell,
+    ForNeighbour,
     GossipSummary,
     IncarnationProof,
     InterestRequest,
@@ -193,6 +194,8 @@ class FrameDispatcher:
                 self._signal(sender, message, now)
             case Receipt():
                 self._receipt(message, now)
+            case ForNeighbour(body):
+                self._links.effects.append(NeighbourSaid(sender, body))
             case Namesake(detail):
                 self._gossip.own_name.conflict(self._me, detail, now)
             case Farewell(reason, is_name_taken):

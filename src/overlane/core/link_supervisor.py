@@ -19,7 +19,7 @@ from overlane.core.qos import coarse_us
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.signalling import RouteTable
 from overlane.core.units import MS, NEVER, US, Nanos
-from overlane.core.wire.control_messages import CLAIMED_US_MAX, ControlMessage, LinkClaim
+from overlane.core.wire.control_messages import CLAIMED_US_MAX, ControlMessage, ForNeighbour, LinkClaim
 from overlane.core.wire.frame_codec import AGE_US_MAX, ParcelFlag, RouteName, aged
 from overlane.errors import Failure
 
@@ -101,6 +101,15 @@ class LinkSupervisor:
 
     def is_neighbour(self, peer: str) -> bool:
         return peer in self.neighbours
+
+    def is_linked(self, peer: str) -> bool:
+        """Whether there is a connection with this neighbour, and it has greeted."""
+        neighbour = self.neighbours.get(peer)
+        return neighbour is not None and neighbour.connected and neighbour.greeted
+
+    def send_to(self, peer: str, body: bytes) -> None:
+        if (neighbour := self.neighbours.get(peer)) is not None:
+            neighbour.send(ForNeighbour(body))
 
     def down(self, peer: str, now: Nanos) -> None:
         neighbour = self.neighbours.get(peer)

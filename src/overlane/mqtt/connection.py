@@ -46,9 +46,11 @@ class Phase(IntEnum):
     WAITING = 0
     """For CONNECT."""
     CHECKING = 1
-    """Who the client is; what it sends meanwhile is kept."""
+    """Who the client is, and which broker has its session; what it sends meanwhile is kept."""
     OPEN = 2
     CLOSED = 3
+    PASSED_ON = 4
+    """To the broker that has the session: nothing of it is read here."""
 
 
 class Connection:

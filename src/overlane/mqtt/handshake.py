@@ -1,9 +1,10 @@
 """The handshake: from CONNECT to an open connection with a session, or a refusal that says why.
 
 Who the client is gets found out elsewhere (passwords take time): the handshake asks with `Authenticate` and goes on
-when it is told the verdict. A client that has shown a certificate is who that says, whatever name it gives besides. A
-client that connects under an identifier in use takes the session over, and the connection before it is told so and
-closed (MQTT 5, section 3.1.4).
+when it is told the verdict. A client that has shown a certificate is who that says, whatever name it gives besides; one
+that another broker has passed on is who that broker says. Where a domain has several brokers, the session is searched
+for before it is made (`placing`). A client that connects under an identifier in use takes the session over, and the
+connection before it is told so and closed (MQTT 5, section 3.1.4).
 """
 
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
 from overlane.mqtt.codec import codec5, writing
 from overlane.mqtt.connection import V5, Connection, Phase
+from overlane.mqtt.placing import PassOn, Placing
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.message import EXPIRY_S_MAX
 from overlane.pubsub.notices import Connected
 from overlane.pubsub.sessions.deduplication import PROPERTY, run_of
+from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.sessions.wills import Will, Wills
@@ -65,21 +68,28 @@ class _Rejected(OverlaneError):
 
 
 class Handshake:
-    def __init__(self, state: State, sessions: Sessions, wills: Wills) -> None:
+    def __init__(self, state: State, sessions: Sessions, wills: Wills, placing: Placing) -> None:
         self._state = state
         self._sessions = sessions
         self._wills = wills
-        self._waiting: dict[Connection, mqtt5.ConnectPacket] = {}
+        self._placing = placing
+        self._waiting: dict[Connection, tuple[mqtt5.ConnectPacket, bytes]] = {}
+        """Clients that are being looked into, with their CONNECT and, where it may be passed on, its bytes."""
 
-    def connect(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> Authenticate | None:
-        """The client's first packet; what must be found out about it, if anything."""
+    def connect(
+        self, connection: Connection, packet: mqtt5.ConnectPacket, data: memoryview, now: Nanos
+    ) -> Authenticate | None:
+        """The client's first packet, and its bytes; what must be found out about it, if anything."""
+        kept = bytes(data) if self._placing.must_search(connection, packet, now) else b""
         try:
-            return self._consider(connection, packet, now)
+            return self._consider(connection, packet, kept, now)
         except _Rejected as rejected:
             self._reject(connection, packet, rejected)
             return None
 
-    def _consider(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> Authenticate | None:
+    def _consider(
+        self, connection: Connection, packet: mqtt5.ConnectPacket, data: bytes, now: Nanos
+    ) -> Authenticate | None:
         state, peer = self._state, connection.peer
         connection.tells_problems = packet.request_problem_info
         connection.packet_bytes_max = packet.max_packet_size or NEVER
@@ -100,24 +110,73 @@ class Handshake:
         if not packet.client_id and connection.version != V5 and not packet.clean_start:
             told = "a session that is kept needs a client identifier"
             raise _Rejected(Answer.CLIENT_ID_NOT_VALID, Refusal.PROTOCOL, told)
-        if packet.username is not None and peer.certified is None:
+        if packet.username is not None and peer.certified is None and not peer.via:
             connection.phase = Phase.CHECKING
-            self._waiting[connection] = packet
+            self._waiting[connection] = packet, data
             return Authenticate(connection, packet.username, Secret(packet.password or b""))
-        if peer.certified is None and not may_be_anonymous(state, peer):
+        if peer.certified is None and not peer.via and not may_be_anonymous(state, peer):
             told = "a user name and password, or a certificate, is needed"
             raise _Rejected(Answer.NOT_AUTHORIZED, Refusal.CREDENTIALS, told)
-        self._open(connection, packet, peer.certified, now)
+        self._let_in(connection, packet, data, peer.certified, now)
         return None
 
     def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos) -> None:
-        packet = self._waiting.pop(connection, None)
+        packet, data = self._waiting.pop(connection, (None, b""))
         if packet is None or connection.phase is not Phase.CHECKING:
             return
         try:
-            self._open(connection, packet, self._user(connection, packet, verdict), now)
+            self._let_in(connection, packet, data, self._user(connection, packet, verdict), now)
         except _Rejected as rejected:
             self._reject(connection, packet, rejected)
+
+    def _let_in(
+        self, connection: Connection, packet: mqtt5.ConnectPacket, data: bytes, user: str | None, now: Nanos
+    ) -> None:
+        """It is known who the client is: it gets its session, here or where that is."""
+        if not data:
+            self._open(connection, packet, user, now)
+            return
+        # Before a session ends elsewhere, as clean start demands.
+        self._will(packet, user, packet.client_id)
+        if packet.clean_start:
+            self._check_room(packet, user, packet.client_id)
+        self._placing.begin(connection, packet, user, data, now)
+
+    def placed(self, connection: Connection, found: Found, now: Nanos) -> PassOn | None:
+        """Where the session is, or is to be; what is to be done about it elsewhere."""
+        searching = self._placing.end(connection)
+        if searching is None or connection.phase is not Phase.CHECKING:
+            return None
+        packet = searching.packet
+        try:
+            if found.silent:
+                told = f"the session may be at {', '.join(found.silent)[:100]}, which does not answer; try again"
+                raise _Rejected(Answer.SERVER_UNAVAILABLE, Refusal.SESSION_AWAY, told)
+            if found.broker and connection.peer.via:
+                told = f"the session has moved to {found.broker}; try again"
+                raise _Rejected(Answer.SERVER_UNAVAILABLE, Refusal.SESSION_AWAY, told)
+            if not found.broker:
+                self._open(connection, packet, searching.user, now, found.after_ns)
+            elif (reference := self._placing.reference(connection, packet, found.broker)) is not None:
+                self._placing.tell(connection, searching, found.broker, is_redirected=True)
+                reason = Answer.SERVER_MOVED if found.is_for_ever else Answer.USE_ANOTHER_SERVER
+                connection.send_packet(mqtt5.ConnAckPacket(reason_code=reason, server_reference=reference))
+                connection.close(-1, f"redirected to {found.broker}")
+            else:
+                return self._placing.pass_on(connection, searching, found.broker)
+        except _Rejected as rejected:
+            self._reject(connection, packet, rejected)
+        finally:
+            self._placing.settle(connection)
+        return None
+
+    def cannot_pass_on(self, connection: Connection, told: str) -> None:
+        """The broker that has the session cannot be reached."""
+        self._state.refuse(Refusal.SESSION_AWAY, told, connection)
+        connection.send_explained(
+            lambda words: mqtt5.ConnAckPacket(reason_code=Answer.SERVER_UNAVAILABLE, reason_str=words), told
+        )
+        connection.close(-1, told)
 
     def _user(self, connection: Connection, packet: mqtt5.ConnectPacket, verdict: Verdict) -> str | None:
         match verdict:
@@ -135,6 +194,7 @@ class Handshake:
 
     def gone(self, connection: Connection) -> None:
         self._waiting.pop(connection, None)
+        self._placing.settle(connection)
 
     def _reject(self, connection: Connection, packet: mqtt5.ConnectPacket, rejected: "_Rejected") -> None:
         if not connection.is_turned_away:  # or it was counted when it came
@@ -144,12 +204,15 @@ class Handshake:
         )
         connection.close(-1, rejected.told)
 
-    def _open(self, connection: Connection, packet: mqtt5.ConnectPacket, user: str | None, now: Nanos) -> None:
-        state, limits = self._state, self._state.limits
+    def _will(self, packet: mqtt5.ConnectPacket, user: str | None, client_id: str) -> Will | None:
         will = will_of(packet, user)
-        client_id = packet.client_id or state.fresh_id()
         if will is not None and (refusal := self._wrong_with(will, user, client_id)):
             raise _Rejected(refusal[0], Refusal.DENIED, refusal[1])
+        return will
+
+    def _check_room(self, packet: mqtt5.ConnectPacket, user: str | None, client_id: str) -> int:
+        """How long the session is kept, in seconds, if there is room for it."""
+        state, limits = self._state, self._state.limits
         expiry_s = min(packet.session_expiry_interval, limits.session_expiry_s_max)
         if state.is_store_failing and self._is_a_change(client_id, user, packet.clean_start, expiry_s):
             told = "the durable store takes nothing at the moment; connect without a session that is kept"
@@ -157,10 +220,27 @@ class Handshake:
         if expiry_s and client_id not in state.sessions and len(state.sessions) >= limits.sessions:
             told = f"more than {limits.sessions} sessions; connect without one that is kept"
             raise _Rejected(Answer.QUOTA_EXCEEDED, Refusal.QUOTA, told)
+        return expiry_s
+
+    def _open(
+        self,
+        connection: Connection,
+        packet: mqtt5.ConnectPacket,
+        user: str | None,
+        now: Nanos,
+        after_ns: Nanos = 0,
+    ) -> None:
+        """`after_ns`: as of `Sessions.claim`."""
+        state, limits = self._state, self._state.limits
+        client_id = packet.client_id or state.fresh_id()
+        will = self._will(packet, user, client_id)
+        expiry_s = self._check_room(packet, user, client_id)
 
         run = run_of(packet.user_properties) if expiry_s and not state.is_store_failing else ""
 
         properties = [(TOPIC_BYTES_PROPERTY, str(limits.topic_bytes))]
+        if connection.version == V5 and self._placing.is_needed:
+            properties += self._placing.alternatives(connection)
 
         def answer(is_present: bool) -> mqtt5.ConnAckPacket:
             return mqtt5.ConnAckPacket(
@@ -180,7 +260,9 @@ class Handshake:
         if connection.version == V5 and len(codec5.write(answer(False))) > connection.packet_bytes_max:
             told = "the client does not take a packet as large as the answer"
             raise _Rejected(Answer.PACKET_TOO_LARGE, Refusal.TOO_LARGE, told)
-        session, is_present, is_stored = self._sessions.claim(client_id, user, packet.clean_start, expiry_s, now)
+        session, is_present, is_stored = self._sessions.claim(
+            client_id, user, packet.clean_start, expiry_s, now, after_ns
+        )
         if not run and not is_present:
             deduplicated = []  # nothing was promised before, and nothing is now
         elif state.is_store_failing:

@@ -18,6 +18,7 @@ from overlane.mqtt.fast_path import FastPath
 from overlane.mqtt.handshake import Authenticate, Handshake
 from overlane.mqtt.incoming import PUBLISH, read_publish
 from overlane.mqtt.keep_alive import KeepAlive
+from overlane.mqtt.placing import PassOn, Placed
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
 from overlane.mqtt.runs import PLAIN
@@ -60,8 +61,8 @@ class Packets:
         self._delivery = delivery
         self._fast_path = fast_path
         self._bounds = _bounds(state.limits)
-        self.questions: list[Authenticate] = []
-        """What must be found out about clients before they are let in."""
+        self.questions: list[Authenticate | Placed | PassOn] = []
+        """What must be found out about clients before they are let in, and where their sessions are."""
 
     def take(self, connection: Connection, data: memoryview, now: Nanos) -> None:
         """One whole packet; Malformed, or `backpressure.MustStop`: then it comes again when the client may go on."""
@@ -114,7 +115,7 @@ class Packets:
         connection.version = version_of_connect(data)
         packet = (codec5 if connection.version == V5 else codec311).read(data, self._bounds)
         assert isinstance(packet, mqtt5.ConnectPacket)
-        question = self._handshake.connect(connection, packet, now)
+        question = self._handshake.connect(connection, packet, data, now)
         if question is not None:
             self.questions.append(question)
         self._keep_alive.watch(connection)

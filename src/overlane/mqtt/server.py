@@ -34,6 +34,7 @@ from overlane.mqtt.fast_path import FastPath
 from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
+from overlane.mqtt.placing import PassOn, Placed, Placing
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.qos1_path import Qos1Path
 from overlane.mqtt.read_ahead import ReadAhead
@@ -48,6 +49,7 @@ from overlane.pubsub.counters import Counters, Refusal
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.notices import Notice
 from overlane.pubsub.service import PubSub
+from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.state import Settings
 
 CONNECTIONS_AHEAD = 64
@@ -79,7 +81,9 @@ class Server:
         self.state = state = pubsub.state
         self.streams, self.writers, self.admission = pubsub.streams, pubsub.writers, pubsub.admission
         self._touched: list[Connection] = []
-        self._handshake = Handshake(state, pubsub.sessions, pubsub.wills)
+        self.lookup = lookup = pubsub.lookup
+        self._handshake = Handshake(state, pubsub.sessions, pubsub.wills, Placing(state, lookup))
+        self._placements: list[Placed | PassOn] = []
         self._keep_alive = KeepAlive(state, pubsub.sessions)
         run_delivery = RunDelivery(state, pubsub.delivery)
         self._fast_path = FastPath(state, run_delivery)
@@ -95,6 +99,7 @@ class Server:
             pubsub.delivery,
             self._fast_path,
         )
+        lookup.on_found = self._found
         # What is the same for every protocol; bound once, since some of it is called every turn.
         self.deliver = pubsub.arrivals(RunArrivals(state, run_delivery)).deliver
         self.take_effects, self._durable = pubsub.take_effects, pubsub.durable
@@ -300,10 +305,45 @@ class Server:
     def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos, packets_max: int = NEVER) -> None:
         """The answer to Authenticate. What the client has sent meanwhile is handled as by `receive`."""
         self._handshake.authenticated(connection, verdict, now)
+        self._let_in(connection, now, packets_max)
+
+    def _let_in(self, connection: Connection, now: Nanos, packets_max: int) -> None:
+        """It may have been: what it has sent meanwhile is handled."""
         self._keep_alive.watch(connection)
         if connection.phase is Phase.OPEN and connection.framer.waiting_bytes:
             data, position = connection.framer.take()
             self._understand(connection, data[position:], now, packets_max)
+
+    # Sessions at other brokers of the domain
+
+    def neighbour_said(self, peer: str, body: bytes, now: Nanos) -> None:
+        """What a neighbour has sent to the lookup of this broker."""
+        self.lookup.heard(peer, body, now)
+
+    def _found(self, found: Found) -> None:
+        assert isinstance(found.key, Connection)
+        self._packets.questions.append(Placed(found.key, found))
+
+    def placed(self, connection: Connection, found: Found, now: Nanos, packets_max: int = NEVER) -> None:
+        """The answer to Placed. What the client has sent meanwhile is handled as by `receive`, if it was let in."""
+        pass_on = self._handshake.placed(connection, found, now)
+        if pass_on is not None:
+            self._packets.questions.append(pass_on)
+        else:
+            self._let_in(connection, now, packets_max)
+
+    def passing_on(self, connection: Connection) -> bytes | None:
+        """The driver passes all further bytes of the client on to another broker; those that came behind its CONNECT,
+        or None if it is gone. It counts as a connection until it is lost."""
+        if connection.phase is not Phase.CHECKING:
+            return None
+        connection.phase = Phase.PASSED_ON
+        return connection.framer.take_all()
+
+    def cannot_pass_on(self, connection: Connection, told: str) -> None:
+        """The broker that has the session cannot be reached: the client is told so, and may come again."""
+        if connection.phase is Phase.CHECKING:
+            self._handshake.cannot_pass_on(connection, told)
 
     def writable(self, connection: Connection, now: Nanos) -> None:
         """The client has read: there is room in the driver's buffer again."""
@@ -406,8 +446,16 @@ class Server:
         return self.state.notices.take()
 
     def take_questions(self) -> list[Authenticate]:
-        questions, self._packets.questions = self._packets.questions, []
+        asked, self._packets.questions = self._packets.questions, []
+        questions = [one for one in asked if isinstance(one, Authenticate)]
+        if len(questions) < len(asked):
+            self._placements += [one for one in asked if not isinstance(one, Authenticate)]
         return questions
+
+    def take_placements(self) -> list[Placed | PassOn]:
+        """Those among the questions that were taken last that concern other brokers of the domain."""
+        placements, self._placements = self._placements, []
+        return placements
 
     def take_touched(self) -> list[Connection]:
         if self.state.effects or self.state.queue_records.has_effects:

@@ -10,7 +10,7 @@ it ends the process before anything more is written or sent (`failures`).
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from overlane.core.events import Close, Event, Lane
 from overlane.core.units import SECOND, Nanos
@@ -18,6 +18,7 @@ from overlane.errors import Failure, InDoubt
 from overlane.membership.neighbours import NeighbourChanges
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate, Verdict
+from overlane.mqtt.placing import PassOn, Placed
 from overlane.node.clock import Clock
 from overlane.node.failures import Failures
 from overlane.node.logs.client_log import ClientLog
@@ -25,6 +26,7 @@ from overlane.node.observing import Observing
 from overlane.node.security.logins import Login, Logins
 from overlane.node.store.durable import Cause, RecordStore, StoreError
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.sessions.domain import Domain
 from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
 from overlane.turn.reconfigure import Reconfigure, RestartNeeded
@@ -91,6 +93,8 @@ class Driver:
         # Bound once, and not for every client.
         self._now, self._soon, self._failed = clock.now, self.end_turn_soon, self._client_failed
         self._links = links(self)
+        self.pass_on: Callable[[PassOn], None] = self.cannot_pass_on
+        """Passes the connection of a client on to another broker."""
 
     def start(self) -> None:
         self.turn.start(self.clock.now())
@@ -276,6 +280,8 @@ class Driver:
             self._links.recorded(peer, size_bytes, outcome.turn)
         for question in outcome.questions:
             self._check(question)
+        for placement in outcome.placements:
+            self._place(placement)
         if outcome.notices:
             self.journal.write(outcome.notices, outcome.notices_left_out, now)
         if outcome.needs_turn:
@@ -316,6 +322,28 @@ class Driver:
         link = question.connection.driver
         assert isinstance(link, ClientLink)
         link.authenticated(verdict)
+
+    # Where is its session?
+
+    def follow_domain(self, domain: Domain) -> None:
+        """The other brokers of the domain are these from now on."""
+        self.server.lookup.follow(domain, self.clock.now())
+        self.end_turn_soon()
+
+    def _place(self, placement: Placed | PassOn) -> None:
+        match placement:
+            case Placed(connection, found):
+                link = connection.driver
+                assert isinstance(link, ClientLink)
+                link.placed(found)
+            case PassOn():
+                self.pass_on(placement)
+            case _:
+                assert_never(placement)
+
+    def cannot_pass_on(self, placement: PassOn, told: str = "connections are not passed on here") -> None:
+        self.server.cannot_pass_on(placement.connection, told)
+        self.end_turn_soon()
 
     # The timer
 

@@ -46,6 +46,7 @@ class Observing:
         self.on_scope_changed: Callable[[ScopeDigest], None] = lambda _: None
         self.on_direct_links_wanted: Callable[[DirectLinksWanted], None] = lambda _: None
         """Called with the bundles that clients use, whenever these are others than before."""
+        self.on_link_changed: Callable[[LinkChanged], None] = lambda _: None
         self._delivered: list[Delivered] = []
         """What the observers have not been shown yet."""
 
@@ -82,6 +83,7 @@ class Observing:
         match effect:
             case LinkChanged(peer, state):
                 log.info("link to %s is %s", peer, state)
+                self.on_link_changed(effect)
             case RouteChanged():
                 log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
             case DeadlineUnmeetable(_, destination, latency_ns):

@@ -48,6 +48,9 @@ class Peer:
     is_secure: bool = False
     certified: str | None = None
     listener: str = "mqtt"
+    via: str = ""
+    """The broker of the domain that the client reached, and that has passed its connection on. It has found out who the
+    client is: `certified`, or nobody."""
 
 
 class Client(Protocol):

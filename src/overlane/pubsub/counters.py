@@ -29,6 +29,7 @@ class Refusal(StrEnum):
     MALFORMED = "malformed"
     PROTOCOL = "protocol error"
     TOO_LARGE = "packet too large"
+    SESSION_AWAY = "session not reachable"
     KEEP_ALIVE = "keep-alive"
     SLOW_CLIENT = "slow client"
     QUOTA = "quota"

@@ -27,6 +27,18 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOn:
+    """A client was accepted here, and has its session at another broker of the domain."""
+
+    client_id: str
+    user: str | None
+    peer: Peer
+    broker: str
+    is_redirected: bool
+    """Whether it was told to go there itself; otherwise its connection is passed on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """A client that had been accepted is gone."""
 
@@ -45,7 +57,7 @@ class RefusalNotice:
     peer: Peer | None
 
 
-Notice: TypeAlias = Connected | Left | RefusalNotice
+Notice: TypeAlias = Connected | PassedOn | Left | RefusalNotice
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from overlane.pubsub.recovery import Recovery
 from overlane.pubsub.refused import STORE_FAILS
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.messages import RetainedMessages
+from overlane.pubsub.sessions.lookup import SessionLookup
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.sessions.session_export import SessionExport
 from overlane.pubsub.sessions.transfer import NotTransferable, export_session, import_session
@@ -60,6 +61,7 @@ class PubSub:
         self.writers = Writers(state, self.publishing)
         self.wills = Wills(state, self.publishing)
         self.sessions = Sessions(state, self.delivery, self.subscribing, self.wills)
+        self.lookup = SessionLookup(name, self.sessions, state.timers)
         self.admission = Admission(state)
         self.next_deadline = state.timers.next_deadline
         self._started_ns = now

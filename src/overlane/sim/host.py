@@ -27,6 +27,7 @@ from overlane.core.events import (
     LinkDown,
     LinkUp,
     NameConflict,
+    NeighbourSaid,
     PathChanged,
     PathSuspected,
     PathTrusted,
@@ -275,7 +276,7 @@ class Host(Generic[CoreT]):
                 self._witness.link_changed(self._name, effect)
             case DirectLinksWanted():
                 self._witness.direct_links_wanted(self._name, effect)
-            case BrokersRefused() | LaterIncarnationKnown() | NameConflict() | ScopeChanged():
+            case BrokersRefused() | LaterIncarnationKnown() | NameConflict() | ScopeChanged() | NeighbourSaid():
                 pass
             case PathSuspected() | PathTrusted():
                 self._witness.path_judged(self._name, effect)

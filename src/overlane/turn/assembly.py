@@ -32,6 +32,7 @@ def assemble(
     core = OverlayBroker(config, incarnation, records, now, identity, instance, asks_readers=True)
     uplink = CoreUplink(core, is_alone)
     server = Server(config.name, settings, uplink, fresh_id, records, now)
+    server.lookup.send = uplink.send_to
     core.count_messages(runs.count)
     core.split_mixed_runs(runs.split)
     return Turn(server, core, uplink)

@@ -21,6 +21,7 @@ from overlane.mqtt.handshake import Verdict
 from overlane.mqtt.server import Server
 from overlane.pubsub.backpressure import PATIENCE
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.sessions.lookup import Found
 from overlane.turn.backpressure import Backpressure
 from overlane.turn.lingering import Drain, Lingering
 from overlane.turn.timers import Timer, Timers
@@ -127,6 +128,10 @@ class ClientLink:
         self.connection.driver = self
         end_turn_soon()
 
+    @property
+    def pipe(self) -> Pipe:
+        return self._pipe
+
     # From the pipe
 
     def received(self, data: bytes, is_more: bool = False) -> None:
@@ -155,6 +160,15 @@ class ClientLink:
         now = self._now()
         try:
             self._server.authenticated(self.connection, verdict, now, PACKETS_A_TURN)
+        except Exception as error:
+            self._failed(self, error)
+        self._heard(False, now)
+
+    def placed(self, found: Found) -> None:
+        """Which broker has the session, or is to have it."""
+        now = self._now()
+        try:
+            self._server.placed(self.connection, found, now, PACKETS_A_TURN)
         except Exception as error:
             self._failed(self, error)
         self._heard(False, now)

@@ -36,6 +36,7 @@ from overlane.core.events import (
     LaterIncarnationKnown,
     LinkChanged,
     NameConflict,
+    NeighbourSaid,
     PathSuspected,
     PathTrusted,
     ReadersReady,
@@ -53,6 +54,7 @@ from overlane.errors import Failure
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig, neighbour_changes, neighbours_of
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Authenticate
+from overlane.mqtt.placing import PassOn, Placed
 from overlane.mqtt.server import Server
 from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.notices import Notice
@@ -113,6 +115,8 @@ class Outcome:
     lets_links_send: bool = False
     """Frames for neighbours may be ready; `links_have_sent` when they have been pulled."""
     questions: Sequence[Authenticate] = ()
+    placements: Sequence[Placed | PassOn] = ()
+    """Clients whose session is looked for, or found, at other brokers of the domain."""
     notices: Sequence[Notice] = ()
     notices_left_out: int = 0
     needs_turn: bool = False
@@ -289,6 +293,7 @@ class Turn:
             outcome.is_plain = False
         if server.has_words:
             outcome.questions = server.take_questions()
+            outcome.placements = server.take_placements()
             outcome.notices, outcome.notices_left_out = server.take_notices()
             outcome.is_plain = False
 
@@ -314,6 +319,9 @@ class Turn:
                     _record(effect, records)
                 case RouteEstablished():
                     pass
+                case NeighbourSaid(peer, body):
+                    self.server.neighbour_said(peer, body, now)
+                    effects += self._uplink.take_effects()
                 case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
                     told.append(effect)
                 case ScopeChanged() | DirectLinksWanted():

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.config import BACKUP, EDGE, ROUTING
-from overlane.core.events import Effect, Event, PublishResult, Subscribe, Unsubscribe
+from overlane.core.events import Effect, Event, PublishResult, SendToNeighbour, Subscribe, Unsubscribe
 from overlane.core.qos import QosClass
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
@@ -86,6 +86,13 @@ class CoreUplink:
     ) -> PublishResult:
         self.is_touched = True
         return self._core.send_mixed_run(topics, encoded, count, flags, alone, qos, now)
+
+    def send_to(self, peer: str, body: bytes, now: Nanos) -> bool:
+        """To the lookup of sessions of a neighbour; False if it is not linked."""
+        if not self._core.is_linked(peer):
+            return False
+        self._tell(SendToNeighbour(peer, body), now)
+        return True
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
         self._tell(Subscribe(subscriber, topic_filter, durable), now)

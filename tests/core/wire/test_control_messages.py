@@ -18,6 +18,7 @@ from overlane.core.wire.control_messages import (
     Establish,
     Established,
     Farewell,
+    ForNeighbour,
     GossipSummary,
     IncarnationProof,
     InterestRequest,
@@ -57,6 +58,7 @@ EXAMPLES: list[ControlMessage] = [
     ScopedInterest("e1", b"\x01\xff", ["plant/line1/#"], ["#"]),
     PublishScope(3, [0, (1 << 64) - 1], [7], ["e2"]),
     ScopeComplete(3, bytes(31) + b"\x80"),
+    ForNeighbour(b"\0of another part"),
     RouteRefresh("a", 3, 9, {1: 2, 7: 0xFFFF}),
     RouteRequest("a", 3, {1: 2}),
 ]
@@ -131,6 +133,7 @@ SCOPED, PUBLISHED, COMPLETE = (
     next(one for one in EXAMPLES if isinstance(one, kind)) for kind in (ScopedInterest, PublishScope, ScopeComplete)
 )
 LIMITS: dict[str, Callable[[], bytes]] = {
+    "a message for a neighbour of 2049 bytes": lambda: encode(ForNeighbour(bytes(2049))),
     "an empty name": changed(EXAMPLES[2], broker=""),
     "a name of 65": changed(EXAMPLES[2], broker="x" * 65),
     "a negative count": changed(EXAMPLES[5], route=-1),

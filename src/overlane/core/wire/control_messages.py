@@ -42,6 +42,9 @@ REMEMBERED_BYTES_MAX = 1024
 REFRESHED_MAX = 1024
 """Routes that one message refreshes or requests."""
 
+NEIGHBOUR_BYTES_MAX = 2048
+"""Of a message between two neighbours that is not for the core."""
+
 GROUPS_TOLD_MAX = 1024
 """Groups of topics in one message, of those that it adds and of those that it removes."""
 
@@ -298,6 +301,12 @@ class ScopeComplete(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     bundles: BundleSet
 
 
+class ForNeighbour(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=20):
+    """From a part above the core to the same part of a neighbour; the core does not look at it."""
+
+    body: Annotated[bytes, Meta(max_length=NEIGHBOUR_BYTES_MAX)]
+
+
 ControlMessage = (
     Advert
     | InterestUpdate
@@ -316,6 +325,7 @@ ControlMessage = (
     | ScopedInterest
     | PublishScope
     | ScopeComplete
+    | ForNeighbour
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -355,7 +365,7 @@ def _names_in(message: ControlMessage) -> Iterable[str]:
             return (message.origin,)
         case PublishScope(asked=asked):
             return asked
-        case Farewell() | Namesake() | ScopeComplete():
+        case Farewell() | Namesake() | ScopeComplete() | ForNeighbour():
             return ()
         case _:
             assert_never(message)

@@ -28,6 +28,7 @@ def _connection_view(connection: Connection, now: Nanos) -> ConnectionView:
     return ConnectionView(
         address=peer.address,
         listener=peer.listener,
+        via=peer.via or None,
         version="5.0" if connection.version == V5 else "3.1.1",
         is_secure=peer.is_secure,
         connected_s=(now - connection.opened_ns) // MS / 1000,

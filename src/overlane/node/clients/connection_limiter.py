@@ -9,11 +9,11 @@ import ipaddress
 from enum import Enum
 
 from overlane.core.units import SECOND, Nanos
+from overlane.node.clients.client_end import ClientEnd
 from overlane.node.driver import Driver
 from overlane.node.security.tls import user_of
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Refusal
-from overlane.turn.client_link import ClientLink
 
 REJECTED_PER_SECOND_MAX = 64
 """Connections per second that get the reason; others are closed at once."""
@@ -55,7 +55,7 @@ class ConnectionLimiter:
         state, now = self.driver.server.state, self.driver.clock.now()
         return max(0, since_ns + state.limits.connect_within_ns - now)
 
-    def refuse(self, why: Refusal, told: str, link: ClientLink | None = None) -> None:
+    def refuse(self, why: Refusal, told: str, link: ClientEnd | None = None) -> None:
         """Count a connection that is refused before its first packet."""
         self.driver.server.state.refuse(why, told, link.connection if link is not None else None)
         self.driver.end_turn_soon()

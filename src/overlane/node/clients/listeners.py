@@ -15,11 +15,12 @@ from overlane.core.units import SECOND
 from overlane.errors import Unavailable
 from overlane.network.listeners import ListenerKind
 from overlane.network.schema import Endpoint
+from overlane.node.clients.client_end import ClientEnd
 from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
 from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
-from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
+from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
 
 BACKLOG = 4_096
 READ_BYTES = 64 * 1024
@@ -32,6 +33,11 @@ _little = _buffer[:READ_LITTLE_BYTES]
 log = logging.getLogger("overlane.node")
 
 
+def read_bytes(nbytes: int) -> bytes:
+    """What was read just now."""
+    return bytes(_buffer[:nbytes])
+
+
 class ClientProtocol(asyncio.BufferedProtocol):
     """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
 
@@ -41,7 +47,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._limiter = limiter
         self._name = name
         self._since_ns = limiter.driver.clock.now()
-        self._link: ClientLink | None = None
+        self._link: ClientEnd | None = None
         self.tls_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,6 +70,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._link is not None:
             self._link.received(bytes(_buffer[:nbytes]), nbytes in (READ_BYTES, READ_LITTLE_BYTES))
+
+    def divert(self, end: ClientEnd) -> None:
+        """All further bytes of the client, and its end, go there."""
+        self._link = end
 
     def pause_writing(self) -> None:
         if self._link is not None:

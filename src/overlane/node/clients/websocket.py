@@ -23,9 +23,10 @@ from websockets.typing import Subprotocol
 from overlane.core.units import SECOND
 from overlane.errors import Failure
 from overlane.mqtt.connection import UNKNOWN
+from overlane.node.clients.client_end import ClientEnd
 from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
 from overlane.pubsub.counters import Refusal
-from overlane.turn.client_link import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink
+from overlane.turn.client_link import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES
 from overlane.turn.lingering import Drain
 
 STRANGER_BYTES_MAX = 64 * 1024
@@ -43,7 +44,7 @@ class WebSocketPipe(asyncio.Protocol):
         self._limiter = limiter
         self._name = name
         self._transport: asyncio.Transport | None = None
-        self._link: ClientLink | None = None
+        self._link: ClientEnd | None = None
         self._socket = ServerProtocol(
             subprotocols=[Subprotocol("mqtt")],
             max_size=limiter.driver.server.state.limits.packet_bytes,
@@ -203,6 +204,10 @@ class WebSocketPipe(asyncio.Protocol):
         self._limiter.refuse(why, told, self._link)
 
     # The client link's side
+
+    def divert(self, end: ClientEnd) -> None:
+        """All further bytes of the client, and its end, go there."""
+        self._link = end
 
     def write(self, data: bytes) -> None:
         if self._socket.state is State.OPEN:

@@ -28,7 +28,7 @@ from overlane.coordination.participant import (
     WantedChanged,
 )
 from overlane.coordination.records import BrokerRecord, ConfigRecord, ReportRecord, pack
-from overlane.coordination.view import Kept, View
+from overlane.coordination.view import LINGER, Kept, View
 from overlane.core.events import DirectLinksWanted, ScopeDigest
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.membership.membership import Membership
@@ -36,6 +36,7 @@ from overlane.network.schema import RoutingTier
 from overlane.node.coordination.keeping import write_kept
 from overlane.node.coordination.launcher import Launcher
 from overlane.node.coordination.load import LoadMeter
+from overlane.pubsub.sessions.domain import Domain, DomainPeer
 
 BEAT_S = 0.1
 BEATS_PER_SECOND = 10
@@ -88,8 +89,10 @@ class Coordinated:
         connect: Callable[[Deliver], Service],
         take_up: Callable[[], None],
         config_changed: Callable[[ConfigRecord], None],
+        domain_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`take_up` is called when `membership` and `assignment` may be others than before. ConfigError."""
+        """`take_up` is called when `membership` and `assignment` may be others than before, `domain_changed` when
+        `domain` may be. ConfigError."""
         self.view = View(name, record, kept)
         self._leader = Leader(policy_of(tier)) if record.role == "routing" else None
         self.participant = Participant(name, record, self._leader, lambda: int(time.time()))
@@ -99,6 +102,7 @@ class Coordinated:
         self._links = links
         self._take_up = take_up
         self._config_changed = config_changed
+        self._domain_changed = domain_changed
         self._loop = asyncio.get_running_loop()
         self._load = LoadMeter()
         self._digest = ScopeDigest()
@@ -114,11 +118,22 @@ class Coordinated:
         self._timer: asyncio.TimerHandle | None = None
         self._keeping: asyncio.TimerHandle | None = None
         self.is_connected = False
+        self._registered_until: Nanos = 0
+        """Until when those count as registered that were so last."""
         self._service = connect(self._heard)
         self._beating = self._loop.call_later(BEAT_S, self._beat)
         self._report()
 
     # What the broker asks
+
+    def domain(self) -> Domain:
+        """The other brokers that take clients of the domain. One whose registration has ended may be back soon with its
+        sessions: it counts as registered as long as it stays a neighbour. So do all when ZooKeeper is lost."""
+        is_registered = self._now() < self._registered_until
+        peers = self.view.domain_edges().items()
+        return Domain(
+            self.view.own.clients, tuple(DomainPeer(name, record.clients, is_registered) for name, record in peers)
+        )
 
     def membership(self) -> Membership:
         return self.view.membership(self._now())
@@ -199,9 +214,11 @@ class Coordinated:
             case Connected():
                 log.log(logging.INFO, "connected to ZooKeeper")
                 self.is_connected = True
+                self._registered_until = NEVER
             case Suspended():
                 log.warning("ZooKeeper cannot be reached; what is known of the overlay goes on to hold")
                 self.is_connected = False
+                self._registered_until = self._now() + LINGER
             case LoginRefused():
                 log.error("ZooKeeper refuses the login: the user or the password is wrong")
             case _:
@@ -272,6 +289,7 @@ class Coordinated:
             self._is_registered_anew = False
             self.view.registered(self.participant.members, self._now())
         self._take_up()
+        self._domain_changed()
 
     def _keep_soon(self) -> None:
         if self._data is not None and self._keeping is None:
@@ -298,6 +316,7 @@ class Coordinated:
                 self._launcher.want(wanted.routing)
             if self.view.next_deadline() <= self._now():
                 self._take_up_soon()
+            self._domain_changed()
         self._go_on()
 
     def _look_for_unreachable(self) -> None:

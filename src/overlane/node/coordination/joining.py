@@ -17,9 +17,12 @@ from overlane.core.units import US
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.membership import Membership
 from overlane.network.schema import Coordination, Network, RoutingTier
+from overlane.node.clients.pass_through import PassThrough
+from overlane.node.clients.passed_in import PassedIn
 from overlane.node.coordination.driver import Coordinated
 from overlane.node.coordination.keeping import read_kept
 from overlane.node.coordination.own_network import own_network
+from overlane.pubsub.sessions.domain import ALONE, Domain
 
 if TYPE_CHECKING:
     from overlane.node.node import Node
@@ -52,7 +55,10 @@ class Coordinating:
             connect,
             self._take_up,
             self._config_changed,
+            self._domain_changed,
         )
+        self._domain: Domain = ALONE
+        self._share_clients()
         self._config = self._coordinated.view.config
         node.admin_service.inspection.coordination = self.coordination_view
         node.driver.observing.on_scope_changed = self._coordinated.scope_changed
@@ -94,6 +100,19 @@ class Coordinating:
 
     async def end(self) -> None:
         await self._coordinated.end()
+
+    def _share_clients(self) -> None:
+        """Clients whose sessions are at another broker of the domain are passed on, and come in."""
+        driver, overlay = self._node.driver, self._node.overlay
+        pass_through = PassThrough(driver, overlay)
+        driver.pass_on = pass_through.pass_on
+        driver.observing.on_link_changed = pass_through.link_changed
+        overlay.on_passed_in = PassedIn(driver).take
+
+    def _domain_changed(self) -> None:
+        if (domain := self._coordinated.domain()) != self._domain:
+            self._domain = domain
+            self._node.driver.follow_domain(domain)
 
     def _take_up(self) -> None:
         self._node.take_up_membership(self._coordinated.membership(), self._coordinated.view.assignment)
@@ -145,6 +164,7 @@ def _record(node: "Node", hosts: str) -> BrokerRecord:
         version=__version__,
         epoch=node.epoch,
         host=node.host if node.host != name else "",
+        takes_clients=broker.role == "edge",
     )
 
 

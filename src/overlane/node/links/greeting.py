@@ -1,6 +1,7 @@
 """The greeting of two brokers: each proves its identity before anything else from it is read.
 
-    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, expected peer, nonce, offer, instance(, link id)]
+    hello   magic "OVLG" | version u8 | length u16 | msgpack [name, expected peer, nonce, offer, instance,
+            purpose, link id]
     proof   length u8 | HMAC-SHA256 of role, both names and both nonces under the shared secret; empty without one
 
 The end that dialled sends its hello first, the other answers with hello and proof, and the first with its proof. A
@@ -12,8 +13,9 @@ A hello may offer datagrams in addition to the connection: [port, session, key p
 (`datagram_seal`), and keys for it if there is a secret to derive them from: the secret of the overlay, or the key
 parts, which are sent only on encrypted connections. A proof covers the offers.
 
-A connection may continue an earlier one over another path: then the hello of the dialling end has the id of the link,
-which both ends know from the nonces of its first greeting, and a proof covers that too (`stream_move`).
+A connection is a link unless the hello of the end that dialled names another purpose: `client`, to pass on the
+connection of a client (`node.clients.pass_through`). It may continue a link over another path: then that hello has the
+id of the link, which both ends know from the nonces of its first greeting (`stream_move`). A proof covers both.
 
 No I/O: bytes go in, bytes come out. No more than a few hundred bytes are ever kept.
 """
@@ -37,6 +39,10 @@ KEY_PART_BYTES = 32
 LINK_ID_BYTES = 16
 HELLO_BYTES_MAX = 2 * NAME_BYTES_MAX + NONCE_BYTES + KEY_PART_BYTES + 64
 PROOF_BYTES = 32
+
+LINK = ""
+CLIENT = "client"
+"""Purposes of a connection."""
 
 _HEAD = struct.Struct("!4sBH")
 
@@ -69,6 +75,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     nonce: bytes
     offer: Offer | None = None
     instance: int = 0
+    purpose: str = LINK
     moves: bytes = b""
 
 
@@ -102,6 +109,8 @@ class Greeting:
     """The id of the link that this connection continues; empty for a new link."""
     instance: int = 0
     """Of the neighbour."""
+    purpose: str = LINK
+    """Of the connection, as the end that dials says."""
     _their_offer: Offer | None = None
     _stage: _Stage = _Stage.HELLO
     _their_nonce: bytes = b""
@@ -155,8 +164,8 @@ class Greeting:
     def _hello(self) -> bytes:
         mine = self.credentials
         said: list[object] = [mine.me, self.peer, self.nonce, self.offer, mine.instance]
-        if self.moves and self._dials:
-            said.append(self.moves)
+        if self._dials and (self.purpose or self.moves):
+            said += self.purpose, self.moves
         body = msgspec.msgpack.encode(said)
         return _HEAD.pack(MAGIC, VERSION, len(body)) + body
 
@@ -188,6 +197,9 @@ class Greeting:
             if len(said.moves) not in (0, LINK_ID_BYTES):
                 raise ProtocolViolation("an id of a link of a wrong length")
             self.moves = said.moves
+            if said.purpose not in (LINK, CLIENT):
+                raise ProtocolViolation(f"connects for the purpose {said.purpose[:16]!a}, which is not known here")
+            self.purpose = said.purpose
         return True
 
     def _check(self, name: str, wanted: str, nonce: bytes) -> None:
@@ -245,4 +257,6 @@ class Greeting:
         if self._their_offer is not None:
             theirs = *theirs, self._their_offer
         dialler, dialled = (mine, theirs) if self._dials else (theirs, mine)
-        return ((*dialler, self.moves) if self.moves else dialler), dialled
+        if self.purpose or self.moves:
+            dialler = *dialler, self.purpose, self.moves
+        return dialler, dialled

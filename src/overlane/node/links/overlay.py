@@ -113,6 +113,8 @@ class Overlay:
         self._server: asyncio.Server | None = None
         self.on_stranger: Callable[[str], None] = lambda _: None
         """Called with a broker that has shown who it is, and was refused since it is no neighbour."""
+        self.on_passed_in: Callable[[str, asyncio.Transport, bytes], bool] = lambda *_: False
+        """Called with a broker that has shown who it is and passes the connection of a client on (`LinkHost`)."""
         self.linked = asyncio.Event()
         """Set once every neighbour that is expected has been there at the same time."""
         self._expected: set[str] = set()
@@ -229,6 +231,22 @@ class Overlay:
             DIAL_S,
         )
         await moving.settled.wait()
+    async def dial_for_client(self, name: str, address: Endpoint, protocol: asyncio.BaseProtocol) -> None:
+        """A connection to a neighbour that is no link, encrypted as those are; OSError."""
+        await asyncio.get_running_loop().create_connection(
+            lambda: protocol,
+            address.host,
+            address.port,
+            ssl=self._client_tls,
+            server_hostname=name if self._client_tls is not None else None,
+        )
+
+    def addresses_by_use(self, peer: str) -> list[Endpoint]:
+        """Where a neighbour is dialled, beginning with the address that works."""
+        known, link = list(self.addresses(peer)), self.links.get(peer)
+        if link is not None and link.dialled_at is not None:
+            return [link.dialled_at, *(one for one in known if one != link.dialled_at)]
+        return known
 
     def _close_moved(self, name: str, reason: str) -> None:
         self.close_link(name, reason)
@@ -340,6 +358,9 @@ class Overlay:
             before.close("another connection, dialled at the same moment, stays")
         self._turns.handle(LinkUp(peer))
         return True
+
+    def passed_in(self, link: OverlayLink, transport: asyncio.Transport, data: bytes) -> bool:
+        return link.peer in self._configs and self.on_passed_in(link.peer, transport, data)
 
     def _refuse_namesake(self, link: OverlayLink, before: OverlayLink) -> None:
         """Two brokers have one name. The existing link stays; pings soon show if it is dead."""

@@ -28,7 +28,7 @@ from overlane.membership.endpoint import Endpoint
 from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.datagram_paths import DatagramPaths
 from overlane.node.links.emulation import Emulation
-from overlane.node.links.greeting import NONCE_BYTES, Greeting
+from overlane.node.links.greeting import CLIENT, NONCE_BYTES, Greeting
 from overlane.node.links.link_host import LinkHost
 from overlane.node.links.movable_transport import MovableTransport
 from overlane.node.links.pacing import Pace
@@ -328,6 +328,9 @@ class OverlayLink(asyncio.BufferedProtocol):
             self.settled.set()
             return b""
         self.id = greeting.link_id
+        if greeting.purpose == CLIENT:
+            self._hand_over(rest)
+            return b""
         self._emulation = self._host.emulation(self.peer)
         self.pace = self._host.pace(self.peer)
         self.is_up = self._host.greeted(self)
@@ -335,6 +338,17 @@ class OverlayLink(asyncio.BufferedProtocol):
             self.datagrams = self._host.datagrams(self, session, self._transport)
         self.settled.set()
         return rest
+
+    def _hand_over(self, rest: bytes) -> None:
+        """It is no link, but the connection of a client that the neighbour passes on."""
+        transport = self._transport
+        self.settled.set()
+        if transport is None:
+            return
+        if self._host.passed_in(self, transport, rest):
+            self._transport = None
+        else:
+            self.close("clients of this neighbour are not taken here")
 
     def heard_beside(self) -> bool:
         """A datagram came. Whether the connection beside it can be believed to work, too; it is closed if not."""

@@ -12,7 +12,7 @@ from overlane.core.units import SECOND, Nanos
 from overlane.node.logs.lines import CLIENTS, fields
 from overlane.node.logs.throttle import Throttle
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.notices import Connected, Left, Notice, RefusalNotice
+from overlane.pubsub.notices import Connected, Left, Notice, PassedOn, RefusalNotice
 
 PERIOD: Nanos = 10 * SECOND
 REFUSALS_MAX = 10
@@ -40,6 +40,9 @@ class ClientLog:
                 case Connected():
                     if self._comings.passes("connected", now):
                         _tell_connected(notice)
+                case PassedOn():
+                    if self._comings.passes("passed on", now):
+                        _tell_passed_on(notice)
                 case Left(client_id, peer, why):
                     if self._comings.passes("left", now):
                         log.info("left", extra=fields(client=client_id, address=peer.address, why=why))
@@ -69,9 +72,17 @@ def _tell_connected(notice: Connected) -> None:
             user=notice.user,
             address=peer.address,
             listener=peer.listener,
+            via=peer.via or None,
             version=notice.protocol.removeprefix("MQTT "),
             resumed=notice.is_resumed,
         ),
+    )
+
+
+def _tell_passed_on(notice: PassedOn) -> None:
+    log.info(
+        "redirected" if notice.is_redirected else "passed on",
+        extra=fields(client=notice.client_id, user=notice.user, address=notice.peer.address, broker=notice.broker),
     )
 
 

@@ -11,7 +11,8 @@ from overlane.core.units import NEVER, Nanos
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.notices import Left
-from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.sessions.domain import Held, Holding
+from overlane.pubsub.sessions.session import FOR_EVER_S, Session
 from overlane.pubsub.sessions.wills import Will, Wills
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Subscribing
@@ -32,17 +33,17 @@ class Sessions:
         self._subscribing = subscribing
         self._wills = wills
 
-    def claim(self, client_id: str, user: str | None, clean: bool, expiry_s: int, now: Nanos) -> Claim:
-        """The session for a client that connects."""
+    def claim(
+        self, client_id: str, user: str | None, clean: bool, expiry_s: int, now: Nanos, after_ns: Nanos = 0
+    ) -> Claim:
+        """The session for a client that connects. It replaces one elsewhere that was claimed at `after_ns`."""
         session = self._state.sessions.get(client_id)
         was_there = session is not None
         if session is not None and session.consumer is None and session.expires_ns <= now:
             self.end(session, now)  # it was due at this very moment
             session = None
         if session is not None and session.consumer is not None:
-            consumer = session.consumer
-            consumer.end(Ending.TAKEN_OVER, f"another connection came under the identifier {client_id[:60]}")
-            self.leave(consumer, True, now)
+            self._take_over(session.consumer, client_id, now)
             session = self._state.sessions.get(client_id)
         if session is not None and (clean or session.user != user):
             # Another user under the same identifier must not get what was kept for this one.
@@ -54,6 +55,7 @@ class Sessions:
         is_forgotten = is_present and self._wills.forget(client_id)
         session.expiry_s = expiry_s
         session.expires_ns = NEVER
+        session.claimed_ns = max(now, after_ns + 1)
         self._state.timers.cancel(session.timer)
         if session.is_durable and not session.is_known:
             session.known_in = self._state.turn
@@ -62,6 +64,36 @@ class Sessions:
             self._state.effects.append(session.saved())
         is_ended = was_there and not is_present
         return Claim(session, is_present, is_saved or is_forgotten or is_ended)
+
+    def _take_over(self, consumer: Consumer, client_id: str, now: Nanos) -> None:
+        consumer.end(Ending.TAKEN_OVER, f"another connection came under the identifier {client_id[:60]}")
+        self.leave(consumer, True, now)
+
+    # For other brokers of the domain (lookup.LocalSessions)
+
+    def held(self, client_id: str, now: Nanos) -> Held:
+        """What there is of a client: streams and operators have sessions of other kinds."""
+        session = self._state.sessions.get(client_id)
+        if session is None or session.log is not None or session.is_operators:
+            return Held()
+        if session.consumer is None and session.expires_ns <= now:
+            return Held()
+        holding = Holding.CONNECTED
+        if session.is_durable:
+            holding = Holding.FOR_EVER if session.expiry_s >= FOR_EVER_S else Holding.KEPT
+        return Held(holding, session.claimed_ns)
+
+    def give_up(self, client_id: str, until_ns: Nanos, now: Nanos) -> None:
+        """There is another session in the domain: this one ends, unless it was claimed later than that."""
+        if self.held(client_id, now).holding is Holding.NOTHING:
+            return
+        session = self._state.sessions[client_id]
+        if session.claimed_ns > until_ns:
+            return
+        if session.consumer is not None:
+            self._take_over(session.consumer, client_id, now)
+        if self._state.sessions.get(client_id) is session:
+            self.end(session, now)
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
         """The client is back."""
@@ -132,6 +164,7 @@ class Sessions:
         state, replays = self._state, session.replays
         state.sessions[session.client_id] = session
         session.known_in = session.headway_in = session.exchanged_in = state.turn
+        session.claimed_ns = now
         state.effects.append(session.saved())
         session.replays = {}
         self._subscribing.adopt(session, now)

@@ -30,12 +30,14 @@ FOR_EVER_S = 0xFFFF_FFFF
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """What `Session.saved` writes. In older records there is no headway: whatever waits may have been sent."""
+    """What `Session.saved` writes. In older records there is no headway: whatever waits may have been sent. Nor do they
+    say when the session was claimed: one elsewhere that does is later."""
 
     user: str | None
     expiry_s: int
     expires_ns: Nanos
     headway: int = NEVER
+    claimed_ns: Nanos = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -60,6 +62,7 @@ _decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
 class Session:
     __slots__ = (
         "_deduplication",
+        "claimed_ns",
         "client_id",
         "consumer",
         "exchanged_in",
@@ -85,6 +88,8 @@ class Session:
         self.expiry_s = expiry_s
         self.consumer: Consumer | None = None
         """Its connection, while the client is there."""
+        self.claimed_ns: Nanos = 0
+        """When a client last connected to it: of several sessions in a domain the latest counts."""
         self.expires_ns: Nanos = NEVER
         """When it ends, while the client is not connected."""
         self.timer: Timer | None = None
@@ -140,7 +145,7 @@ class Session:
 
     def saved(self) -> Effect:
         self.is_known = True
-        value = self.user, self.expiry_s, self.expires_ns, self.headway
+        value = self.user, self.expiry_s, self.expires_ns, self.headway, self.claimed_ns
         return Save(SESSIONS, self.client_id.encode(), _encode(value))
 
     def saved_subscription(self, one: Subscription) -> Effect:
@@ -192,6 +197,7 @@ def restored(key: bytes, value: bytes) -> Session:
     session = Session(key.decode(), stored.user, stored.expiry_s)
     session.expires_ns = stored.expires_ns
     session.headway = stored.headway
+    session.claimed_ns = stored.claimed_ns
     session.is_known = True
     return session
 
