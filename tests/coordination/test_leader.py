@@ -1,6 +1,7 @@
 """The leader's decisions: every bundle has a broker that lives, and few of them move."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overlane.coordination.assignment.placement import least_loaded, lowest_latency
@@ -56,6 +57,11 @@ def world(routing: int = 3, edges: int = 4) -> World:
     return made
 
 
+def moves(decision: Decision, before: Mapping[int, Assigned]) -> dict[int, Assigned]:
+    """What changes of the brokers, besides their standbys."""
+    return {bundle: one for bundle, one in decision.assigned.items() if one.broker != before[bundle].broker}
+
+
 def test_every_bundle_is_assigned_evenly_also_those_that_nobody_uses() -> None:
     found = world()
     assert found.assigned.keys() == ALL
@@ -74,20 +80,90 @@ def test_bundles_of_a_broker_that_is_gone_move_at_once_and_no_others() -> None:
     found = world()
     before = dict(found.assigned)
     del found.members["r1"]
-    decision = found.decide(0)
-    assert decision.assigned.keys() == {bundle for bundle, one in before.items() if one.broker == "r1"}
-    assert {one.why for one in decision.assigned.values()} == {"r1 is gone"}
+    moved = moves(found.decide(0), before)
+    assert moved.keys() == {bundle for bundle, one in before.items() if one.broker == "r1"}
+    assert {one.why for one in moved.values()} == {"r1 is gone"}
     assert found.counts().keys() == {"r0", "r2"}
+
+
+def test_every_bundle_has_a_standby_other_than_its_broker_and_they_are_spread() -> None:
+    found = world()
+    assert all(one.standby not in ("", one.broker) for one in found.assigned.values())
+    duties = Counter(one.standby for one in found.assigned.values())
+    assert max(duties.values()) - min(duties.values()) <= 2
+    of_r1 = Counter(one.standby for one in found.assigned.values() if one.broker == "r1")
+    assert min(of_r1["r0"], of_r1["r2"]) > 20
+
+
+def test_the_standby_carries_the_bundles_of_a_broker_that_is_gone_and_another_stands_by() -> None:
+    found = world(routing=4)
+    before = dict(found.assigned)
+    del found.members["r1"]
+    found.decide(0)
+    for bundle, one in before.items():
+        assert found.assigned[bundle].broker == (one.standby if one.broker == "r1" else one.broker)
+    assert all(one.standby not in ("", "r1", one.broker) for one in found.assigned.values())
+
+
+def test_a_standby_that_is_gone_is_replaced_and_no_bundle_moves_for_that() -> None:
+    found = world(routing=4)
+    for bundle, one in found.assigned.items():
+        found.assigned[bundle] = Assigned("r0", one.since_s, one.why, "r1")
+    before = dict(found.assigned)
+    del found.members["r1"]
+    moved = moves(found.decide(0), before)
+    assert not {bundle for bundle in moved if bundle < 50}, "bundles in use stay"
+    assert {found.assigned[bundle].standby for bundle in range(50)} == {"r2", "r3"}
+
+
+def test_a_single_routing_broker_has_no_standby_until_another_comes() -> None:
+    found = world(routing=1)
+    assert {one.standby for one in found.assigned.values()} == {""}
+    found.add("r1", "routing")
+    found.decide()
+    assert all(one.standby not in ("", one.broker) for one in found.assigned.values())
+
+
+def test_a_broker_whose_bundle_moves_while_it_lives_stands_by_for_it() -> None:
+    found = world(routing=2)
+    used = frozenset().union(*found.used.values())
+    found.add("r2", "routing")
+    found.decide()
+    before = dict(found.assigned)
+    found.reports = {name: ReportRecord(load=load) for name, load in (("r0", 0.9), ("r1", 0.9), ("r2", 0.1))}
+    moved: dict[int, Assigned] = {}
+    while not moved:
+        moved = {bundle: one for bundle, one in moves(found.decide(10 * SECOND), before).items() if bundle in used}
+    assert all(one.standby == before[bundle].broker for bundle, one in moved.items())
+
+
+def test_the_standby_of_a_bundle_that_belongs_to_a_place_is_the_second_best() -> None:
+    found = World(Leader(Policy(lowest_latency, is_by_place=True)))
+    for name in ("r0", "r1", "r2"):
+        found.add(name, "routing")
+    found.add("e0", "edge", frozenset({7}))
+    found.reports["e0"] = ReportRecord(latency_us={"r0": 80_000, "r1": 9_000, "r2": 2_000})
+    found.decide()
+    assert (found.assigned[7].broker, found.assigned[7].standby) == ("r2", "r1")
+
+
+def test_a_broker_that_is_leaving_stands_by_for_nothing() -> None:
+    found = world()
+    found.reports["r2"] = ReportRecord(is_leaving=True)
+    found.decide(SECOND // 4)
+    assert "r2" not in {one.standby for one in found.assigned.values()}
 
 
 def test_a_broker_that_most_of_its_edges_cannot_reach_is_replaced_before_its_session_expires() -> None:
     found = world()
+    before = dict(found.assigned)
     carried = {bundle for bundle, one in found.assigned.items() if one.broker == "r1"}
-    users = [edge for edge, used in found.used.items() if used & carried]
+    stood_by = {bundle for bundle, one in found.assigned.items() if one.standby == "r1"}
+    users = [edge for edge, used in found.used.items() if used & (carried | stood_by)]
     found.suspects = dict.fromkeys(users[: len(users) // 2], frozenset({"r1"}))
     assert not found.decide(0)
     found.suspects = dict.fromkeys(users[: len(users) // 2 + 1], frozenset({"r1"}))
-    assert found.decide(0).assigned.keys() == carried
+    assert moves(found.decide(0), before).keys() == carried
     assert "r1" not in found.counts()
 
 
@@ -137,11 +213,12 @@ def test_without_any_other_broker_bundles_stay_where_they_are() -> None:
 def test_a_broker_that_comes_gets_bundles_that_nobody_uses_and_no_others() -> None:
     found = world()
     used = frozenset().union(*found.used.values())
+    before = dict(found.assigned)
     found.add("r3", "routing")
-    moved = found.decide()
-    assert moved.assigned
-    assert not moved.assigned.keys() & used
-    assert {one.broker for one in moved.assigned.values()} == {"r3"}
+    moved = moves(found.decide(), before)
+    assert moved
+    assert not moved.keys() & used
+    assert {one.broker for one in moved.values()} == {"r3"}
     assert max(found.counts().values()) - min(found.counts().values()) <= 2
 
 

@@ -5,6 +5,7 @@
   - A routing broker is gone when its ephemeral node is, or when more than half of the edges that should be linked with
     it cannot reach it. Then its bundles are placed anew at once: a killed process need not wait for its session to
     expire. It gets no bundle for a minute, unless it registers anew. Moving bundles of one that lives harms nobody.
+  - Every bundle has a standby too (`standbys`), which gets it when its broker is gone.
   - While no other broker could take them, bundles stay where they are.
   - Loads are levelled in rounds (`rebalancing`); a broker that is leaving is drained first.
 
@@ -14,9 +15,12 @@ The same knowledge gives the same decisions, whoever leads.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from overlane.coordination.assignment.elasticity import Elasticity
 from overlane.coordination.assignment.placement import Bundle, RoutingBroker, Strategy, Tier, place, place_all
 from overlane.coordination.assignment.rebalancing import Rebalancer
+from overlane.coordination.assignment.standbys import choose_standbys
 from overlane.coordination.records import Assigned, BrokerRecord, ReportRecord, WantedRecord
 from overlane.core.bundles import ALL
 from overlane.core.units import MS, NEVER, SECOND, Nanos
@@ -74,7 +78,8 @@ def suspected(seen: Seen) -> frozenset[str]:
     """Routing brokers that more than half of the edges that should be linked with them cannot reach."""
     carried: dict[str, set[int]] = {}
     for bundle, one in seen.assigned.items():
-        carried.setdefault(one.broker, set()).add(bundle)
+        for name in (one.broker, one.standby):
+            carried.setdefault(name, set()).add(bundle)
     found = set()
     for name in {one for suspects in seen.suspects.values() for one in suspects}:
         users = [
@@ -86,6 +91,10 @@ def suspected(seen: Seen) -> frozenset[str]:
         if 2 * doubting > len(users):
             found.add(name)
     return frozenset(found)
+
+
+def _home(seen: Seen, bundle: int) -> str | None:
+    return seen.assigned[bundle].broker if bundle in seen.assigned else None
 
 
 class Leader:
@@ -122,9 +131,7 @@ class Leader:
         chosen = self._place(seen, tier)
         if not chosen:
             chosen = self._move(tier, now, is_round=is_round)
-        return Decision(
-            {bundle: Assigned(broker, unix_s, why) for bundle, (broker, why) in sorted(chosen.items())}, wanted
-        )
+        return Decision(self._with_standbys(seen, tier, chosen, unix_s), wanted)
 
     # What is known
 
@@ -179,11 +186,34 @@ class Leader:
         homeless = [tier.bundles[bundle] for bundle in sorted(ALL) if tier.assigned.get(bundle) not in tier.brokers]
         kept = {bundle: broker for bundle, broker in tier.assigned.items() if broker in tier.brokers}
         tier = Tier(tier.brokers, tier.bundles, kept, tier.latency_us)
-        placed = place_all(homeless, tier, self.policy.strategy)
+        takers, standbys = tier.expected_loads(), {bundle: one.standby for bundle, one in seen.assigned.items()}
+        taken = {one.id: standbys[one.id] for one in homeless if standbys.get(one.id) in takers}
+        tier = Tier(tier.brokers, tier.bundles, {**kept, **taken}, tier.latency_us)
+        placed = taken | place_all([one for one in homeless if one.id not in taken], tier, self.policy.strategy)
         chosen = {bundle: (broker, self._why(seen, tier, bundle)) for bundle, broker in placed.items()}
         if self.policy.is_by_place:
             chosen |= self._first_used(seen, tier)
         return chosen
+
+    def _with_standbys(
+        self, seen: Seen, tier: Tier, chosen: Mapping[int, tuple[str, str]], unix_s: int
+    ) -> dict[int, Assigned]:
+        """What changes. Where a bundle leaves a broker that lives, that one stands by: it has been told everything."""
+        homes = {**tier.assigned, **{bundle: broker for bundle, (broker, _) in chosen.items()}}
+        takers = tier.expected_loads()
+        before = {bundle: one.standby for bundle, one in seen.assigned.items()}
+        before |= {bundle: seen.assigned[bundle].broker for bundle in chosen if _home(seen, bundle) in takers}
+        strategy = self.policy.strategy if self.policy.is_by_place else None
+        standbys = choose_standbys(Tier(tier.brokers, tier.bundles, homes, tier.latency_us), before, strategy)
+        changed = {}
+        for bundle in sorted(homes):
+            standby = standbys.get(bundle, "")
+            if bundle in chosen:
+                broker, why = chosen[bundle]
+                changed[bundle] = Assigned(broker, unix_s, why, standby)
+            elif standby != seen.assigned[bundle].standby:
+                changed[bundle] = msgspec.structs.replace(seen.assigned[bundle], standby=standby)
+        return changed
 
     def _why(self, seen: Seen, tier: Tier, bundle: int) -> str:
         before = seen.assigned.get(bundle)

@@ -10,7 +10,8 @@
     /leader             who decides; ephemeral. The number of its creation is the leader's epoch
     /epoch              replaced with every change of the leader, in one transaction with it: what a leader writes is
                         checked against its version, since a new `/leader` has the version of the old one
-    /assignments/SHARD  bundles and their routing brokers; written by the leader alone
+    /assignments/SHARD  bundles, their routing brokers, and those that would carry them next; written by the leader
+                        alone
     /wanted             how many routing brokers there should be; written by the leader alone
     /config             the configuration of the overlay, with its version
 
@@ -119,6 +120,8 @@ class Assigned(msgspec.Struct, frozen=True, array_like=True):
     since_s: int
     """Unix time; for people."""
     why: str
+    standby: str = ""
+    """The routing broker that carries it next: edges are linked with both, and tell both the same."""
 
 
 class ShardRecord(msgspec.Struct, frozen=True):
@@ -191,6 +194,8 @@ def _flaw(record: object) -> str | None:
             return f"a bundle is not between 0 and {BUNDLES - 1}"
         case ShardRecord() if not all(is_name(one.broker) for one in record.bundles.values()):
             return "a broker has no valid name"
+        case ShardRecord() if not all(not one.standby or is_name(one.standby) for one in record.bundles.values()):
+            return "a standby has no valid name"
         case ConfigRecord() if record.version < 1:
             return "the version is less than 1"
         case _:

@@ -1,7 +1,7 @@
 """From what ZooKeeper says to the overlay of one broker: whom it knows, and with whom it is linked. Pure.
 
-  - An edge is linked with each routing broker that carries one of its bundles, which it dials, and with every edge of
-    its domain. It knows no other edges.
+  - An edge is linked with each routing broker that carries one of its bundles or stands by for it, which it dials, and
+    with every edge of its domain. It knows no other edges.
     Beside that with edges of other domains, by direct links, while one of the two wants that: who wants it dials.
   - A routing broker is linked with edges, and dials none of them. Routing brokers are not linked with each other.
   - Other brokers are linked as their file says.
@@ -28,8 +28,8 @@ def membership_for(
     file: Membership = NOBODY,
     direct: Mapping[str, bool] = NONE,
 ) -> Membership:
-    """`carrying`: the routing brokers that carry bundles of its clients. `direct`: edges with a direct link, and
-    whether this broker dials them."""
+    """`carrying`: the routing brokers that carry bundles of its clients, and their standbys. `direct`: edges with a
+    direct link, and whether this broker dials them."""
     of_file = {link.ends: link for link in file.links}
     if own.role not in ("edge", "routing"):
         # Where others are reached is what they say themselves.

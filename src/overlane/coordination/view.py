@@ -2,6 +2,7 @@
 
 - A broker whose registration is gone stays a neighbour for half a minute, and a routing broker as long as a bundle is
   assigned to it: a session may end without its broker. Who has really gone is dialled in vain, which harms nobody.
+- An edge is linked with the routing brokers that carry its bundles, and with those that would carry them next.
 - A link with a routing broker stays for half a minute after the last bundle that needs it has moved or is not used
   any more: what is under way arrives.
 - A direct link that another edge has dialled is accepted, and stays for half a minute after it was last up.
@@ -50,6 +51,10 @@ class View:
     @property
     def assignment(self) -> dict[int, str]:
         return {bundle: one.broker for bundle, one in self.assigned.items()}
+
+    @property
+    def standbys(self) -> dict[int, str]:
+        return {bundle: one.standby for bundle, one in self.assigned.items() if one.standby}
 
     def kept(self) -> Kept:
         return Kept(dict(self.members), dict(self.assigned), self.config)
@@ -107,11 +112,11 @@ class View:
         self._accepted_until[peer] = now + LINGER
 
     def needed(self) -> frozenset[str]:
-        """The routing brokers that this broker must be linked with."""
+        """The routing brokers that this broker must be linked with: those of its bundles, and their standbys."""
         if self.own.role != "edge":
             return frozenset()
-        carrying = {self.assigned[bundle].broker for bundle in self._used if bundle in self.assigned}
-        return frozenset(carrying)
+        assigned = [self.assigned[bundle] for bundle in self._used if bundle in self.assigned]
+        return frozenset(name for one in assigned for name in (one.broker, one.standby) if name)
 
     def next_deadline(self) -> Nanos:
         until = (*self._needed_until.values(), *self._accepted_until.values())
@@ -135,7 +140,7 @@ class View:
     def _forget(self, now: Nanos) -> None:
         self._needed_until = {name: until for name, until in self._needed_until.items() if until > now}
         self._accepted_until = {name: until for name, until in self._accepted_until.items() if until > now}
-        carrying = {one.broker for one in self.assigned.values()}
+        carrying = {name for one in self.assigned.values() for name in (one.broker, one.standby)}
         for name, at in list(self._gone_at.items()):
             if now - at < LINGER:
                 continue

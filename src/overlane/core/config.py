@@ -36,6 +36,8 @@ class BrokerConfig:
     role: str = PLAIN
     assignment: Mapping[int, str] = field(default_factory=dict)
     """Bundles, and the routing brokers that carry them, as far as they are assigned."""
+    standbys: Mapping[int, str] = field(default_factory=dict)
+    """Bundles, and the routing brokers that would carry them next: edges tell these the same as the carriers."""
     direct: frozenset[str] = frozenset()
     """Neighbours, edges like this one, by links that serve deadlines only: nothing but links is told over them."""
 

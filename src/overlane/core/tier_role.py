@@ -66,12 +66,12 @@ class TierRole:
         self._linked = config.link_failure.keys() - config.direct
         if self._scope is not None:
             before = self._scope.carriers()
-            self._scope.assign(config.assignment, now)
+            self._scope.assign(config.assignment, now, config.standbys)
             for name in sorted(before - self._scope.carriers()):
                 self._source.left(name)  # it was owed what is retained, and keeps that no more
             self._interest_changed()
         elif tiers.routing_scope is not None:
-            tiers.routing_scope.configure(config.assignment, config.link_failure.keys(), now)
+            tiers.routing_scope.configure(config.assignment, config.link_failure.keys(), now, config.standbys)
 
     def _begin_edge(self, now: Nanos) -> None:
         scope = self._scope = EdgeScope(self._name, self._remote, self._want_scope, self._interest_changed)

@@ -14,7 +14,7 @@ import secrets
 import signal
 import ssl
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ from overlane.node.driver import Driver
 from overlane.node.failures import unhandled
 from overlane.node.links.overlay import Overlay
 from overlane.node.links.uplinks import OwnUplinks, is_literal
-from overlane.node.reconfiguring import Reconfiguring
+from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins
 from overlane.node.security.tls import client_context, server_context
@@ -308,20 +308,20 @@ class Node:
     def _follow(self, network: Network, renewed: "Iterable[PreparedListener]" = ()) -> None:
         """Make of the file what the broker can take up while it runs; BadMembership, RestartNeeded or ConfigError."""
         membership = members_of(network, is_emulated=self.options.is_emulated)
-        assignment: Mapping[int, str] = {}
+        bundles = NO_BUNDLES
         try:
             if self.coordinating is not None:
-                membership, assignment = self.coordinating.follow(network.routing, membership)
+                membership, bundles = self.coordinating.follow(network.routing, membership)
             settings = self._settings(with_fixed_part(network, self._started_with))
-            self._reconfiguring.follow(membership, settings, assignment)
+            self._reconfiguring.follow(membership, settings, bundles)
         except (BadMembership, RestartNeeded, ConfigError):
             _close_prepared(renewed)
             raise
 
-    def take_up_membership(self, membership: Membership, assignment: Mapping[int, str]) -> None:
+    def take_up_membership(self, membership: Membership, bundles: AssignedBundles) -> None:
         """A new configuration from the coordination."""
         try:
-            self._reconfiguring.follow(membership, None, assignment)
+            self._reconfiguring.follow(membership, None, bundles)
         except (BadMembership, RestartNeeded) as error:
             log.error("the membership in ZooKeeper was not taken up: %s", error)
 

@@ -7,6 +7,7 @@ whole or reject it as a whole.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from overlane.membership.changes import MembershipChange, apply_change, diff
 from overlane.membership.endpoint import Endpoint
@@ -15,6 +16,17 @@ from overlane.network.schema import LINK_FAILURE
 from overlane.node.driver import Driver
 from overlane.pubsub.state import Settings
 from overlane.turn.reconfigure import Reconfigure
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedBundles:
+    """Bundles, and the routing brokers that carry them, and would carry them next."""
+
+    carriers: Mapping[int, str] = field(default_factory=dict)
+    standbys: Mapping[int, str] = field(default_factory=dict)
+
+
+NO_BUNDLES = AssignedBundles()
 
 
 class Reconfiguring:
@@ -27,14 +39,16 @@ class Reconfiguring:
         self._source = NOBODY
         """The latest state of the source."""
         self.membership: Membership = NOBODY
-        self._assignment: Mapping[int, str] = {}
+        self._bundles = NO_BUNDLES
 
-    def follow(self, source: Membership, settings: Settings | None = None, assignment: Mapping[int, str] = {}) -> None:
+    def follow(
+        self, source: Membership, settings: Settings | None = None, bundles: AssignedBundles = NO_BUNDLES
+    ) -> None:
         """A new state of the source. Without settings the present ones remain."""
         wanted = apply_change(self.membership, diff(self._source, source))
         settings = settings if settings is not None else self._settings
-        if (wanted, settings, assignment) != (self.membership, self._settings, self._assignment):
-            self._take_up(wanted, settings, assignment)
+        if (wanted, settings, bundles) != (self.membership, self._settings, self._bundles):
+            self._take_up(wanted, settings, bundles)
         self._source = source
 
     def link(self, peer: str, addresses: Iterable[Endpoint]) -> None:
@@ -59,10 +73,10 @@ class Reconfiguring:
         change = MembershipChange(unlinked=(self._ends(peer),), left=left)
         self._take_up(apply_change(self.membership, change), self._settings)
 
-    def _take_up(self, membership: Membership, settings: Settings, assignment: Mapping[int, str] | None = None) -> None:
-        assignment = assignment if assignment is not None else self._assignment
-        self._driver.reconfigure(Reconfigure(membership, settings, assignment))
-        self.membership, self._settings, self._assignment = membership, settings, assignment
+    def _take_up(self, membership: Membership, settings: Settings, bundles: AssignedBundles | None = None) -> None:
+        bundles = bundles if bundles is not None else self._bundles
+        self._driver.reconfigure(Reconfigure(membership, settings, bundles.carriers, bundles.standbys))
+        self.membership, self._settings, self._bundles = membership, settings, bundles
 
     def _is_linked(self, peer: str) -> bool:
         return any(link.ends == self._ends(peer) for link in self.membership.links)

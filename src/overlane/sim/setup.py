@@ -35,6 +35,8 @@ class SimulationSetup:
         """Of brokers that are not plain."""
         self.assignment: Mapping[int, str] = {}
         """The current assignment: bundles, and the routing brokers that carry them."""
+        self.standbys: Mapping[int, str] = {}
+        """Bundles, and the routing brokers that would carry them next."""
 
     def filters_of_classes(self) -> dict[QosClass, tuple[str, ...]]:
         filters: dict[QosClass, tuple[str, ...]] = {self.default: (DEFAULT_ROW,)} if not self.classes else {}
@@ -75,6 +77,7 @@ class SimulationSetup:
             brokers_max=self.network.limits.brokers,
             role=self.roles.get(name, PLAIN),
             assignment=self.assignment,
+            standbys=self.standbys,
         )
 
 

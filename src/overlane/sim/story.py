@@ -159,9 +159,10 @@ class Story:
     def join(self, broker: str) -> None:
         self.world.do(Join(self.now, broker))
 
-    def assign(self, assignment: Mapping[int, str], *brokers: str) -> None:
-        """Let routing brokers carry these bundles from now on; only these brokers hear of it, or all."""
-        self.world.assign(assignment, brokers or None)
+    def assign(self, assignment: Mapping[int, str], *brokers: str, standbys: Mapping[int, str] | None = None) -> None:
+        """Let routing brokers carry these bundles from now on, or be the next to; only these brokers hear of it, or
+        all."""
+        self.world.assign(assignment, brokers or None, standbys)
 
     def foresee(self, one: str, other: str, failure: float) -> None:
         """Set the failure probability of a link, as a plan does."""

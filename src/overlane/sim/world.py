@@ -165,14 +165,19 @@ class World:
     def _note_control_bytes(self, _: None) -> None:
         self._control_bytes[self.engine.now] = self.counter("control_bytes_sent")
 
-    def assign(self, assignment: Mapping[int, str], brokers: Iterable[str] | None = None) -> None:
-        """Tell running brokers, all or some, which routing broker carries which bundle; others learn it when they
-        start."""
-        self.plan.assignment = assignment
+    def assign(
+        self,
+        assignment: Mapping[int, str],
+        brokers: Iterable[str] | None = None,
+        standbys: Mapping[int, str] | None = None,
+    ) -> None:
+        """Tell running brokers, all or some, which routing broker carries which bundle, and which would be next; others
+        learn it when they start."""
+        self.plan.assignment, self.plan.standbys = assignment, standbys or {}
         for name in self.hosts if brokers is None else brokers:
             if self.hosts[name].is_alive:
                 config = self.hosts[name].core.config
-                self.hosts[name].configure(replace(config, assignment=assignment))
+                self.hosts[name].configure(replace(config, assignment=assignment, standbys=self.plan.standbys))
 
     # Applications
 

@@ -29,6 +29,8 @@ class Reconfigure:
     """Limits, rights, QoS classes, and who may come without a name."""
     assignment: Mapping[int, str] = field(default_factory=dict)
     """Bundles (`core.bundles`), and the routing brokers that carry them, as far as they are assigned."""
+    standbys: Mapping[int, str] = field(default_factory=dict)
+    """The routing brokers that would carry them next."""
 
 
 def reconfigured(config: BrokerConfig, event: Reconfigure) -> BrokerConfig:
@@ -44,6 +46,7 @@ def reconfigured(config: BrokerConfig, event: Reconfigure) -> BrokerConfig:
         brokers_max=event.settings.limits.brokers,
         role=role,
         assignment=event.assignment,
+        standbys=event.standbys,
         direct=frozenset(peer for peer, neighbour in neighbours.items() if neighbour.is_direct),
     )
     if fixed := config.needs_restart(new):

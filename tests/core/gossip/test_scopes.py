@@ -9,7 +9,7 @@ from overlane.core.events import Erase, PublishResult, Save, ScopeChanged, Scope
 from overlane.core.flows.held_messages import HELD_BYTES_MAX, ROUTE_WAIT, Held, HeldMessages
 from overlane.core.gossip.edge_scope import DIGEST_GAP, IDLE_PERIODS, NEW_FOR, PERIOD, EdgeScope
 from overlane.core.gossip.interest import RemoteInterest
-from overlane.core.gossip.routing_scope import GATHER_MAX, RoutingScope
+from overlane.core.gossip.routing_scope import GATHER_MAX, GATHER_UNKNOWN_MAX, RoutingScope
 from overlane.core.limits import TOPIC_BYTES_MAX
 from overlane.core.qos import QosClass
 from overlane.core.routing.message_losses import MessageLosses
@@ -170,9 +170,113 @@ def test_nothing_is_complete_before_every_edge_has_told_what_it_needs() -> None:
     scope.hear("e1", ScopedInterest("e1", ALL, [], []), 0)
     scope.hear("e1", ScopeComplete(0, ALL), 0)
     assert said(scope.next_message, "e1") == [ScopeComplete(1, b"")]
-    assert scope.next_deadline() == GATHER_MAX
-    scope.tick(GATHER_MAX)  # the other one is not waited for any longer
+    assert scope.next_deadline() == GATHER_UNKNOWN_MAX
+    scope.tick(GATHER_UNKNOWN_MAX)  # nothing is known that the other one needs: it is not waited for any longer
     assert said(scope.next_message, "e1") == [ScopeComplete(1, ALL)]
+
+
+def test_an_edge_that_is_known_to_need_something_is_waited_for_longer() -> None:
+    scope, _ = router("e1", "e2")
+    for name in ("e1", "e2"):
+        scope.connected(name)
+    scope.hear("e1", PublishScope(1, [group_of("a/b") or 0], []), 0)
+    scope.hear("e1", ScopedInterest("e1", ALL, [], []), 0)
+    scope.hear("e1", ScopeComplete(0, ALL), 0)
+    scope.hear("e2", ScopedInterest("e2", ALL, ["a/b"], []), 0)
+    scope.disconnected("e2")
+    scope.tick(GATHER_UNKNOWN_MAX)
+    assert ScopeComplete(1, b"") in said(scope.next_message, "e1")
+    assert scope.next_deadline() == GATHER_MAX
+    scope.tick(GATHER_MAX)
+    assert said(scope.next_message, "e1") == [ScopeComplete(1, ALL)]
+
+
+def test_what_an_edge_tells_elsewhere_from_now_on_is_not_complete_here_any_more() -> None:
+    """It has heard of a move of which this broker has not: a publisher that has not either must not rely on it."""
+    scope, _ = router("e1", "e2")
+    for name in ("e1", "e2"):
+        scope.connected(name)
+        scope.hear(name, ScopedInterest(name, ALL, ["a/b"] if name == "e2" else [], []), 0)
+        scope.hear(name, ScopeComplete(0, ALL), 0)
+    scope.hear("e2", ScopedInterest("e2", b"", [], ["a/b"]), 7)
+    scope.hear("e2", ScopeComplete(0, b""), 7)
+    scope.hear("e1", PublishScope(1, [group_of("a/b") or 0], []), 8)
+    assert said(scope.next_message, "e1")[-1] == ScopeComplete(1, b"")
+    assert scope.next_deadline() == 7 + GATHER_MAX
+    scope.hear("e2", ScopedInterest("e2", ALL, ["a/b"], []), 9)  # the bundle has come back
+    scope.hear("e2", ScopeComplete(0, ALL), 9)
+    assert said(scope.next_message, "e1") == [ScopedInterest("e2", ALL, ["a/b"], []), ScopeComplete(1, ALL)]
+
+
+# Standbys
+
+
+def test_the_standby_of_a_bundle_is_told_the_same_as_its_carrier() -> None:
+    scope, _ = edge()
+    scope.assign(TO_R1, 0, TO_R2)
+    scope.need("plant/line1/#", True)
+    scope.need("#", True)
+    scope.must_wait("plant/line2/x")
+    for name in ("r1", "r2"):
+        scope.connected(name)
+    told = said(scope.next_message, "r1")
+    assert len(told) == 3
+    assert said(scope.next_message, "r2") == told
+    scope.need("a/b", True)
+    assert said(scope.next_message, "r2") == said(scope.next_message, "r1") == [ScopedInterest("e1", ALL, ["a/b"], [])]
+
+
+def test_a_group_is_ready_when_the_standby_has_told_everything_of_it() -> None:
+    scope, _ = edge()
+    scope.assign(TO_R1, 0, TO_R2)
+    scope.connected("r2")  # the carrier is not reached
+    assert scope.must_wait("a/b/c")
+    said(scope.next_message, "r2")
+    scope.hear("r2", ScopeComplete(1, ALL), 0)
+    assert not scope.must_wait("a/b/c")
+
+
+def test_nothing_is_told_anew_when_the_standby_becomes_the_carrier() -> None:
+    scope, remote = edge()
+    scope.assign(TO_R1, 0, TO_R2)
+    scope.must_wait("a/b")
+    for name in ("r1", "r2"):
+        scope.connected(name)
+        said(scope.next_message, name)
+        scope.hear(name, ScopedInterest("e2", ALL, ["a/b"], []), 0)
+        scope.hear(name, ScopeComplete(1, ALL), 0)
+    scope.disconnected("r1")
+    scope.assign(TO_R2, 0)
+    assert said(scope.next_message, "r2") == []
+    assert remote.needing("a/b") == ("e2",)
+    assert scope.size()["doubtful_filters"] == 0
+
+
+def test_a_standby_that_is_none_any_more_is_told_so() -> None:
+    scope, _ = edge()
+    scope.assign(TO_R1, 0, TO_R2)
+    scope.need("a/b", True)
+    scope.must_wait("c/d")
+    scope.connected("r2")
+    said(scope.next_message, "r2")
+    scope.assign(TO_R1, 0)
+    assert said(scope.next_message, "r2") == [
+        PublishScope(2, [], [group_of("c/d") or 0]),
+        ScopedInterest("e1", b"", [], ["a/b"]),
+        ScopeComplete(0, b""),
+    ]
+
+
+def test_a_routing_broker_gathers_what_it_stands_by_for() -> None:
+    scope, _ = router()
+    scope.configure(TO_R2, ("e1",), 0, TO_R1)
+    scope.connected("e1")
+    scope.hear("e1", ScopedInterest("e1", ALL, ["a/b"], []), 0)
+    scope.hear("e1", ScopeComplete(0, ALL), 0)
+    scope.hear("e1", PublishScope(1, [group_of("a/b") or 0], []), 0)
+    assert said(scope.next_message, "e1") == [ScopeComplete(1, ALL)]
+    scope.configure(TO_R1, ("e1",), 1)
+    assert said(scope.next_message, "e1") == []
 
 
 def test_an_edge_speaks_for_itself_alone() -> None:

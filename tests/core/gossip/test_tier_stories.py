@@ -126,6 +126,55 @@ def test_a_routing_broker_dies_and_its_bundles_move() -> None:
     assert net.duplicates("plant/#") == 0
 
 
+def test_a_routing_broker_dies_and_its_standby_carries_on_before_anybody_has_decided_anything() -> None:
+    net = tiers()
+    net.assign(TO_R1, standbys=TO_R2)
+    net.subscribe("e4", "plant/line1/#")
+    net.start("e3", "plant/line1/x", 50)
+    net.run(10 * SECOND)
+    net.crash("r1")
+    net.run(2 * SECOND)
+    assert net.path("plant/#", "e3", "e4") == ["e3", "r2", "e4"]
+    assert net.delivered("plant/#") > 550
+    # A new publisher asks the standby who needs its topics, and a new subscriber tells it.
+    net.subscribe("e2", "plant/line2/#")
+    net.run(1 * SECOND)
+    net.publish("e4", "plant/line2/x")
+    net.run(1 * SECOND)
+    net.silence()
+    net.run(5 * SECOND)
+    assert net.lost("plant/#", patience=0) == 0
+    assert net.duplicates("plant/#") == 0
+
+
+def test_an_edge_that_has_lost_its_link_with_the_carrier_alone_goes_on_over_the_standby() -> None:
+    net = tiers()
+    net.assign(TO_R1, standbys=TO_R2)
+    net.subscribe("e4", "plant/line1/#")
+    net.start("e3", "plant/line1/x", 50)
+    net.run(5 * SECOND)
+    net.cut("e3", "r1")
+    net.run(5 * SECOND)
+    assert net.path("plant/#", "e3", "e4") == ["e3", "r2", "e4"]
+    net.publish("e3", "plant/line2/x")
+    net.silence()
+    net.run(5 * SECOND)
+    assert net.lost("plant/#", patience=0) == 0
+
+
+def test_a_subscriber_that_heard_of_a_move_first_is_not_missed_by_a_publisher_that_has_not() -> None:
+    net = tiers()
+    net.subscribe("e4", "plant/line1/#")
+    net.run(3 * SECOND)
+    net.assign(TO_R2, "e4")
+    net.run(1 * SECOND)
+    net.publish("e3", "plant/line1/x")  # its carrier is r1, as far as it and r1 know
+    net.run(1 * SECOND)
+    net.assign(TO_R2)
+    net.run(3 * SECOND)
+    assert net.delivered("plant/#") == 1
+
+
 def test_an_edge_that_restarts_still_owes_what_it_had_accepted() -> None:
     net = tiers()
     net.subscribe("e4", "plant/line1/#")

@@ -64,12 +64,12 @@ def fewest_topics(bundle: Bundle, tier: Tier, loads: Mapping[str, float]) -> str
     for one, broker in tier.assigned.items():
         if broker in topics:
             topics[broker] += tier.bundles[one].topics if one in tier.bundles else 1
-    return min(loads, key=lambda name: (topics[name], _tie(bundle, name)))
+    return min(loads, key=lambda name: (topics[name], tie(bundle.id, name)))
 
 
 def least_loaded(bundle: Bundle, _tier: Tier, loads: Mapping[str, float]) -> str:
     """`least-loaded`: the broker with the least load."""
-    return min(loads, key=lambda name: (loads[name], _tie(bundle, name)))
+    return min(loads, key=lambda name: (loads[name], tie(bundle.id, name)))
 
 
 def lowest_latency(bundle: Bundle, tier: Tier, loads: Mapping[str, float]) -> str:
@@ -82,7 +82,7 @@ def lowest_latency(bundle: Bundle, tier: Tier, loads: Mapping[str, float]) -> st
     known = {name: us for name in loads if (us := longest_us(name)) is not None}
     if not known:
         return least_loaded(bundle, tier, loads)
-    return min(known, key=lambda name: (known[name], loads[name], _tie(bundle, name)))
+    return min(known, key=lambda name: (known[name], loads[name], tie(bundle.id, name)))
 
 
 STRATEGIES: dict[str, Strategy] = {"topics": fewest_topics, "least-loaded": least_loaded, "latency": lowest_latency}
@@ -129,5 +129,6 @@ def place_all(unassigned: list[Bundle], tier: Tier, strategy: Strategy) -> dict[
     return placed
 
 
-def _tie(bundle: Bundle, name: str) -> bytes:
-    return blake2b(f"{bundle.id} {name}".encode(), digest_size=8).digest()
+def tie(bundle: int, name: str) -> bytes:
+    """Orders brokers that are equal otherwise, by each bundle in another way."""
+    return blake2b(f"{bundle} {name}".encode(), digest_size=8).digest()

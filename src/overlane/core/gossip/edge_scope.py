@@ -13,6 +13,10 @@ clients do, not with the number of brokers.
 While a group waits, messages of it wait at the source (`flows/held_messages.py`). A group that is ready stays so when
 its bundle moves or its carrier is lost: what is known of others' needs is kept until it is known better.
 
+**Standbys.** A bundle may have a second routing broker that would carry it next. It is told the same as the carrier and
+tells the same, so that paths over it are known before they are needed: when the carrier dies, messages take the other
+path at once, and the standby answers for new groups.
+
 **Make before break.** A filter that the carrier of its bundle does not tell is *doubtful* and still counts. It is
 dropped when that carrier has told everything and has the word of the broker that needed it; or after a day. So neither
 a move of a bundle nor the death of a routing broker makes any broker seem to need less than it does.
@@ -98,8 +102,9 @@ class EdgeScope:
         self._on_news = on_news
         self._on_change = on_change
         self._assignment: dict[int, str] = {}
-        self._carried: dict[str, int] = {}
-        """By routing broker, the bundles that it carries, as a mask."""
+        self._standbys: dict[int, str] = {}
+        self._served: dict[str, int] = {}
+        """By routing broker, the bundles that it carries or stands by for, as a mask."""
         self._needed: dict[int, Filters] = {}
         """The filters that clients here need, by bundle, or ANY."""
         self._groups: dict[int, Group] = {}
@@ -133,8 +138,8 @@ class EdgeScope:
             if not filters:
                 del self._needed[place]
         self._has_digest_news = True
-        for carrier in self._carriers_of(place):
-            self._tell_filters(carrier, (topic_filter,))
+        for one in self._servers_of(place):
+            self._tell_filters(one, (topic_filter,))
 
     def must_wait(self, topic: str) -> bool:
         """A client publishes on a topic: whether the message has to wait for news of who needs it."""
@@ -157,8 +162,8 @@ class EdgeScope:
         self._in_bundle.setdefault(bundle, {})[group] = None
         self._waiting[group] = None
         self._has_digest_news = True
-        if (carrier := self._assignment.get(bundle)) is not None:
-            self._tell_groups(carrier, (group,))
+        for one in self._servers_of(bundle):
+            self._tell_groups(one, (group,))
         return known
 
     def _end_idle(self, until: int) -> bool:
@@ -169,8 +174,8 @@ class EdgeScope:
             del self._groups[group], self._in_bundle[bundle][group]
             if not self._in_bundle[bundle]:
                 del self._in_bundle[bundle]
-            if (carrier := self._assignment.get(bundle)) is not None:
-                self._tell_groups(carrier, (group,))
+            for one in self._servers_of(bundle):
+                self._tell_groups(one, (group,))
         if idle:
             self._has_digest_news = True
             self._on_change()
@@ -181,28 +186,32 @@ class EdgeScope:
 
     # The assignment
 
-    def assign(self, assignment: Mapping[int, str], now: Nanos) -> None:
-        before = self._assignment
-        moved = [one for one in range(BUNDLES) if before.get(one) != assignment.get(one)]
-        if not moved:
-            return
+    def assign(self, assignment: Mapping[int, str], now: Nanos, standbys: Mapping[int, str] | None = None) -> None:
+        standbys = {} if standbys is None else standbys
+        servers_before = [self._servers_of(bundle) for bundle in range(BUNDLES)]
+        moved = [one for one in range(BUNDLES) if self._assignment.get(one) != assignment.get(one)]
         self._assignment = {bundle: assignment[bundle] for bundle in range(BUNDLES) if bundle in assignment}
-        carriers = {*before.values(), *self._assignment.values()}
-        carried_before, self._carried = self._carried, {}
-        for carrier in sorted(set(self._assignment.values())):
-            self._carried[carrier] = as_mask(one for one, name in self._assignment.items() if name == carrier)
-        for carrier in sorted(carriers):
-            if bool(carried_before.get(carrier)) != bool(self._carried.get(carrier)):
-                self._tell_filters(carrier, self._needed.get(ANY, ()))
-            if carried_before.get(carrier) != self._carried.get(carrier):
-                self._news(carrier)
-        for bundle in moved:
-            for one in (before.get(bundle), self._assignment.get(bundle)):
-                if one is not None:
-                    self._tell_filters(one, self._needed.get(bundle, ()))
-                    self._tell_groups(one, self._in_bundle.get(bundle, ()))
-        self._doubt_moved(moved, now)
-        self._settle_groups()
+        self._standbys = {bundle: standbys[bundle] for bundle in self._assignment if bundle in standbys}
+        served_before, self._served = self._served, self._by_server()
+        for one in sorted({*served_before, *self._served}):
+            if (one in served_before) != (one in self._served):
+                self._tell_filters(one, self._needed.get(ANY, ()))
+            if served_before.get(one) != self._served.get(one):
+                self._news(one)
+        for bundle, before in enumerate(servers_before):
+            for one in sorted({*before} ^ {*self._servers_of(bundle)}):
+                self._tell_filters(one, self._needed.get(bundle, ()))
+                self._tell_groups(one, self._in_bundle.get(bundle, ()))
+        if moved:
+            self._doubt_moved(moved, now)
+            self._settle_groups()
+
+    def _by_server(self) -> dict[str, int]:
+        bundles: dict[str, list[int]] = {}
+        for bundle in self._assignment:
+            for one in self._servers_of(bundle):
+                bundles.setdefault(one, []).append(bundle)
+        return {name: as_mask(bundles[name]) for name in sorted(bundles)}
 
     def _doubt_moved(self, moved: Iterable[int], now: Nanos) -> None:
         """What former carriers have told of bundles that have moved is confirmed by their carriers of now, or not."""
@@ -218,13 +227,16 @@ class EdgeScope:
         return None if group is None else self._assignment.get(bundle_of_group(group))
 
     def carriers(self) -> frozenset[str]:
-        return frozenset(self._carried)
+        return frozenset(self._assignment.values())
 
-    def _carriers_of(self, place: int) -> list[str]:
+    def _servers_of(self, place: int) -> tuple[str, ...]:
+        """The routing brokers that are told of a bundle, its carrier first; for ANY, of some bundle."""
         if place == ANY:
-            return sorted(self._carried)
-        carrier = self._assignment.get(place)
-        return [] if carrier is None else [carrier]
+            return tuple(self._served)
+        carrier, standby = self._assignment.get(place), self._standbys.get(place)
+        if carrier is None:
+            return ()
+        return (carrier,) if standby is None or standby == carrier else (carrier, standby)
 
     # Telling
 
@@ -232,11 +244,11 @@ class EdgeScope:
         """A connection with a routing broker begins: it has been told nothing, and will tell everything anew."""
         telling = self._tellings[peer] = Telling(is_connected=True)
         self._tellers.setdefault(peer, Teller()).connected()
-        for bundle, carrier in self._assignment.items():
-            if carrier == peer:
+        for bundle in self._assignment:
+            if peer in self._servers_of(bundle):
                 telling.changed_filters.update(self._needed.get(bundle, {}))
                 telling.changed_groups.update(self._in_bundle.get(bundle, {}))
-        if peer in self._carried:
+        if peer in self._served:
             telling.changed_filters.update(self._needed.get(ANY, {}))
         for (broker, topic_filter), since in self._doubtful.items():
             self._doubt(broker, topic_filter, since)
@@ -269,7 +281,7 @@ class EdgeScope:
         has_groups = telling.changed_groups or telling.to_ask
         if has_groups and (message := self._tell_some_groups(peer, telling)) is not None:
             return message
-        covers = self._carried.get(peer, 0)
+        covers = self._served.get(peer, 0)
         while telling.changed_filters or telling.covers != covers:
             if (interest := self._tell_some_filters(peer, telling, covers)) is not None:
                 return interest
@@ -284,7 +296,7 @@ class EdgeScope:
         while telling.changed_groups and len(added) < GROUPS_TOLD_MAX and len(removed) < GROUPS_TOLD_MAX:
             group = telling.changed_groups.popitem()[0]
             is_told = group in telling.groups
-            is_due = group in self._groups and self._assignment.get(bundle_of_group(group)) == peer
+            is_due = group in self._groups and peer in self._servers_of(bundle_of_group(group))
             if is_due and not is_told:
                 added.append(group)
             elif is_told and not is_due:
@@ -325,9 +337,9 @@ class EdgeScope:
     def _is_due(self, topic_filter: str, peer: str) -> bool:
         group = groups_of(topic_filter)
         if group is None or group == ANY:
-            return peer in self._carried and topic_filter in self._needed.get(ANY, ())
+            return peer in self._served and topic_filter in self._needed.get(ANY, ())
         bundle = bundle_of_group(group)
-        return self._assignment.get(bundle) == peer and topic_filter in self._needed.get(bundle, ())
+        return peer in self._servers_of(bundle) and topic_filter in self._needed.get(bundle, ())
 
     # Hearing
 
@@ -361,18 +373,20 @@ class EdgeScope:
         return []
 
     def _settle_groups(self) -> None:
-        """Let go the messages of groups whose carriers have told everything."""
+        """Let go the messages of groups whose carriers, or their standbys, have told everything."""
         for group in list(self._waiting):
-            bundle = bundle_of_group(group)
-            carrier = self._assignment.get(bundle, "")
-            telling, teller = self._tellings.get(carrier), self._tellers.get(carrier)
-            if telling is None or teller is None or not teller.complete >> bundle & 1:
-                continue
-            serial = telling.groups.get(group)
-            if serial is not None and serial <= teller.serial:
+            if any(self._has_told_all(one, group) for one in self._servers_of(bundle_of_group(group))):
                 del self._waiting[group]
                 self._groups[group].is_ready = True
                 self._on_change()
+
+    def _has_told_all(self, peer: str, group: int) -> bool:
+        """Whether a routing broker has told everything that others need of a group."""
+        telling, teller = self._tellings.get(peer), self._tellers.get(peer)
+        if telling is None or teller is None or not teller.complete >> bundle_of_group(group) & 1:
+            return False
+        serial = telling.groups.get(group)
+        return serial is not None and serial <= teller.serial
 
     def _consider(self, broker: str, topic_filter: str, now: Nanos, is_withdrawn: bool = False) -> None:
         """Whether a filter of another broker still counts, which some routing broker does not tell, or no more."""
@@ -404,7 +418,7 @@ class EdgeScope:
         carrier = "" if is_any else self._assignment.get(bundle_of_group(group or 0))
         return any(
             teller.tells(broker, topic_filter)
-            and (name in self._tellings or (name in self._carried if is_any else name == carrier))
+            and (name in self._tellings or (name in self._served if is_any else name == carrier))
             for name, teller in self._tellers.items()
         )
 

@@ -7,7 +7,12 @@ whom it concerns, however many edges there are.
 
 `ScopeComplete` tells an edge that nothing is missing: everything has been told of a bundle, and every edge that this
 broker is linked with by configuration has told all of its own filters of it (the bundle is *gathered*). An edge that is
-away is waited for up to GATHER_MAX.
+away is waited for up to GATHER_MAX; one that is away and needs nothing here as far as is known, up to
+GATHER_UNKNOWN_MAX: edges do not dial routing brokers of which they need nothing. An edge that takes its word for a
+bundle back has heard that another broker carries it now, and tells that one: the bundle is not gathered any more, until
+this broker hears of the move as well.
+
+Bundles for which this broker stands by are treated like those that it carries: when it carries them, all is known.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,6 +35,9 @@ from overlane.core.wire.control_messages import (
 from overlane.errors import ProtocolViolation
 
 GATHER_MAX: Nanos = 30 * SECOND
+GATHER_UNKNOWN_MAX: Nanos = 5 * SECOND
+"""The same for an edge that needs nothing here, as far as is known. One that runs and needs a bundle that is new here
+tells so within a second."""
 LINGER: Nanos = 10 * SECOND
 """How long two edges are told of each other after they have no group in common here any more: parcels may be under way,
 and another routing broker may not have told them yet."""
@@ -97,15 +105,23 @@ class RoutingScope:
         """By broker, edges that have asked for which bundles it has spoken."""
         self._expected: frozenset[str] = frozenset()
         self._carried = 0
+        """The bundles that it carries or stands by for, as a mask."""
         self._carried_since: dict[int, Nanos] = {}
         self._gathered = 0
         self._gather_at: Nanos = NEVER
         self._linger_until: Nanos = NEVER
 
-    def configure(self, assignment: Mapping[int, str], neighbours: Collection[str], now: Nanos) -> None:
-        """Which bundles this broker carries, and which edges it is to be linked with."""
+    def configure(
+        self,
+        assignment: Mapping[int, str],
+        neighbours: Collection[str],
+        now: Nanos,
+        standbys: Mapping[int, str] | None = None,
+    ) -> None:
+        """Which bundles this broker carries or stands by for, and which edges it is to be linked with."""
         self._expected = frozenset(neighbours)
-        carried = [bundle for bundle, carrier in assignment.items() if carrier == self._me]
+        standbys = {} if standbys is None else standbys
+        carried = [one for one, carrier in assignment.items() if self._me in (carrier, standbys.get(one))]
         lost = self._carried & ~as_mask(carried)
         self._carried = as_mask(carried)
         self._gathered &= self._carried
@@ -194,6 +210,7 @@ class RoutingScope:
         match message:
             case ScopedInterest():
                 self._hear_interest(sender, edge, message)
+                self._take_back(spoken_before & ~edge.spoken_for, now)
             case PublishScope():
                 self._hear_groups(sender, edge, message)
             case ScopeComplete(_, bundles):
@@ -406,19 +423,41 @@ class RoutingScope:
         self._gather_at = NEVER
         if not missing:
             return
-        spoken_for = missing
+        known, unknown = missing, missing
+        """Of which edges that need something here have told everything, and of which the others have."""
         for name in self._expected:
             edge = self._edges.get(name)
-            spoken_for &= 0 if edge is None else edge.spoken_for
-        due = {bundle: at + GATHER_MAX for bundle, at in self._carried_since.items() if missing >> bundle & 1}
-        late = as_mask(bundle for bundle, at in due.items() if now >= at)
-        found = spoken_for | late
-        self._gather_at = min((at for bundle, at in due.items() if not found >> bundle & 1), default=NEVER)
+            if edge is not None and (edge.is_connected or edge.groups or self._remote.held(name)):
+                known &= edge.spoken_for
+            else:
+                unknown &= 0 if edge is None else edge.spoken_for
+        found = 0
+        for bundle, since in self._carried_since.items():
+            if not missing >> bundle & 1:
+                continue
+            wait = GATHER_MAX if not known >> bundle & 1 else 0 if unknown >> bundle & 1 else GATHER_UNKNOWN_MAX
+            if now >= since + wait:
+                found |= 1 << bundle
+            else:
+                self._gather_at = min(self._gather_at, since + wait)
         if found:
             self._gathered |= found
             for name, edge in self._edges.items():
                 if edge.is_connected:
                     self._on_news(name)
+
+    def _take_back(self, bundles: int, now: Nanos) -> None:
+        """An edge speaks for these bundles elsewhere: what is told here of them is not everything any more."""
+        bundles &= self._gathered
+        if not bundles:
+            return
+        self._gathered &= ~bundles
+        for bundle in self._carried_since:
+            if bundles >> bundle & 1:
+                self._carried_since[bundle] = now
+        self._gather(now)
+        for name, edge in self._edges.items():
+            self._news(name, edge)
 
     def next_deadline(self) -> Nanos:
         return min(self._gather_at, self._linger_until)

@@ -3,7 +3,6 @@
 import logging
 import socket
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from overlane import __version__
@@ -22,6 +21,7 @@ from overlane.node.clients.passed_in import PassedIn
 from overlane.node.coordination.driver import Coordinated
 from overlane.node.coordination.keeping import read_kept
 from overlane.node.coordination.own_network import own_network
+from overlane.node.reconfiguring import AssignedBundles
 from overlane.pubsub.sessions.domain import ALONE, Domain
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ class Coordinating:
 
     # What the node asks
 
-    def follow(self, tier: RoutingTier, file: Membership) -> tuple[Membership, Mapping[int, str]]:
+    def follow(self, tier: RoutingTier, file: Membership) -> tuple[Membership, AssignedBundles]:
         """ConfigError."""
         self._coordinated.follow(tier, file)
-        return self._coordinated.membership(), self._coordinated.view.assignment
+        return self._coordinated.membership(), self._bundles()
 
     def read_network(self) -> Network:
         """Of a broker without a file. ConfigError."""
@@ -115,7 +115,11 @@ class Coordinating:
             self._node.driver.follow_domain(domain)
 
     def _take_up(self) -> None:
-        self._node.take_up_membership(self._coordinated.membership(), self._coordinated.view.assignment)
+        self._node.take_up_membership(self._coordinated.membership(), self._bundles())
+
+    def _bundles(self) -> AssignedBundles:
+        view = self._coordinated.view
+        return AssignedBundles(view.assignment, view.standbys)
 
     def _config_changed(self, config: ConfigRecord) -> None:
         before, self._config = self._config, config

@@ -1,0 +1,60 @@
+"""Standbys: for every bundle a second routing broker, which carries it next if its carrier dies.
+
+Edges are linked with both, and tell both what they need, so nobody waits for a decision of the leader when a broker
+dies: paths over the standby are known already. The leader then makes the standby the carrier, and chooses another one.
+
+  - A standby is no carrier of the same bundle, and takes bundles: it is reached, and is not leaving.
+  - It stays as long as it can: another one would have to be told everything first.
+  - The bundles of one broker have standbys all over the tier, so that no single broker gets all of them.
+"""
+
+from collections.abc import Mapping
+
+from overlane.coordination.assignment.placement import Strategy, Tier, place, tie
+
+SPREAD_MAX = 2
+"""How many more bundles than another a broker may stand by for before some are given to that one."""
+
+
+def choose_standbys(tier: Tier, before: Mapping[int, str], strategy: Strategy | None = None) -> dict[int, str]:
+    """The standby of each bundle that is assigned; none where there is no other broker. `strategy`: where bundles
+    belong to places, the standby is the second best."""
+    takers = sorted(tier.expected_loads())
+    found = {
+        bundle: standby
+        for bundle, carrier in sorted(tier.assigned.items())
+        if (standby := before.get(bundle, "")) in takers and standby != carrier
+    }
+    used = {bundle for bundle in tier.assigned if bundle in tier.bundles and tier.bundles[bundle].edges}
+    duties = {name: sum(standby == name for standby in found.values()) for name in takers}
+    used_duties = {name: sum(found[bundle] == name for bundle in found if bundle in used) for name in takers}
+    for bundle in sorted(tier.assigned.keys() - found.keys(), key=lambda one: (one not in used, one)):
+        others = [name for name in takers if name != tier.assigned[bundle]]
+        if not others:
+            continue
+        if strategy is not None and bundle in tier.bundles:
+            without = {name: broker for name, broker in tier.brokers.items() if name in others}
+            known = Tier(without, tier.bundles, tier.assigned, tier.latency_us)
+            chosen = place(tier.bundles[bundle], known, strategy) or others[0]
+        else:
+            counts = used_duties if bundle in used else duties
+            chosen = min(others, key=lambda name: (counts[name], duties[name], tie(bundle, name)))
+        found[bundle] = chosen
+        duties[chosen] += 1
+        used_duties[chosen] += bundle in used
+    if strategy is None:
+        _spread(tier.assigned, found, duties, used)
+    return found
+
+
+def _spread(carriers: Mapping[int, str], found: dict[int, str], duties: dict[str, int], used: set[int]) -> None:
+    """Give some to a broker that has come, those that nobody uses first."""
+    while len(duties) > 1:
+        source = max(duties, key=lambda name: (duties[name], name))
+        target = min(duties, key=lambda name: (duties[name], name))
+        movable = [bundle for bundle, name in found.items() if name == source and carriers[bundle] != target]
+        if duties[source] - duties[target] <= SPREAD_MAX or not movable:
+            return
+        found[min(movable, key=lambda bundle: (bundle in used, bundle))] = target
+        duties[source] -= 1
+        duties[target] += 1
