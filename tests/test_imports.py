@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "quantities", "secret_file"),
     "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secret_file"),
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
-                      "testbed", "monitor"),
+                      "client", "coordination", "recovery", "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
                       "adminapi", "client", "coordination", "pipeline", "testbed", "monitor", "demo", "extras",
                       "local_ports", "quantities", "secret", "secret_file", "build_kind"),

@@ -20,6 +20,7 @@ from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import table
 from overlane.cli.plan.rollout import differences
 from overlane.cli.signals import cancelled_by_signals
+from overlane.demo import lost_host
 from overlane.demo.demo_run import DemoRun, StepOutcome
 from overlane.demo.pipeline_results import PipelineResults, run_pipeline, why_not
 from overlane.demo.step_results import Figures, busy_note, is_lossless
@@ -30,7 +31,14 @@ from overlane.network.reading import read_network
 from overlane.network.schema import Network
 
 LOST = 1
+LOST_HOST_S = 3.0
+"""Before the host is lost, and after it."""
 LINKS_SHOWN = 4
+STEP_COUNT = len(STEPS) + 1
+LOST_HOST = Step(
+    "lost host",
+    "Another domain, coordinated by ZooKeeper: the host of a subscriber's broker is lost for good, with its disk.",
+)
 
 _NUMBERS = ("of", "in time", "late", "lost", "twice", "p50", "p99", "down", "latency", "deliveries", "file", "history")
 
@@ -50,12 +58,13 @@ def demo(
             network = read_network(file)
         with tempfile.TemporaryDirectory(prefix="overlane-demo-") as directory:
             demo_run = DemoRun(network, Path(directory), step_s)
-            figures = asyncio.run(cancelled_by_signals(_play(console, demo_run, stay, pipeline, port)))
-    if not is_lossless(figures):
+            is_kept = asyncio.run(cancelled_by_signals(_play(console, demo_run, stay, pipeline, port)))
+    if not is_kept:
         raise typer.Exit(LOST)
 
 
-async def _play(console: Console, demo_run: DemoRun, stay: bool, pipeline: bool, port: int) -> list[Figures]:
+async def _play(console: Console, demo_run: DemoRun, stay: bool, pipeline: bool, port: int) -> bool:
+    """Whether every acknowledged message was delivered once."""
     console.print(
         "[bold]Overlane[/]: five cities, one broker each on this machine, with the real latencies between them."
     )
@@ -72,7 +81,8 @@ async def _play(console: Console, demo_run: DemoRun, stay: bool, pipeline: bool,
         )
         _summary(console, outcomes, figures)
         if not stay:
-            await stack.aclose()  # flushes the telemetry, and leaves all cores to the pipeline
+            await stack.aclose()  # flushes the telemetry, and leaves all cores to what follows
+        is_kept = await _lose_host(console, demo_run) and is_lossless(figures)
         if pipeline:
             await _run_pipeline(console, demo_run)
         if stay:
@@ -80,14 +90,14 @@ async def _play(console: Console, demo_run: DemoRun, stay: bool, pipeline: bool,
             console.print(line, soft_wrap=True)
             with suppress(asyncio.CancelledError):  # Ctrl-C
                 await asyncio.Event().wait()
-        return figures
+        return is_kept
 
 
 # Steps
 
 
 def _announce(console: Console, number: int, step: Step) -> None:
-    console.print(f"[bold]{number + 1}/{len(STEPS)}  {escape(step.name)}[/]  {escape(step.description)}")
+    console.print(f"[bold]{number + 1}/{STEP_COUNT}  {escape(step.name)}[/]  {escape(step.description)}")
 
 
 def _report(console: Console, outcome: StepOutcome) -> None:
@@ -141,6 +151,33 @@ def _cells(one: Figures) -> tuple[str, ...]:
         f"{one.p50_ms:.0f} ms",
         f"{one.p99_ms:.0f} ms",
     )
+
+
+# A lost host
+
+
+async def _lose_host(console: Console, demo_run: DemoRun) -> bool:
+    """Whether every acknowledged message was delivered once, if it could be tried here."""
+    console.print()
+    _announce(console, len(STEPS), LOST_HOST)
+    if (reason := lost_host.why_not()) is not None:
+        console.print(f"     Skipped: {escape(reason)}", style="yellow")
+        return True
+    directory = demo_run.file.parent / "lost-host"
+    directory.mkdir()
+    try:
+        with console.status("starting ZooKeeper and three brokers"):
+            result = await lost_host.lose_host(directory, LOST_HOST_S)
+    except Unavailable as error:
+        console.print(f"     {escape(error.with_code())}", style="yellow")
+        return True
+    colour = "green" if result.is_lossless else "red"
+    console.print(
+        f"     {lost_host.LOST} goes on at the host of {result.host}; its subscriber waited {result.gap_s * 1000:.0f} ms\n"
+        f"     {lost_host.TOPIC:14} [{colour}]{result.acknowledged - result.missing} of {result.acknowledged} acknowledged "
+        f"messages arrived[/]; lost {result.missing}, duplicates {result.duplicates}"
+    )
+    return result.is_lossless
 
 
 # Pipeline

@@ -33,6 +33,7 @@ class LinkHost(Protocol):
 
     def moves(self, link: "OverlayLink", link_id: bytes, transport: asyncio.Transport, data: bytes) -> None:
         """A connection is there that is to continue the link of this id; `data` came behind its greeting."""
+
     def passed_in(self, link: "OverlayLink", transport: asyncio.Transport, data: bytes) -> bool:
         """The neighbour has dialled to pass the connection of a client on, which begins with these bytes. Whether the
         transport has another protocol from now on."""

@@ -231,6 +231,7 @@ class Overlay:
             DIAL_S,
         )
         await moving.settled.wait()
+
     async def dial_for_client(self, name: str, address: Endpoint, protocol: asyncio.BaseProtocol) -> None:
         """A connection to a neighbour that is no link, encrypted as those are; OSError."""
         await asyncio.get_running_loop().create_connection(
