@@ -2,52 +2,49 @@
 
 A port that is merely free can be lost while its server restarts: to an outgoing connection, which gets any ephemeral
 port, or to another program that looks for a free port at that moment. So ports are taken from below the ephemeral ones,
-and reserved for the life of the process that asked, by a lock on one byte of a file that all processes of a user share.
-The lock ends with the process, however that ends.
+and reserved by the process that asked, until it ends: on Linux by a socket whose name in the abstract namespace has
+the port. Such names are of one network namespace, as ports are, and leave nothing behind.
 """
 
-import fcntl
-import os
 import random
 import socket
-import tempfile
+import sys
+from collections import deque
 from contextlib import closing
-from functools import cache
-from pathlib import Path
 
 HOST = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Below those that Linux gives to outgoing connections, from 32,768 on."""
+RESERVED_MAX = 400
+"""Each takes an open file. When there are more, the oldest are given up."""
 
-_reserved: set[int] = set()
-"""By this process: the system does not refuse a lock to the process that has it."""
+_reserved: deque[socket.socket] = deque()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing is bound to, and that no other process has reserved. They stay reserved."""
+    """Ports of loopback that nothing is bound to, and that no process has reserved. They stay reserved."""
     generator = random.SystemRandom()
     ports: list[int] = []
     while len(ports) < count:
         port = generator.choice(PORTS)
-        if port not in _reserved and _reserve(port) and _is_free(port):
+        if port not in ports and _reserve(port) and _is_free(port):
             ports.append(port)
     return ports
 
 
 def _reserve(port: int) -> bool:
+    if sys.platform != "linux":
+        return True
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        name.bind(f"\0overlane port {port}")
     except OSError:
+        name.close()
         return False
-    _reserved.add(port)
+    _reserved.append(name)
+    if len(_reserved) > RESERVED_MAX:
+        _reserved.popleft().close()
     return True
-
-
-@cache
-def _reservations() -> int:
-    """Never closed: closing it would end the locks."""
-    path = Path(tempfile.gettempdir()) / f"overlane-ports-{os.getuid()}"
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _is_free(port: int) -> bool:
