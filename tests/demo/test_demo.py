@@ -33,13 +33,18 @@ def test_without_root_it_tells_every_step_loses_nothing_and_leaves_nothing_behin
         assert list(place.iterdir()) == []
     assert done.returncode == 0, done.stdout + done.stderr
     assert "http://127.0.0.1:" in done.stdout
-    for number, step in enumerate(STEPS):
-        assert f"{number + 1}/{len(STEPS)}  {step.name}" in done.stdout
+    names = [*(step.name for step in STEPS), "lost host"]
+    for number, name in enumerate(names, 1):
+        assert f"{number}/{len(names)}  {name}" in done.stdout
     assert "alarms/fire was rerouted after" in done.stdout
     told = re.findall(r"([\d.]+)% in time of (\d+), within \d+ ms; late \d+, in flight \d+, duplicates 0;", done.stdout)
     assert len(told) == 2 * len(STEPS)
     assert all(0 <= float(share) <= 100 and int(count) > 0 for share, count in told)
     assert "No acknowledged message was lost, none was duplicated." in done.stdout
+    assert re.search(r"west-1 goes on at the host of (west-2|routing-1)", done.stdout)
+    sent = re.search(r"(\d+) of (\d+) acknowledged messages arrived; duplicates 0; longest gap \d+ ms", done.stdout)
+    assert sent is not None
+    assert sent[1] == sent[2] != "0"
 
 
 def test_who_runs_it_without_root_may_neither_make_interfaces_nor_write_where_others_do() -> None:

@@ -16,6 +16,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from overlane.client import Client, connect
@@ -159,8 +160,10 @@ async def lose_host(directory: Path, seconds: float) -> LostHost:
         reading = asyncio.Event()
 
         async def read() -> None:
-            options = {"client_id": "orders", "session_expiry": "1h", "clean_start": False}
-            async with connect(lost, **options) as client, client.subscribe(TOPIC, qos=2) as messages:
+            async with (
+                connect(lost, client_id="orders", session_expiry="1h", clean_start=False) as client,
+                client.subscribe(TOPIC, qos=2) as messages,
+            ):
                 reading.set()
                 async for message in messages:
                     arrived.append((int(message.body), time.monotonic()))
@@ -178,7 +181,7 @@ async def lose_host(directory: Path, seconds: float) -> LostHost:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
     times = [at for _, at in arrived]
-    gap_s = max((later - earlier for earlier, later in zip(times, times[1:], strict=False)), default=0.0)
+    gap_s = max((later - earlier for earlier, later in pairwise(times)), default=0.0)
     numbers = {number for number, _ in arrived}
     return LostHost(sent, sent - len(numbers), len(arrived) - len(numbers), gap_s, host)
 

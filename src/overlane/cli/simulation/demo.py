@@ -171,11 +171,11 @@ async def _lose_host(console: Console, demo_run: DemoRun) -> bool:
     except Unavailable as error:
         console.print(f"     {escape(error.with_code())}", style="yellow")
         return True
-    colour = "green" if result.is_lossless else "red"
+    colour, arrived = "green" if result.is_lossless else "red", result.acknowledged - result.missing
+    console.print(f"     {lost_host.LOST} goes on at the host of {result.host}")
     console.print(
-        f"     {lost_host.LOST} goes on at the host of {result.host}; its subscriber waited {result.gap_s * 1000:.0f} ms\n"
-        f"     {lost_host.TOPIC:14} [{colour}]{result.acknowledged - result.missing} of {result.acknowledged} acknowledged "
-        f"messages arrived[/]; lost {result.missing}, duplicates {result.duplicates}"
+        f"     {lost_host.TOPIC:14} [{colour}]{arrived} of {result.acknowledged} acknowledged messages arrived[/]; "
+        f"duplicates {result.duplicates}; longest gap {result.gap_s * 1000:.0f} ms"
     )
     return result.is_lossless
 

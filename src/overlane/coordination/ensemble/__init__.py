@@ -7,4 +7,4 @@
 In production give `zookeeper` the addresses of an ensemble on three machines instead.
 """
 
-__all__ = ["layout", "running"]
+__all__ = ["java", "layout", "running"]
