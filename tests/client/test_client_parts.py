@@ -8,8 +8,9 @@ import pytest
 from conversation import packet
 
 import overlane.client
-from overlane.client import InvalidRequest, Message, Order, Qos, Reliability, TopicQos, Unreachable
+from overlane.client import InvalidRequest, Message, Order, Qos, Reliability, TopicQos, Unreachable, connect
 from overlane.client.address import Address, parse_address
+from overlane.client.address_book import AddressBook
 from overlane.client.backoff import Backoff
 from overlane.client.batch import CHUNK_BYTES, written_batches
 from overlane.client.clocks import moment
@@ -244,3 +245,63 @@ def test_large_messages_fill_an_inbox_by_their_size() -> None:
 
 def test_a_message_shows_itself() -> None:
     assert repr(Message(packet("a", b"x"))) == "Message('a', b'x', qos=0, retained=False)"
+
+
+# Addresses
+
+
+def addresses(*texts: str) -> list[Address]:
+    return [parse_address(text) for text in texts]
+
+
+def test_addresses_that_a_broker_names_are_tried_after_those_that_were_given() -> None:
+    book = AddressBook(addresses("a", "b"))
+    book.connected(parse_address("a"), ["c:1883", "not an address", "b:1883"])
+    assert book.in_order() == addresses("a", "b", "c")
+
+
+def test_attempts_begin_where_the_session_is() -> None:
+    book = AddressBook(addresses("a", "b"))
+    book.connected(parse_address("b"), ["c"])
+    book.parted(is_sent_away=False)
+    assert book.in_order() == addresses("b", "c", "a")
+
+
+def test_a_broker_that_sends_its_clients_away_is_tried_last() -> None:
+    book = AddressBook(addresses("a", "b"))
+    book.connected(parse_address("a"), [])
+    book.parted(is_sent_away=True)
+    assert book.in_order() == addresses("b", "a")
+    alone = AddressBook(addresses("a"))
+    alone.parted(is_sent_away=True)
+    assert alone.in_order() == addresses("a")
+
+
+def test_a_named_address_is_as_secure_as_the_one_that_named_it() -> None:
+    book = AddressBook(addresses("mqtts://a"))
+    book.connected(parse_address("mqtts://a"), ["b:8883"])
+    assert book.in_order() == addresses("mqtts://a", "mqtts://b")
+    assert book.referred(parse_address("mqtts://a"), "mqtt://b") is None
+
+
+def test_what_is_learned_is_bounded_and_can_be_turned_off() -> None:
+    book = AddressBook(addresses("a"))
+    for number in range(100):
+        book.connected(parse_address("a"), [f"host-{number}"])
+    assert len(book.in_order()) == 17
+    assert book.in_order()[1] == parse_address("host-99")
+    deaf = AddressBook(addresses("a"), learns=False)
+    deaf.connected(parse_address("a"), ["b"])
+    assert deaf.in_order() == addresses("a")
+
+
+def test_a_reference_is_the_first_of_the_servers_that_are_named() -> None:
+    a = parse_address("a")
+    assert AddressBook.referred(a, "b:1884 c:1885") == parse_address("b:1884")
+    assert AddressBook.referred(a, "") is AddressBook.referred(a, "::::") is None
+
+
+def test_addresses_may_come_as_a_list() -> None:
+    assert connect(["a", "b"], "c")._options.addresses.in_order() == addresses("a", "b", "c")
+    with pytest.raises(InvalidRequest, match="an address is required"):
+        connect([])

@@ -73,6 +73,27 @@ def test_a_refusal_is_told_with_code_and_words() -> None:
     assert not talk.protocol.online
 
 
+def test_other_brokers_of_the_domain_are_told_and_so_is_the_one_that_has_the_session() -> None:
+    talk = Conversation(Settings("me", redirect=True))
+    named = [("overlane-alternative", f"host-{number}:1883") for number in range(20)]
+    answer = mqtt5.ConnAckPacket(user_properties=[("other", "x"), *named])
+    assert talk.connect(answer) == [Connected(False, tuple(f"host-{number}:1883" for number in range(16)))]
+    talk.protocol.lost()
+    talk.protocol.opened()
+    (connect,) = talk.heard()
+    assert isinstance(connect, mqtt5.ConnectPacket)
+    assert connect.user_properties == [("overlane-redirect", "yes")]
+    elsewhere = mqtt5.ConnAckPacket(
+        reason_code=mqtt5.ConnAckReasonCode.USE_ANOTHER_SERVER, server_reference="host-1:1883"
+    )
+    assert talk.say(elsewhere) == [ConnectRefused(0x9C, "", "host-1:1883")]
+    talk.protocol.lost()
+    talk.protocol.opened(is_redirected=False)
+    (again,) = talk.heard()
+    assert isinstance(again, mqtt5.ConnectPacket)
+    assert again.user_properties == []
+
+
 def test_a_dismissal_is_told_with_code_and_words() -> None:
     talk = connected()
     goodbye = mqtt5.DisconnectPacket(

@@ -158,7 +158,12 @@ def test_a_broker_of_another_domain_is_not_answered_and_discards_nothing() -> No
     world = World()
     connected(world, "b")
     said: list[bytes] = []
-    world.brokers["b"].lookup.send = lambda _peer, body, _now: not said.append(body)
+
+    def send(_peer: str, body: bytes, _now: int) -> bool:
+        said.append(body)
+        return True
+
+    world.brokers["b"].lookup.send = send
     for message in (Ask(1, "x", True), Ask(2, "x", False), Discard("x", 1 << 62), Answer(1, Held(Holding.KEPT))):
         world.brokers["b"].lookup.heard("z", encode(message), world.now)
     assert (said, world.holders()) == ([], "b")

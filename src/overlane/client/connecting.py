@@ -1,8 +1,8 @@
 """Connecting: opens a connection, waits until it is lost, pauses, and opens the next.
 
-The addresses are tried in turn. The first round must succeed; otherwise the application gets the reason for each
-address. After that, attempts continue without limit. They begin with the address that answered last, because the
-session is there, unless that broker announced its shutdown or named another server.
+The addresses are tried in turn (`address_book`). The first round must succeed; otherwise the application gets the
+reason for each address. After that, attempts continue without limit. A broker that is asked to may name the one that
+has the session: that is tried next, and if it cannot be reached, the first is asked again and not to redirect.
 
 A refusal that would only be repeated, such as a wrong password, ends the client. So does another client that takes over
 the session: a reconnect would disconnect that client, and so on.
@@ -12,11 +12,12 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Sequence
+from collections import deque
 from dataclasses import dataclass
 from typing import assert_never
 
 from overlane.client.address import Address
+from overlane.client.address_book import AddressBook
 from overlane.client.backoff import PAUSE_FIRST, PAUSE_MAX, Backoff
 from overlane.client.clocks import now_ns
 from overlane.client.connection import explained, open_connection
@@ -28,6 +29,8 @@ from overlane.core.units import SECOND, Nanos
 
 log = logging.getLogger("overlane.client")
 
+REDIRECTS_MAX = 3
+"""In one round of attempts."""
 OTHER_SERVER_CODES = frozenset({0x8B, 0x9C, 0x9D})
 """Shutting down, use another broker, broker moved: try the others first."""
 TEMPORARY_CODES = frozenset({0x00, 0x80, 0x83, 0x88, 0x89, 0x8D, 0x96, 0x97, 0x98, 0x9F, 0xA0}) | OTHER_SERVER_CODES
@@ -38,32 +41,37 @@ TEMPORARY_CODES = frozenset({0x00, 0x80, 0x83, 0x88, 0x89, 0x8D, 0x96, 0x97, 0x9
 class ConnectOptions:
     """Addresses of the brokers, TLS, and the timing of reconnection."""
 
-    addresses: Sequence[Address]
+    addresses: AddressBook
     context: ssl.SSLContext | None
     server_name: str | None
     within_ns: Nanos
     reconnect: bool
     pause_first_ns: Nanos = PAUSE_FIRST
     pause_max_ns: Nanos = PAUSE_MAX
+    follows: bool = False
+    """Whether to go where a broker refers to."""
 
 
 async def stay_connected(engine: Engine, options: ConnectOptions) -> None:
     """Never returns; raises what makes another attempt pointless."""
-    addresses = list(options.addresses)
+    addresses = options.addresses
     backoff = Backoff(options.pause_first_ns, options.pause_max_ns)
     while True:
-        address, tried = await _first_that_answers(engine.driver, options, addresses)
+        address, tried = await _first_that_answers(engine.driver, options)
         if address is None:
             if not engine.connections:
                 raise Unreachable(tried)
             log.info("%s", Unreachable(tried))
         else:
             log.info("connected to %s", address)
+            addresses.connected(address, engine.alternatives)
             began = now_ns()
             parting = await engine.driver.parting()
             engine.driver.drop_connection()
             backoff.held(now_ns() - began)
-            addresses = _next_order(addresses, address, parting)
+            addresses.parted(
+                is_sent_away=isinstance(parting, ServerDisconnected) and parting.code in OTHER_SERVER_CODES
+            )
             reason = _judged(str(address), parting)
             if not options.reconnect:
                 raise Unreachable([(str(address), reason)])
@@ -71,27 +79,38 @@ async def stay_connected(engine: Engine, options: ConnectOptions) -> None:
         await asyncio.sleep(backoff.pause(random.random()) / SECOND)
 
 
-async def _first_that_answers(
-    driver: Driver, options: ConnectOptions, addresses: Sequence[Address]
-) -> tuple[Address | None, list[tuple[str, str]]]:
+async def _first_that_answers(driver: Driver, options: ConnectOptions) -> tuple[Address | None, list[tuple[str, str]]]:
     tried: list[tuple[str, str]] = []
-    for address in addresses:
+    pending = deque(options.addresses.in_order())
+    redirects = 0
+    referred_by: Address | None = None
+    while pending:
+        address = pending.popleft()
         try:
             async with asyncio.timeout(options.within_ns / SECOND):
                 context = options.context if address.tls else None
-                await driver.greet(await open_connection(address, context, options.server_name, driver))
+                connection = await open_connection(address, context, options.server_name, driver)
+                await driver.greet(connection, is_redirected=redirects < REDIRECTS_MAX)
+            return address, tried
         except ConnectionRefused as refused:
             driver.drop_connection()
             if refused.code not in TEMPORARY_CODES:
                 raise ConnectionRefused(f"connection to {address}", refused.code, refused.words) from None
             tried.append((str(address), refused.reason))
+            target = options.addresses.referred(address, refused.reference)
+            if target is not None and options.follows and redirects < REDIRECTS_MAX:
+                redirects, referred_by = redirects + 1, address
+                pending.appendleft(target)
+                continue
         except (OSError, ssl.SSLError) as error:  # TimeoutError is an OSError
             driver.drop_connection()
             tried.append((str(address), explained(error)))
         except UnicodeError:
             tried.append((str(address), "not a host name"))
-        else:
-            return address, tried
+        if referred_by is not None:
+            redirects = REDIRECTS_MAX
+            pending.appendleft(referred_by)
+            referred_by = None
     return None, tried
 
 
@@ -110,10 +129,3 @@ def _judged(address: str, parting: Parting) -> str:
             return parting
         case _:
             assert_never(parting)
-
-
-def _next_order(addresses: Sequence[Address], last: Address, parting: Parting) -> list[Address]:
-    at = list(addresses).index(last)
-    if isinstance(parting, ServerDisconnected) and parting.code in OTHER_SERVER_CODES:
-        at += 1
-    return [*addresses[at:], *addresses[:at]]

@@ -40,12 +40,12 @@ class Driver:
 
     # Connections
 
-    async def greet(self, connection: BrokerConnection) -> None:
+    async def greet(self, connection: BrokerConnection, *, is_redirected: bool = True) -> None:
         """Send CONNECT on a new connection; returns when the broker has accepted."""
         self._connection = connection
         self._greeting = self._loop.create_future()
         self._parted = self._loop.create_future()
-        self._protocol.opened()
+        self._protocol.opened(is_redirected=is_redirected)
         self.flush()
         await self._greeting
 
@@ -77,8 +77,8 @@ class Driver:
             case Connected():
                 if self._greeting is not None and not self._greeting.done():
                     self._greeting.set_result(None)
-            case ConnectRefused(code, words):
-                self._greet_in_vain(ConnectionRefused("connection", code, words))
+            case ConnectRefused(code, words, reference):
+                self._greet_in_vain(ConnectionRefused("connection", code, words, reference))
             case ServerDisconnected() | ConnectionFailed():
                 self._part(event)
 

@@ -62,6 +62,8 @@ class Engine:
         self._error: Exception | None = None
         self.inboxes = Inboxes(self.done)
         self.session_present = False
+        self.alternatives: tuple[str, ...] = ()
+        """What the broker of the latest connection has named."""
         self.connections = 0
         """How many have been made."""
         self.unsent_dropped = 0
@@ -234,8 +236,9 @@ class Engine:
                 case Unsubscribed(number):
                     _succeed(self._leaving.pop(number, None))
                     self._ended(number)
-                case Connected(session_present):
+                case Connected(session_present, alternatives):
                     self.session_present = session_present
+                    self.alternatives = alternatives
                     self.connections += 1
                     self.driver.turned(event)
                 case ConnectRefused() | ServerDisconnected() | ConnectionFailed():

@@ -44,9 +44,13 @@ class Refused(ClientError, Unavailable):
 
 
 class ConnectionRefused(Refused):
-    """The broker answered CONNECT with a reason to go away."""
+    """The broker answered CONNECT with a reason to go away. `reference`: the server that it names instead, or ""."""
 
     error_code = "OVL-204"
+
+    def __init__(self, what: str, code: int, words: str = "", reference: str = "") -> None:
+        super().__init__(what, code, words)
+        self.reference = reference
 
 
 class PublishRefused(Refused):

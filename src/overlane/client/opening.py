@@ -2,8 +2,10 @@
 
 import secrets
 import ssl
+from collections.abc import Sequence
 
 from overlane.client.address import parse_address
+from overlane.client.address_book import AddressBook
 from overlane.client.client import Client
 from overlane.client.connecting import ConnectOptions
 from overlane.client.errors import InvalidRequest
@@ -20,7 +22,7 @@ SESSION_FOREVER_S = 0xFFFF_FFFF
 
 
 def connect(
-    *addresses: str,
+    *addresses: str | Sequence[str],
     client_id: str | None = None,
     user: str | None = None,
     password: str | bytes | None = None,
@@ -31,6 +33,8 @@ def connect(
     will: Will | None = None,
     connect_within: str = "10s",
     reconnect: bool = True,
+    alternatives: bool = True,
+    redirect: bool = False,
     pause_first: str = "100ms",
     pause_max: str = "15s",
     outbox_max: int = 10_000,
@@ -40,25 +44,30 @@ def connect(
 ) -> Client:
     """A client of the broker at the first of the addresses that answers; to be opened with `async with` or `await`.
 
-    addresses       "host", "host:port", "[::1]:1883", "mqtts://host"; tried in turn client_id       who one is to the
-    broker; drawn by chance if not given, and needed for a session that is to last user, password  how to prove it tls
-    True, or `Tls(ca=..., certificate=..., key=...)`, or an `ssl.SSLContext` session_expiry  how long the broker keeps
-    subscriptions and undelivered messages of QoS 1 and 2 for this client when it
-                    is away, such as "1h". If not given, a lost connection is bridged for a minute, and nothing outlives
-                    `close`. "0s" bridges nothing
+    addresses       "host", "host:port", "[::1]:1883", "mqtts://host", one by one or as a list; tried in turn
+    client_id       who one is to the broker; random if not given, and needed for a session that is to last
+    user, password  how to prove it
+    tls             True, or `Tls(ca=..., certificate=..., key=...)`, or an `ssl.SSLContext`
+    session_expiry  how long the broker keeps subscriptions and undelivered messages of QoS 1 and 2 for this client when
+                    it is away, such as "1h". If not given, a lost connection is bridged for a minute, and nothing
+                    outlives `close`. "0s" bridges nothing
     clean_start     whether to begin without what the broker has kept; by default only without `session_expiry`
-    keep_alive      after this time without a sign of life the connection counts as lost; "0s" turns it off will
-    what the broker publishes if this client is lost connect_within  how long an address has to answer reconnect
-    whether to connect again after a lost connection pause_first, pause_max    how long to wait before that: doubling
-    from the first to the last, half of it left to chance outbox_max, outbox_size   how many messages, and how much,
-    may wait to be sent before `publish` waits itself in_flight_max   how many messages of QoS 1 and 2 the broker may
-    send ahead of acknowledgement packet_max      the largest packet taken from the broker; it does not send larger
-    ones
+    keep_alive      after this time without a sign of life the connection counts as lost; "0s" turns it off
+    will            what the broker publishes if this client is lost
+    connect_within  how long an address has to answer
+    reconnect       whether to connect again after a lost connection
+    alternatives    whether to try addresses that a broker has named, of other brokers of its domain, after these
+    redirect        whether to connect to the broker that has the session, instead of having the connection passed on
+    pause_first, pause_max    how long to wait before connecting again: doubling, half of it random
+    outbox_max, outbox_size   how many messages, and how much, may wait to be sent before `publish` waits itself
+    in_flight_max   how many messages of QoS 1 and 2 the broker may send ahead of acknowledgement
+    packet_max      the largest packet taken from the broker; it does not send larger ones
     """
-    if not addresses:
+    named = [one for given in addresses for one in ([given] if isinstance(given, str) else given)]
+    if not named:
         raise InvalidRequest('an address is required, such as "127.0.0.1:1883"')
     context, server_name = as_tls(tls)
-    parsed = [parse_address(address, tls=context is not None) for address in addresses]
+    parsed = [parse_address(address, tls=context is not None) for address in named]
     if context is None and any(address.tls for address in parsed):
         context, server_name = as_tls(True)
     if session_expiry is not None and client_id is None and duration_s(session_expiry, "session_expiry"):
@@ -79,16 +88,18 @@ def connect(
         receive_max=in_flight_max,
         packet_bytes_max=_size(packet_max, "packet_max"),
         will=None if will is None else will.packet(),
+        redirect=redirect,
         run=secrets.token_hex(8),
     )
     options = ConnectOptions(
-        parsed,
+        AddressBook(parsed, learns=alternatives),
         context,
         server_name,
         _above_0_ns(connect_within, "connect_within"),
         reconnect,
         _above_0_ns(pause_first, "pause_first"),
         _above_0_ns(pause_max, "pause_max"),
+        redirect,
     )
     return Client(
         settings,

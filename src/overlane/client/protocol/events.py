@@ -23,14 +23,17 @@ class Connected:
     """The broker accepted the connection. Without `session_present` it has no earlier session."""
 
     session_present: bool
+    alternatives: tuple[str, ...] = ()
+    """Addresses of other brokers of its domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectRefused:
-    """The broker rejected CONNECT."""
+    """The broker rejected CONNECT. `reference`: the server that it names instead."""
 
     code: int
     words: str
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)

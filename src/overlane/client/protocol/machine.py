@@ -39,9 +39,11 @@ from overlane.mqtt.codec import codec5
 from overlane.mqtt.codec.framing import Framer
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.codec.writing import PINGREQ
+from overlane.mqtt.placing import ALTERNATIVE_PROPERTY, REDIRECT_WANTED
 from overlane.pubsub.sessions.deduplication import PROPERTY
 
 PACKET_BYTES_LIMIT = 1 << 28
+ALTERNATIVES_READ = 16
 DISCONNECT_REASONS = frozenset({0x81, 0x82, 0x90, 0x94, 0x95, 0x99})
 """Reason codes that a client may send in DISCONNECT because of a packet."""
 
@@ -59,6 +61,8 @@ class Settings:
     receive_max: int = 1_000
     packet_bytes_max: int = 16 * 1024 * 1024
     will: mqtt5.Will | None = None
+    redirect: bool = False
+    """Whether to ask brokers for the address of the one that has the session."""
     run: str = ""
     """What this life of the client is called, for brokers that let it have QoS 1 messages once; "" asks for nothing."""
 
@@ -117,9 +121,13 @@ class Protocol:
 
     # The connection
 
-    def opened(self) -> None:
-        """A connection to the broker is there: introduce ourselves."""
+    def opened(self, *, is_redirected: bool = True) -> None:
+        """A connection to the broker is there: introduce ourselves. `is_redirected`: let it name another, if that is
+        wanted at all."""
         settings = self._settings
+        properties = [(PROPERTY, settings.run)] if settings.run else []
+        if settings.redirect and is_redirected:
+            properties.append(REDIRECT_WANTED)
         self._stage = Stage.GREETING
         self._framer = Framer(settings.packet_bytes_max)
         self._writable = True
@@ -134,7 +142,7 @@ class Protocol:
             session_expiry_interval=settings.session_expiry_s,
             receive_max=settings.receive_max,
             max_packet_size=settings.packet_bytes_max,
-            user_properties=[(PROPERTY, settings.run)] if settings.run else None,
+            user_properties=properties or None,
         )
         self.out.append(codec5.write(connect))
 
@@ -270,7 +278,7 @@ class Protocol:
     def _greeted(self, packet: mqtt5.ConnAckPacket, now: Nanos) -> Iterator[Event]:
         if code := int(packet.reason_code):
             self._stage = Stage.OFFLINE
-            yield ConnectRefused(code, packet.reason_str or "")
+            yield ConnectRefused(code, packet.reason_str or "", packet.server_reference or "")
             return
         self._stage = Stage.ONLINE
         keep_alive_s = self._settings.keep_alive_s if packet.server_keep_alive is None else packet.server_keep_alive
@@ -286,7 +294,8 @@ class Protocol:
         self._subscribing.connected(packet.session_present, packet.subscription_id_available)
         is_first, self._was_connected = not self._was_connected, True
         yield from self._outgoing.connected(packet.session_present, is_first, self.limits)
-        yield Connected(packet.session_present)
+        named = tuple(value for name, value in packet.user_properties if name == ALTERNATIVE_PROPERTY)
+        yield Connected(packet.session_present, named[:ALTERNATIVES_READ])
 
     def _give_up(self, wrong: Malformed) -> ConnectionFailed:
         if self.online:

@@ -15,7 +15,9 @@ from overlane.core.events import Close, Event, LaterIncarnationKnown, LinkDown, 
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
 from overlane.mqtt.handshake import Authenticate, Verdict
+from overlane.mqtt.placing import PassOn, Placed
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.sessions.domain import ALONE, Domain
 from overlane.pubsub.state import Settings
 from overlane.sim.clock import SkewedClock
 from overlane.sim.engine import Engine
@@ -83,6 +85,8 @@ class _Life:
         self.loop = VirtualLoop(broker.engine)
         self.lingering = Lingering(self.loop)
         self.wires: list[Wire] = []
+        self.passed_on: list[Wire] = []
+        """Of clients whose connections end at another broker, and break when this one is gone."""
         self.links: list[ClientLink] = []
         self.timer_at: Nanos = NEVER
 
@@ -111,6 +115,8 @@ class WholeBroker:
         self._luck = luck
         self._hook = hook
         self._life: _Life | None = None
+        self._domain = ALONE
+        self._find: Callable[[str], WholeBroker] | None = None
         self._clients = 0
         self._timers_at: Nanos = -NEVER
         self._timers_in_a_row = 0
@@ -140,6 +146,7 @@ class WholeBroker:
             self._config, self._settings, self.disk.incarnation, store.records(), self.now(), self._fresh_id, instance=1
         )
         self._life = _Life(self, turn, store)
+        turn.server.lookup.follow(self._domain, self.now())
         turn.start(self.now())
         self._end_turn_soon()
         self._look_at_disk()
@@ -159,6 +166,8 @@ class WholeBroker:
             link.hang_up(self.name)
         for wire in life.wires:
             wire.forget_broker()
+        for wire in life.passed_on:
+            wire.break_off()
 
     def set_trouble(self, trouble: Trouble | None) -> None:
         """The disk fills up, breaks, or is well again."""
@@ -189,8 +198,12 @@ class WholeBroker:
 
     # Clients
 
-    def accept(self, wire: Wire) -> None:
-        """A client has dialled."""
+    def share_clients(self, domain: Domain, find: "Callable[[str], WholeBroker]") -> None:
+        """From the next start on, with these brokers, whom `find` knows by name."""
+        self._domain, self._find = domain, find
+
+    def accept(self, wire: Wire, via: str = "") -> ClientLink:
+        """A client has dialled, or another broker has passed its connection on."""
         life = self.life
         link = ClientLink(
             life.loop,
@@ -198,7 +211,7 @@ class WholeBroker:
             self.now,
             self._end_turn_soon,
             wire,
-            Peer(f"127.0.0.1:{len(life.wires) + 1}"),
+            Peer(f"127.0.0.1:{len(life.wires) + 1}", via=via),
             self.now(),
             life.turn.backpressure,
             _raise_client_failure,
@@ -207,6 +220,33 @@ class WholeBroker:
         wire.open(link)
         life.wires.append(wire)
         life.links.append(link)
+        return link
+
+    def _place(self, placement: Placed | PassOn) -> None:
+        link = _link_of(placement.connection.driver)
+        if isinstance(placement, Placed):
+            found = placement.found
+            self.life.loop.call_soon(lambda: link.placed(found))
+        else:
+            self.life.loop.call_soon(lambda: self._pass_on(placement, link))
+
+    def _pass_on(self, placement: PassOn, link: ClientLink) -> None:
+        life, wire, connection = self.life, link.pipe, placement.connection
+        assert self._find is not None
+        assert isinstance(wire, Wire)
+        target = self._find(placement.broker)
+        if not target.is_alive:
+            life.turn.server.cannot_pass_on(connection, f"{target.name} is gone")
+            self._end_turn_soon()
+            return
+        more = life.turn.server.passing_on(connection)
+        if more is None:
+            return
+        life.wires.remove(wire)
+        life.passed_on.append(wire)
+        link.lost()
+        target.accept(wire, self.name).received(placement.connect + more)
+        wire.resume_reading()
 
     def _answer(self, question: Authenticate) -> None:
         link = question.connection.driver
@@ -303,6 +343,8 @@ class WholeBroker:
             life.turn.links_have_sent()
         for question in outcome.questions:
             self._answer(question)
+        for placement in outcome.placements:
+            self._place(placement)
         if outcome.needs_turn:
             self._end_turn_soon()
 

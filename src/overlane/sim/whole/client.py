@@ -97,6 +97,11 @@ class Client:
     # The application
 
     @property
+    def has_session(self) -> bool:
+        """Whether its session is kept somewhere."""
+        return self._had_session
+
+    @property
     def unsettled(self) -> int:
         """Messages that the broker has yet to take responsibility for, and requests that it has yet to answer."""
         return max(0, self._pings - 1) + len(self._unsent) + self.owed()

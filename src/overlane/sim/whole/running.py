@@ -112,7 +112,7 @@ class WholeWorld:
         chance = stream(self.drawn.seed, "client", person.name)
 
         def dial(client: Client, contact: Contact) -> Wire | None:
-            broker = self.brokers[person.broker]
+            broker = self._broker_for(person, client)
             if not broker.is_alive:
                 return None
             wire = Wire(self.engine, chance, person.latency_ns, contact, client.received, client.lost, client.owed)
@@ -133,6 +133,10 @@ class WholeWorld:
             part = client.vanish if person.vanishes else client.leave
             self.engine.at(min(person.visit_ns + person.stays_ns, CHAOS_NS), lambda _: part())
         return client
+
+    def _broker_for(self, person: Person, client: Client) -> WholeBroker:  # noqa: ARG002
+        """Where the client connects the next time."""
+        return self.brokers[person.broker]
 
     def _publish_over_time(self, client: Client, publication: Publication, chance: Random) -> None:
         def publish(clears: bool) -> None:
