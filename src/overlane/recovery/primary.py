@@ -125,9 +125,13 @@ class Primary:
 
     def mirror_lost(self, host: str, now: Nanos) -> list[Effect]:
         mirror = self.mirrors.hosts.get(host)
-        if mirror is None or mirror.storage is None:
+        if mirror is None:
             return []
-        self._lost.add(mirror.storage)
+        if mirror.storage is not None:
+            self._lost.add(mirror.storage)
+        else:
+            # It has said nothing in this epoch yet: what the set has of this host is meant.
+            self._lost |= {copy.storage for copy in self._set().mirrors if copy.host == host}
         mirror.restart()
         return [*self._decide(now), *self._advance(now)]
 
