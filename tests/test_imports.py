@@ -68,8 +68,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "coordination.records"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
-                      "coordination", "recovery", "binding", "extras", "local_ports", "quantities", "secret", "secret_file",
-                      "__version__"),
+                      "coordination", "recovery", "binding", "extras", "local_ports", "quantities", "secret",
+                      "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),
     "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "local_ports",
@@ -78,8 +78,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
-                      "adminapi", "client", "coordination", "pipeline", "testbed", "monitor", "demo", "extras",
-                      "local_ports", "quantities", "secret", "secret_file", "build_kind"),
+                      "adminapi", "client", "coordination", "recovery", "pipeline", "testbed", "monitor", "demo",
+                      "extras", "local_ports", "quantities", "secret", "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {

@@ -112,6 +112,29 @@ class CoordinationView(View, frozen=True, kw_only=True):
     """Role and domain of the brokers that this one knows."""
 
 
+class MirrorView(View, frozen=True, kw_only=True):
+    """A copy of the broker at another host, as its primary knows it."""
+
+    host: str
+    in_sync: bool
+    """Whether acknowledgements wait for it, and it may continue the broker."""
+    lag_batches: int | None
+    """Batches that are not known to be on its disk; None while it has nothing of this epoch."""
+    lag_bytes: int
+    heard_ms: float | None
+    """Age of its latest sign of life."""
+
+
+class RecoveryView(View, frozen=True, kw_only=True):
+    """The copies of the broker. `epoch` is 0 where it has none: there is no `[recovery]`."""
+
+    host: str = ""
+    epoch: int = 0
+    mirrors: tuple[MirrorView, ...] = ()
+    alarms: dict[str, int] = {}
+    """How often what was reported since the start."""
+
+
 class BrokerView(View, frozen=True, kw_only=True):
     name: str
     version: str

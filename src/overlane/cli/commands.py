@@ -62,6 +62,10 @@ COMMANDS = {
         "overlane.cli.coordination.overview",
         "Show which routing broker carries which bundle of topics, since when and why, and the edges that use it.",
     ),
+    "recovery": Command(
+        "overlane.cli.coordination.recovery",
+        "Show where brokers run, which hosts have copies of them, and move a broker to another host.",
+    ),
     "testbed": Command(
         "overlane.cli.simulation.testbed",
         "Run the traffic and events of a network file on real brokers, in an emulated wide area on this machine.",

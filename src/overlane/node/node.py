@@ -14,13 +14,14 @@ import secrets
 import signal
 import ssl
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from overlane.adminapi.views import RecoveryView
 from overlane.core.broker import OverlayBroker
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.errors import ConfigError, Unavailable
@@ -86,6 +87,19 @@ class Options:
     """Of a broker without a file: its configuration is in ZooKeeper."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """What is different for a broker whose records are on several hosts."""
+
+    store: RecordStore
+    """It has an incarnation already, which is durable."""
+    epoch: int
+    """Of the replica set."""
+    host: str
+    """On which the broker runs."""
+    view: Callable[[], RecoveryView]
+
+
 class Node:
     def __init__(
         self,
@@ -93,18 +107,14 @@ class Node:
         network: Network,
         incarnation_min: int = 0,
         *,
-        store: RecordStore | None = None,
-        epoch: int = 0,
-        host: str = "",
+        replicated: "Replicated | None" = None,
     ) -> None:
         """ConfigError when the file asks for what cannot be. It lives under no lesser incarnation than that.
 
-        `store`: where its records are on several hosts; it has an incarnation already. `epoch` and `host`: of the
-        replica set then, and on which host the broker runs.
+        `replicated`: where its records are on several hosts.
         """
         self._incarnation_min = incarnation_min
-        self._given_store = store
-        self.epoch, self.host = epoch, host
+        self.replicated = replicated
         self.begins_anew_with: int | None = None
         """The incarnation with which another node is to take this one's place, once it has ended."""
         self.options = options
@@ -192,6 +202,8 @@ class Node:
             self.recording.start()
         inspection = self.admin_service.inspection
         inspection.closed_listeners = lambda: [one.name for one in self._listeners if not one.is_open]
+        if self.replicated is not None:
+            inspection.recovery = self.replicated.view
         inspection.is_serving = True
         self._serving.set()
         for damaged in self.store.quarantined:
@@ -363,8 +375,8 @@ class Node:
         return Settings(limits, Access(network.access), qos_table(network), network.security.anonymous)
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:
-        if self._given_store is not None:
-            return TimedStore(self._given_store)
+        if self.replicated is not None:
+            return TimedStore(self.replicated.store)
         if self.options.data is None:
             return TimedStore(NoStore(loop.call_soon_threadsafe, self._incarnation_min))
         limit = self.network.limits.store_bytes

@@ -20,6 +20,7 @@ __all__ = [
     "fragments",
     "frames",
     "host_records",
+    "mirrors",
     "placement",
     "questions",
     "replica",

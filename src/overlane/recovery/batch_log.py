@@ -46,6 +46,10 @@ class BatchLog:
         """Whether all batches behind this one are here."""
         return self.start <= sequence <= self.last
 
+    def bytes_after(self, sequence: int) -> int:
+        """Of the batches behind this one, as far as they are here."""
+        return sum(size for _, size in islice(self._batches, max(0, sequence - self.start), None))
+
     def after(self, sequence: int) -> Iterator[tuple[int, Batch]]:
         for index, (batch, _) in enumerate(islice(self._batches, sequence - self.start, None)):
             yield sequence + 1 + index, batch

@@ -3,6 +3,7 @@
     /hosts/DOMAIN/HOST               a host that takes copies of other brokers; ephemeral
     /endpoints/DOMAIN/BROKER@HOST    where the replica of a broker at a host listens for replication; ephemeral
     /mirrors/DOMAIN/BROKER           which hosts should have a copy; written by the primary of the broker
+    /moves/DOMAIN/BROKER             to which host an operator wants the broker to move; removed by the primary there
 
 A host reads those of its own domain alone. A znode that is malformed counts as one that is not there.
 """
@@ -13,7 +14,7 @@ import msgspec
 
 from overlane.coordination.records import MalformedRecord, Role, is_address, is_name
 
-HOSTS, ENDPOINTS, MIRRORS = "/hosts", "/endpoints", "/mirrors"
+HOSTS, ENDPOINTS, MIRRORS, MOVES = "/hosts", "/endpoints", "/mirrors", "/moves"
 RECORD_BYTES_MAX = 16 * 1024
 HOSTS_MAX = 16
 
@@ -41,10 +42,14 @@ class MirrorsRecord(msgspec.Struct, frozen=True):
     """Kinds of listeners for clients that the broker has."""
 
 
-Record = TypeVar("Record", HostRecord, EndpointRecord, MirrorsRecord)
+class MoveRecord(msgspec.Struct, frozen=True):
+    host: str
 
 
-def encode_record(record: HostRecord | EndpointRecord | MirrorsRecord) -> bytes:
+Record = TypeVar("Record", HostRecord, EndpointRecord, MirrorsRecord, MoveRecord)
+
+
+def encode_record(record: HostRecord | EndpointRecord | MirrorsRecord | MoveRecord) -> bytes:
     return msgspec.json.encode(record)
 
 
@@ -71,6 +76,8 @@ def _flaw(record: object) -> str | None:
             return f"more than {HOSTS_MAX} hosts or listeners"
         case MirrorsRecord() if not all(map(is_name, (record.primary, *record.hosts))):
             return "a host has no valid name"
+        case MoveRecord() if not is_name(record.host):
+            return "the host has no valid name"
         case _:
             return None
 

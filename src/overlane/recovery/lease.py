@@ -29,6 +29,9 @@ class PrimaryLease:
         """The end of the lease that needs all these mirrors; NEVER where there is none who could promote itself."""
         return min((self.of(storage) for storage in storages), default=NEVER)
 
+    def echoed_at(self, storage: int) -> Nanos | None:
+        return self._echoed.get(storage)
+
     def of(self, storage: int) -> Nanos:
         """0 where it has echoed nothing."""
         stamp = self._echoed.get(storage)

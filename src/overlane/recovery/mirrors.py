@@ -12,6 +12,19 @@ from dataclasses import dataclass
 from overlane.core.units import Nanos
 
 
+@dataclass(frozen=True, slots=True)
+class MirrorState:
+    """What a primary knows of a mirror, for people."""
+
+    host: str
+    is_in_sync: bool
+    lag_batches: int | None
+    """None: it has nothing of this epoch yet."""
+    lag_bytes: int
+    heard_ago: Nanos | None
+    """Since the stamp that it has echoed last; None: it has not."""
+
+
 @dataclass(slots=True)
 class MirrorHost:
     host: str

@@ -16,11 +16,12 @@ SCORE_MIN = 0.01
 
 
 def choose_mirrors(
-    broker: str, count: int, hosts: Mapping[str, HostRecord], present: Collection[str], excluded: str
+    broker: str, count: int, hosts: Mapping[str, HostRecord], present: Collection[str], excluded: str, wanted: str = ""
 ) -> tuple[str, ...]:
-    """`present`: hosts with a copy, or that are getting one. `excluded`: where the broker runs. Sorted by name."""
+    """`present`: hosts with a copy, or that are getting one. `excluded`: where the broker runs. `wanted`: the host that
+    an operator wants it to move to. Sorted by name."""
     candidates = {name: record for name, record in hosts.items() if name != excluded}
-    ranked = sorted(candidates, key=lambda name: (name not in present, _rank(broker, name, candidates)))
+    ranked = sorted(candidates, key=lambda name: (name != wanted, name not in present, _rank(broker, name, candidates)))
     return tuple(sorted(ranked[:count]))
 
 

@@ -27,7 +27,7 @@ from overlane.recovery.events import (
 )
 from overlane.recovery.frames import Acknowledge, Append, Begin, Change, FromMirror, Heartbeat, Lacks, Refuse
 from overlane.recovery.lease import PrimaryLease
-from overlane.recovery.mirrors import MirrorHost, Mirrors
+from overlane.recovery.mirrors import MirrorHost, Mirrors, MirrorState
 from overlane.recovery.own_storage import OwnStorage
 from overlane.recovery.register import Register
 from overlane.recovery.replica_set import Copy, ReplicaSet
@@ -68,6 +68,24 @@ class Primary:
     def may_deliver(self, now: Nanos) -> bool:
         return now < self._lease.until(self._required())
 
+    def mirror_states(self, now: Nanos) -> list[MirrorState]:
+        """By host."""
+        current = self._set()
+        found = []
+        for host, mirror in sorted(self.mirrors.hosts.items()):
+            progress = self.mirrors.progress_of(mirror)
+            echoed = None if mirror.storage is None else self._lease.echoed_at(mirror.storage)
+            found.append(
+                MirrorState(
+                    host,
+                    mirror.storage is not None and current.has(mirror.storage),
+                    None if progress is None else self._log.last - progress,
+                    self._log.bytes_after(self._log.start if progress is None else progress),
+                    None if echoed is None else max(0, now - echoed),
+                )
+            )
+        return found
+
     def next_deadline(self) -> Nanos:
         deadline = min(self._heartbeat_due, self._register.due)
         if self._register.is_settled:
@@ -107,15 +125,19 @@ class Primary:
 
     def mirror_lost(self, host: str, now: Nanos) -> list[Effect]:
         mirror = self.mirrors.hosts.get(host)
-        if mirror is None or mirror.storage is None:
+        if mirror is None:
             return []
-        self._lost.add(mirror.storage)
+        if mirror.storage is not None:
+            self._lost.add(mirror.storage)
+        else:
+            # It has said nothing in this epoch yet: what the set has of this host is meant.
+            self._lost |= {copy.storage for copy in self._set().mirrors if copy.host == host}
         mirror.restart()
         return [*self._decide(now), *self._advance(now)]
 
     def hand_over(self, host: str, now: Nanos) -> list[Effect]:
-        """Name the mirror of this host as the primary of the next epoch, by compare-and-set. From the request on nothing
-        is reported as durable, unless it fails: the mirror has all that was, and may begin to serve at any moment."""
+        """Name the mirror of this host as the primary of the next epoch, by compare-and-set. From the request on
+        nothing is reported as durable, unless it fails: the mirror has all that was, and may begin to serve."""
         current = self._set()
         copy = next((one for one in current.mirrors if one.host == host), None)
         if copy is None or not self._register.is_settled:

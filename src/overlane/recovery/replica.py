@@ -46,6 +46,7 @@ from overlane.recovery.frames import (
     SnapshotPart,
 )
 from overlane.recovery.mirror import Mirror
+from overlane.recovery.mirrors import MirrorState
 from overlane.recovery.own_storage import OwnStorage
 from overlane.recovery.primary import Primary
 from overlane.recovery.register import Register
@@ -92,6 +93,10 @@ class Replica:
     @property
     def is_primary(self) -> bool:
         return isinstance(self.role, Primary)
+
+    def mirror_states(self, now: Nanos) -> list[MirrorState]:
+        """While this host is the primary."""
+        return self.role.mirror_states(now) if isinstance(self.role, Primary) else []
 
     def may_deliver(self, now: Nanos) -> bool:
         return isinstance(self.role, Primary) and self.role.may_deliver(now)

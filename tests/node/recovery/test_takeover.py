@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,6 +103,38 @@ def assert_waiting(made: "Domain") -> None:
         return None
 
     assert eventually(not_ready, "its admin API answers", 60) == ["west-2 serves this broker; this host has a copy"]
+
+
+def test_an_operator_moves_a_broker_away_and_back_and_sees_where_it_is(tmp_path: Path, ensemble: "Ensemble") -> None:
+    async def story(made: "Domain", load: "Load") -> None:
+        where = ("--zookeeper", ensemble.addresses, "--path", made.path)
+        for host, other in (("west-2", "west-1"), ("west-1", "west-2")):
+            moved = await asyncio.to_thread(overlane, "recovery", "move", "west-1", host, *where)
+            assert f"west-1 is served by {host}" in moved.stdout, moved.stderr
+            await load.until_more()
+            await asyncio.to_thread(assert_shown, where, host, other)
+        wrong = await asyncio.to_thread(overlane, "recovery", "move", "west-1", "nowhere", *where)
+        assert (wrong.returncode, "allowed is one of west-1, west-2" in wrong.stderr) == (2, True), wrong.stderr
+
+    run(tmp_path, ensemble, "/moved", story)
+
+
+def assert_shown(where: tuple[str, ...], host: str, other: str) -> None:
+    """Where the broker is, and its mirror with its lag: the former host has to start again first."""
+    from waiting import eventually
+
+    def shown() -> bool:
+        rows = json.loads(overlane("recovery", "--json", *where).stdout)["items"]
+        (row,) = [one for one in rows if one["broker"] == "west-1"]
+        mirrors = [(one["host"], one["in_sync"], one["lag_bytes"] is not None) for one in row["mirrors"]]
+        return (row["host"], row["domain"], mirrors) == (host, "west", [(other, True, True)])
+
+    eventually(shown, "it is shown with its mirror", 90)
+
+
+def overlane(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "overlane", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_silent_host_is_replaced_and_gives_way_when_it_wakes_up(tmp_path: Path, ensemble: "Ensemble") -> None:

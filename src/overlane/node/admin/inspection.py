@@ -30,6 +30,7 @@ from overlane.adminapi.views import (
     PublishedView,
     QueuesView,
     RatesView,
+    RecoveryView,
     RetainedView,
     RouteView,
     SnapshotView,
@@ -116,6 +117,7 @@ class Inspection:
     closed_listeners: Callable[[], list[str]] = list
     """Names of listeners that do not accept connections."""
     coordination: Callable[[], CoordinationView | None] = lambda: None
+    recovery: Callable[[], RecoveryView] = RecoveryView
     _since_s: float = field(default_factory=monotonic)
     _census: Census = field(default_factory=Census)
     _census_s: float = -CENSUS_FOR_S

@@ -52,6 +52,7 @@ class Metrics(Collector):
         yield from self._trouble()
         yield from self._store()
         yield from self._overlay()
+        yield from self._recovery()
 
     def _broker(self) -> Iterator[Metric]:
         inspection = self._inspection
@@ -141,6 +142,25 @@ class Metrics(Collector):
             buckets=buckets,
             sum_value=store.latency_total_ns / SECOND,
         )
+
+    def _recovery(self) -> Iterator[Metric]:
+        """Only of a broker that has copies, or should have."""
+        recovery = self._inspection.recovery()
+        if not recovery.epoch:
+            return
+        yield _gauge("overlane_recovery_epoch", "Epoch of the replica set.", recovery.epoch)
+        in_sync = sum(one.in_sync for one in recovery.mirrors)
+        yield _gauge("overlane_recovery_mirrors_in_sync", "Copies that may continue the broker.", in_sync)
+        lag = GaugeMetricFamily(
+            "overlane_recovery_lag_bytes", "Bytes that are not known to be on the disk of a copy.", labels=["host"]
+        )
+        for one in recovery.mirrors:
+            lag.add_metric([one.host], one.lag_bytes)
+        yield lag
+        alarms = CounterMetricFamily("overlane_recovery_alarms", "Reported, by kind.", labels=["kind"])
+        for kind, count in sorted(recovery.alarms.items()):
+            alarms.add_metric([kind], count)
+        yield alarms
 
     def _overlay(self) -> Iterator[Metric]:
         inspection = self._inspection

@@ -19,6 +19,7 @@ from overlane.adminapi.views import (
     HealthView,
     LinkList,
     ReadyView,
+    RecoveryView,
     RetainedView,
     RouteList,
     SnapshotView,
@@ -177,6 +178,7 @@ class Operations:
                 {200: SnapshotView, **paged},
                 (_AFTER,),
             ),
+            Operation("GET", "/recovery", "Copies of the broker at other hosts.", self._recovery, {200: RecoveryView}),
             Operation("GET", "/metrics", "Metrics for Prometheus.", self._scrape, {200: "text/plain"}),
             Operation(
                 "GET",
@@ -198,6 +200,9 @@ class Operations:
 
     async def _status(self, _: Asked) -> Answer:
         return json_answer(await self._inspection.broker())
+
+    async def _recovery(self, _: Asked) -> Answer:
+        return json_answer(self._inspection.recovery())
 
     async def _clients(self, asked: Asked) -> Answer:
         return json_answer(await self._inspection.clients(_limit(asked), asked.get("after"), asked.get("filter", "")))

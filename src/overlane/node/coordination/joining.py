@@ -166,8 +166,8 @@ def _record(node: "Node", hosts: str) -> BrokerRecord:
         clients={kind: str(_reachable(endpoint, host)) for kind, endpoint in at.listeners.items()},
         admin=str(_reachable(at.admin, host)),
         version=__version__,
-        epoch=node.epoch,
-        host=node.host if node.host != name else "",
+        epoch=node.replicated.epoch if node.replicated is not None else 0,
+        host=node.replicated.host if node.replicated is not None and node.replicated.host != name else "",
         takes_clients=broker.role == "edge",
     )
 

@@ -28,9 +28,11 @@ from overlane.recovery.host_records import (
     ENDPOINTS,
     HOSTS,
     MIRRORS,
+    MOVES,
     EndpointRecord,
     HostRecord,
     MirrorsRecord,
+    MoveRecord,
     decode_record,
 )
 from overlane.recovery.replica_set import REPLICAS
@@ -51,10 +53,12 @@ class _Announced:
 
 class Directory:
     def __init__(self, domain: str) -> None:
-        self._hosts, self._endpoints, self._mirrors = (f"{one}/{domain}" for one in (HOSTS, ENDPOINTS, MIRRORS))
-        self._parents = (REPLICAS, HOSTS, ENDPOINTS, MIRRORS, self._hosts, self._endpoints, self._mirrors)
+        roots = (HOSTS, ENDPOINTS, MIRRORS, MOVES)
+        followed = tuple(f"{root}/{domain}" for root in roots)
+        self._hosts, self._endpoints, self._mirrors, self._moves = followed
+        self._parents = (REPLICAS, *roots, *followed)
         self.requests = Numbered()
-        self._follower = Follower(self.requests, (), (self._hosts, self._endpoints, self._mirrors))
+        self._follower = Follower(self.requests, (), followed)
         self._session = 0
         self._is_connected = False
         self._announced: dict[str, _Announced] = {}
@@ -66,6 +70,8 @@ class Directory:
         self.endpoints: dict[str, str] = {}
         """By `BROKER@HOST`."""
         self.mirrors: dict[str, MirrorsRecord] = {}
+        self.moves: dict[str, str] = {}
+        """Brokers that an operator wants at another host."""
         self.on_change: Callable[[], None] = lambda: None
 
     @property
@@ -83,6 +89,13 @@ class Directory:
 
     def publish_mirrors(self, broker: str, data: bytes, may_replace: Callable[[bytes], bool]) -> None:
         self._announced[f"{self._mirrors}/{broker}"] = _Announced(data, False, may_replace)
+
+    def move_done(self, broker: str) -> None:
+        """The broker is where it was wanted."""
+        path = f"{self._moves}/{broker}"
+        node = self._follower.found.get(path)
+        if self._is_connected and node is not None and path not in self._writes.values():
+            self._writes[self.requests.ask(Transaction((Delete(path, node.version),)))] = path
 
     def _announce(self, path: str, data: bytes) -> None:
         self._announced[path] = _Announced(data, True, lambda _: True)
@@ -155,6 +168,8 @@ class Directory:
                 _put(self.endpoints, name, address)
             elif parent == self._mirrors:
                 _put(self.mirrors, name, None if node is None else decode_record(path, node.data, MirrorsRecord))
+            elif parent == self._moves:
+                _put(self.moves, name, None if node is None else decode_record(path, node.data, MoveRecord).host)
         except MalformedRecord as error:
             log.error("znode %s was ignored: %s", error.path, error.reason)
 

@@ -151,9 +151,8 @@ class Replication:
         if self._links.get(host) is not link:
             return
         del self._links[host]
-        if not link.is_dialled_by_us:
-            loop = asyncio.get_running_loop()
-            self._losses[host] = loop.call_later(REDIAL_S, self._lost, host)
+        # Also where this end has dialled: it may be the primary by then, and the other end its mirror.
+        self._losses[host] = asyncio.get_running_loop().call_later(REDIAL_S, self._lost, host)
 
     def _lost(self, host: str) -> None:
         self._losses.pop(host, None)

@@ -1,0 +1,297 @@
+"""`overlane recovery`: where brokers run, which hosts have copies of them; and to move a broker to another host."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.markup import escape
+
+from overlane.adminapi.client import RequestFailed, request
+from overlane.adminapi.views import RecoveryView
+from overlane.cli.coordination.where import (
+    DATA,
+    ROOT,
+    Ca,
+    Certificate,
+    Data,
+    Key,
+    Password,
+    RootPath,
+    User,
+    Zookeeper,
+    where_is,
+)
+from overlane.cli.exit_status import exit_on_error
+from overlane.cli.output import AsJson, TokenFile, Watch, table
+from overlane.coordination.asking import Asking, asking
+from overlane.coordination.contract import Create, Done, Replace
+from overlane.coordination.reading import read_overview
+from overlane.coordination.records import BrokerRecord, MalformedRecord
+from overlane.coordination.zookeeper import Access
+from overlane.errors import ConfigError, Fault, Unavailable
+from overlane.network.schema import Endpoint
+from overlane.recovery.host_records import (
+    HOSTS,
+    MIRRORS,
+    MOVES,
+    HostRecord,
+    MirrorsRecord,
+    MoveRecord,
+    decode_record,
+    encode_record,
+)
+from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
+from overlane.secret import Secret
+from overlane.secret_file import read_token
+
+EVERY_S = 1.0
+LOOK_S = 0.1
+LAG_S = 1.0
+"""How long a broker may take to tell its lag."""
+PLAIN_WIDTH = 1_000
+
+Record = TypeVar("Record", HostRecord, MirrorsRecord, MoveRecord)
+
+app = typer.Typer(
+    add_completion=False,
+    invoke_without_command=True,
+    help="Show where brokers run, which hosts have copies of them, and move a broker to another host.",
+)
+
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", metavar="NETWORK.toml", help="Network file that says where ZooKeeper is.", show_default=False
+    ),
+]
+
+
+class Mirror(msgspec.Struct, frozen=True):
+    host: str
+    in_sync: bool
+    lag_batches: int | None = None
+    lag_bytes: int | None = None
+    """None: the broker did not tell."""
+    heard_ms: float | None = None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One broker."""
+
+    broker: str
+    domain: str
+    host: str
+    """On which it runs; empty where no replica set is there."""
+    epoch: int
+    mirrors: tuple[Mirror, ...]
+    candidates: dict[str, float]
+    """Hosts of the domain that are there, with their scores."""
+    move_to: str
+    """Empty unless an operator wants it elsewhere."""
+
+
+@app.callback()
+def recovery(
+    context: typer.Context,
+    file: NetworkFile = None,
+    zookeeper: Zookeeper = "",
+    path: RootPath = ROOT,
+    as_json: AsJson = False,
+    watch: Watch = False,
+    token_file: TokenFile = None,
+    data: Data = DATA,
+    user: User = "",
+    password: Password = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Show where brokers run, which hosts have copies of them, and move a broker to another host."""
+    if context.invoked_subcommand is not None:
+        return
+    with exit_on_error():
+        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        token = read_token(token_file) if token_file is not None else None
+        try:
+            asyncio.run(_poll(access, token, as_json, watch))
+        except KeyboardInterrupt:
+            return
+
+
+@app.command()
+def move(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Broker.", show_default=False)],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host of its domain that takes it.", show_default=False)],
+    file: NetworkFile = None,
+    zookeeper: Zookeeper = "",
+    path: RootPath = ROOT,
+    within: Annotated[int, typer.Option("--within", min=1, help="Seconds to wait until it is there.")] = 60,
+    data: Data = DATA,
+    user: User = "",
+    password: Password = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Move a broker to another host of its domain: it gets a copy, if it has none, and continues the broker."""
+    with exit_on_error():
+        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        epoch = asyncio.run(_move(access, name, host, within))
+    typer.echo(f"{name} is served by {host}, epoch {epoch}")
+
+
+# Showing
+
+
+async def _poll(access: Access, token: Secret | None, as_json: bool, watch: bool) -> None:
+    console = Console(highlight=False)
+    console = console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+    async with asking(access) as session:
+        if not watch:
+            _print(console, await _rows(session, token), as_json)
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                rows = await _rows(session, token)
+                if console.is_terminal and not as_json:
+                    live.update(_render(rows), refresh=True)
+                else:
+                    _print(console, rows, as_json)
+                await asyncio.sleep(EVERY_S)
+
+
+def _print(console: Console, rows: list[Row], as_json: bool) -> None:
+    if as_json:
+        typer.echo(msgspec.json.encode({"items": rows}))
+    else:
+        console.print(_render(rows))
+
+
+def _render(rows: list[Row]) -> RenderableType:
+    shown = table("broker", "domain", "host", "epoch", "mirrors", "candidates", "", numbers=("epoch",))
+    for row in rows:
+        candidates = ", ".join(f"{name} {score:.2f}" for name, score in sorted(row.candidates.items()))
+        shown.add_row(
+            escape(row.broker),
+            escape(row.domain),
+            escape(row.host or "-"),
+            str(row.epoch),
+            escape("; ".join(map(_told, row.mirrors)) or "none"),
+            escape(candidates),
+            escape(f"moves to {row.move_to}" if row.move_to else ""),
+        )
+    return shown
+
+
+def _told(mirror: Mirror) -> str:
+    state = "in sync" if mirror.in_sync else "catching up"
+    lag = "" if mirror.lag_bytes is None else f", {mirror.lag_bytes} B behind"
+    heard = "" if mirror.heard_ms is None else f", heard {mirror.heard_ms:.0f} ms ago"
+    return f"{mirror.host} {state}{lag}{heard}"
+
+
+# Reading
+
+
+async def _rows(session: Asking, token: Secret | None) -> list[Row]:
+    registered = (await read_overview(session)).brokers
+    rows = []
+    for domain in await session.names(MIRRORS):
+        hosts = await _records(session, f"{HOSTS}/{domain}", HostRecord)
+        moves = await _records(session, f"{MOVES}/{domain}", MoveRecord)
+        for broker, record in (await _records(session, f"{MIRRORS}/{domain}", MirrorsRecord)).items():
+            value = await _replica_set(session, broker)
+            lag = await asyncio.to_thread(_lag, registered.get(broker), token)
+            rows.append(_row(broker, domain, record, value, hosts, moves.get(broker), lag))
+    return rows
+
+
+def _row(
+    broker: str,
+    domain: str,
+    record: MirrorsRecord,
+    value: ReplicaSet | None,
+    hosts: dict[str, HostRecord],
+    move_to: MoveRecord | None,
+    lag: RecoveryView | None,
+) -> Row:
+    primary = "" if value is None else _host_of(value)
+    in_sync = set() if value is None else {copy.host for copy in value.mirrors}
+    told = {} if lag is None else {one.host: one for one in lag.mirrors}
+    mirrors = []
+    for host in sorted(in_sync | set(record.hosts)):
+        one = told.get(host)
+        mirrors.append(
+            Mirror(host, host in in_sync)
+            if one is None
+            else Mirror(host, host in in_sync, one.lag_batches, one.lag_bytes, one.heard_ms)
+        )
+    candidates = {name: host.score for name, host in sorted(hosts.items()) if name != primary}
+    epoch = 0 if value is None else value.epoch
+    return Row(broker, domain, primary, epoch, tuple(mirrors), candidates, "" if move_to is None else move_to.host)
+
+
+async def _records(session: Asking, parent: str, kind: type[Record]) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for name, node in sorted((await session.children(parent)).items()):
+        try:
+            found[name] = decode_record(f"{parent}/{name}", node.data, kind)
+        except MalformedRecord:
+            continue
+    return found
+
+
+async def _replica_set(session: Asking, broker: str) -> ReplicaSet | None:
+    node = await session.read(replica_path(broker))
+    try:
+        return None if node is None else decode_set(replica_path(broker), node.data)
+    except MalformedRecord:
+        return None
+
+
+def _lag(record: BrokerRecord | None, token: Secret | None) -> RecoveryView | None:
+    """As the broker tells it; None where it cannot be asked."""
+    if record is None or not record.admin:
+        return None
+    host, _, port = record.admin.rpartition(":")
+    try:
+        body = request(Endpoint(host.strip("[]"), int(port)), "GET", "/recovery", token=token, timeout_s=LAG_S)
+        return msgspec.json.decode(body, type=RecoveryView)
+    except (RequestFailed, msgspec.DecodeError):
+        return None
+
+
+def _host_of(value: ReplicaSet) -> str:
+    return next(copy.host for copy in value.in_sync if copy.storage == value.primary)
+
+
+# Moving
+
+
+async def _move(access: Access, name: str, host: str, within_s: int) -> int:
+    """The epoch in which it is there. ConfigError or Unavailable."""
+    async with asking(access) as session:
+        domain, hosts = await _domain_of(session, name)
+        if host not in hosts:
+            allowed = f"one of {', '.join(sorted(hosts)) or 'none, since no host of the domain is there'}"
+            raise ConfigError([Fault("overlane recovery move", 0, "HOST", f'"{host}"', allowed)])
+        path, data = f"{MOVES}/{domain}/{name}", encode_record(MoveRecord(host))
+        if not isinstance(await session.change(Create(path, data)), Done):
+            await session.change(Replace(path, data))
+        for _ in range(int(within_s / LOOK_S)):
+            value = await _replica_set(session, name)
+            if value is not None and _host_of(value) == host and await session.read(path) is None:
+                return value.epoch
+            await asyncio.sleep(LOOK_S)
+    raise Unavailable(f"broker {name}", f"not at {host} within {within_s} s; it still moves there when it can")
+
+
+async def _domain_of(session: Asking, name: str) -> tuple[str, set[str]]:
+    for domain in await session.names(MIRRORS):
+        if name in await session.names(f"{MIRRORS}/{domain}"):
+            return domain, set(await session.names(f"{HOSTS}/{domain}"))
+    raise ConfigError([Fault("overlane recovery move", 0, "NAME", f'"{name}"', "a broker with mirrors")])
