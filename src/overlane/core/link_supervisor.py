@@ -138,14 +138,18 @@ class LinkSupervisor:
         if neighbour is not None and neighbour.connected:
             self.close(neighbour, reason, now)
 
-    def tend(self, now: Nanos) -> None:
-        """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked."""
+    def tend(self, now: Nanos) -> bool:
+        """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked. Whether one was
+        closed."""
+        is_closed = False
         if now < self.next_deadline():
-            return
+            return is_closed
         for name in sorted(self.neighbours):
             neighbour = self.neighbours[name]
             if neighbour.connected and now >= neighbour.next_deadline():
                 self._tend(neighbour, now)
+                is_closed |= not neighbour.connected
+        return is_closed
 
     def next_deadline(self) -> Nanos:
         signals = self._signals

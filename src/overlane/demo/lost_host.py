@@ -98,10 +98,14 @@ class Site:
         folder = self._directory / "zookeeper"
         servers = asyncio.create_task(run_ensemble(folder, 1, addresses.set_result, lambda _: None))
         try:
-            await asyncio.wait([servers, addresses], return_when=asyncio.FIRST_COMPLETED)
-            if servers.done():
-                servers.result()
-            yield await addresses
+            servers.add_done_callback(lambda _: addresses.cancel())  # nobody waits for servers that have ended
+            try:
+                found = await addresses
+            except asyncio.CancelledError:
+                if servers.done() and not servers.cancelled():
+                    servers.result()
+                raise
+            yield found
         finally:
             servers.cancel()
             with suppress(asyncio.CancelledError, Unavailable):
@@ -161,7 +165,7 @@ async def lose_host(directory: Path, seconds: float) -> LostHost:
 
         async def read() -> None:
             async with (
-                connect(lost, client_id="orders", session_expiry="1h", clean_start=False) as client,
+                connect(lost, kept, client_id="orders", session_expiry="1h", clean_start=False) as client,
                 client.subscribe(TOPIC, qos=2) as messages,
             ):
                 reading.set()

@@ -231,6 +231,10 @@ class Gossip:
             self._remote.disown(broker)
             self._proofs.forget(broker)
 
+    def is_known(self, advert: Advert) -> bool:
+        """Whether another neighbour has told it already."""
+        return self._table.version_of(advert.broker) == (advert.incarnation, advert.sequence)
+
     def is_plausible_incarnation(self, broker: str, incarnation: int) -> bool:
         """Whether no proof contradicts this incarnation of a broker. A neighbour's own greeting proves it too,
         but only here."""
