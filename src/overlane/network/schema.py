@@ -23,6 +23,7 @@ Reliability: TypeAlias = Literal["reliable", "best-effort"]
 Order: TypeAlias = Literal["strict", "deadline"]
 Routing: TypeAlias = Literal["single", "multipath", "flood", "adaptive", "thrifty"]
 Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
+Durability: TypeAlias = Literal["local", "mirrored"]
 Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
@@ -31,6 +32,7 @@ Launcher: TypeAlias = Literal["local", "command", "systemd", "kubernetes"]
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
 ORDERS: tuple[Order, ...] = get_args(Order)
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
@@ -131,6 +133,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     lifespan_ns: int | None = None
     history: History = 0
     order: Order = "strict"
+    durability: Durability = "local"
 
 
 class Publisher(msgspec.Struct, frozen=True, kw_only=True):

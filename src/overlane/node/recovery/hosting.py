@@ -249,6 +249,7 @@ class Hosting:
 
     def alarm(self, effect: Alarm) -> None:
         self._alarms[effect.kind.name.lower()] += 1
+        self._tell_mirrors()
 
     def _view(self) -> RecoveryView:
         driver = self._driver
@@ -309,7 +310,14 @@ class Hosting:
             await asyncio.sleep(LOOK_S)
             self._look()
 
+    def _tell_mirrors(self) -> None:
+        """The broker refuses what needs a mirror while there is none."""
+        if self._driver is not None and self._node is not None and self._node.is_serving:
+            value = self._driver.replica.replica_set
+            self._node.driver.mirrors_changed(value is not None and bool(value.mirrors))
+
     def _look(self) -> None:
+        self._tell_mirrors()
         if self._placing is not None:
             self._placing.look(self._epoch)
         if self._options.is_home and self._directory.is_complete:
