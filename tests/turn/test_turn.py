@@ -195,7 +195,7 @@ def test_a_mirrored_topic_is_refused_while_there_is_no_mirror_and_others_are_not
     sent = b"".join(chunk for _, chunks, _ in rig.end().packets for chunk in chunks)
     codes = []
     while sent:
-        packet, length = mqtt5.read(sent)
+        packet, length = mqtt5.read(memoryview(sent))
         assert isinstance(packet, mqtt5.PubAckPacket)
         codes.append((packet.packet_id, packet.reason_code))
         sent = sent[length:]
