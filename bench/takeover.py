@@ -57,8 +57,8 @@ def main() -> None:
 def takeover(folder: Path, ensemble: Ensemble, kind: str, count: int, silence: str) -> None:
     place = folder / f"{kind}-{count}"
     place.mkdir()
-    with domain(place, ensemble, BROKERS, path=f"/{kind}-{count}", silence=silence) as made:
-        made.add(BACKUP, "backup")
+    with domain(place, ensemble, (), path=f"/{kind}-{count}", silence=silence) as made:
+        asyncio.run(_start(made, BROKERS))
         gaps, lost, twice = asyncio.run(_fail(made, kind, BROKERS[:count]))
     shown = ", ".join(f"{gap:.2f}" for gap in sorted(gaps))
     print(
@@ -66,6 +66,14 @@ def takeover(folder: Path, ensemble: Ensemble, kind: str, count: int, silence: s
         f" load average {os.getloadavg()[0]:.0f}",
         flush=True,
     )
+
+
+async def _start(made: Domain, brokers: tuple[str, ...]) -> None:
+    """The backup first: copies stay where they are."""
+    made.add(BACKUP, "backup")
+    await made.until_host(BACKUP)
+    for name in brokers:
+        made.add(name)
 
 
 async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list[float], int, int]:
@@ -103,10 +111,10 @@ def throughput(folder: Path, ensemble: Ensemble) -> None:
     for place in places.values():
         place.mkdir()
     with (
-        domain(places["mirrored"], ensemble, BROKERS[:1], path="/mirrored", is_synced=True) as mirrored,
+        domain(places["mirrored"], ensemble, (), path="/mirrored", is_synced=True) as mirrored,
         domain(places["unmirrored"], ensemble, BROKERS[:1], path="/plain", mirrors=0, is_synced=True) as plain,
     ):
-        mirrored.add(BACKUP, "backup")
+        asyncio.run(_start(mirrored, BROKERS[:1]))
         for number in range(ROUNDS):
             for name, made in (("mirrored", mirrored), ("unmirrored", plain)):
                 rates[name].append(asyncio.run(_publish(made, name == "mirrored", number)))
