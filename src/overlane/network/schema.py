@@ -314,6 +314,17 @@ class RoutingTier(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
 
 
+class Scoring(msgspec.Struct, frozen=True, kw_only=True):
+    """How much what a host measures of itself counts when hosts for copies are chosen."""
+
+    cpu: float = 1.0
+    memory: float = 1.0
+    bandwidth: float = 1.0
+    battery: float = 1.0
+    command: tuple[str, ...] = ()
+    """Prints a number from 0 to 1, which counts as much as a weight of 1."""
+
+
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of the durable state of brokers on other hosts of their domain."""
 
@@ -321,6 +332,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of each broker besides its own."""
     silence_ns: int = 900 * MS
     """After which a silent broker is suspected."""
+    scoring: Scoring = Scoring()
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
