@@ -125,6 +125,15 @@ class Domain:
                 await asyncio.sleep(0.05)
         raise RuntimeError(f"{broker} is not at {primary} with {mirrors} mirrors: {value}\n{self.logs()}")
 
+    async def until_host(self, name: str) -> None:
+        """It is there, and takes copies."""
+        until = time.monotonic() + START_S
+        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+            while await session.read(f"/hosts/west/{name}") is None:
+                if time.monotonic() > until:
+                    raise RuntimeError(f"{name} is not there\n{self.logs()}")
+                await asyncio.sleep(0.05)
+
     async def address(self, broker: str, epoch: int = 0) -> str:
         """Where clients of a broker connect now, as of this epoch of its replica set or later."""
         until = time.monotonic() + START_S

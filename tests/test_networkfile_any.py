@@ -44,7 +44,9 @@ from overlane.network.schema import (
     Coordination,
     Emulated,
     Plug,
+    Recovery,
     RoutingTier,
+    Scoring,
     Telemetry,
     Unplug,
     Uplink,
@@ -73,6 +75,11 @@ servers = 1
 user = "overlane"
 password_file = "password"
 ca = "ca.pem"
+[recovery]
+silence = "2s"
+[recovery.scoring]
+cpu = 2.0
+command = ["true"]
 [routing]
 strategy = "topics"
 brokers_min = 2
@@ -168,6 +175,13 @@ coordinations = st.builds(
     zookeeper=st.sampled_from(["embedded", "zk1:2181", "10.0.0.1:2181,[::1]:2182"]),
     path=st.sampled_from(["/", "/overlane", "/a/b c"]),
     servers=st.integers(1, 9),
+)
+weights = st.integers(1, 100).map(float)
+recoveries = st.builds(
+    Recovery,
+    mirrors=st.just(0),
+    silence_ns=st.integers(100, 5_000).map(lambda count: count * 10**6),
+    scoring=st.builds(Scoring, cpu=weights, battery=weights, command=st.lists(printable, max_size=2).map(tuple)),
 )
 routing_tiers = st.builds(
     RoutingTier,
@@ -300,6 +314,7 @@ def networks(draw: st.DrawFn) -> Network:
         telemetry=draw(telemetries),
         coordination=draw(st.none() | coordinations),
         routing=draw(routing_tiers),
+        recovery=draw(recoveries),
         federation=tuple(
             draw(
                 st.lists(

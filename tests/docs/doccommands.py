@@ -23,6 +23,7 @@ PROGRAMS = (
     *("sensors", "pass", "cp", ".", ".venv/bin/overlane", ".venv/bin/python", "openssl", "sqlite3"),
 )
 
+TAKEOVER = "tests/node/recovery/test_takeover.py"
 TWO_TIERS = "tests/coordination/test_two_tiers.py"
 
 ELSEWHERE = {
@@ -59,6 +60,8 @@ ELSEWHERE = {
     "overlane config pull": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane config diff": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane broker --name": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
+    "overlane recovery": f"{TAKEOVER}::test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced",
+    "overlane brokers --zookeeper": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane clients": "tests/cli/test_status.py::test_clients_are_shown_with_those_that_are_away",
     "overlane broker net.toml --telemetry s3://": (
         "tests/telemetry/test_bucket_lake.py::test_a_broker_records_into_a_bucket_and_goes_on_there_after_a_restart"
@@ -78,7 +81,7 @@ ELSEWHERE = {
 }
 """Which test runs commands that begin like this."""
 
-GROUPS = ("plan", "pipeline", "config")
+GROUPS = ("plan", "pipeline", "config", "recovery")
 _SET = re.compile(r"^([A-Z_]+=\S+ )+")
 _ASSIGNED = re.compile(r"[a-z]+=\$\(")
 _IN_SENTENCES = re.compile(r"(overlane [a-z]|make [a-z]|([A-Z_]+=\S+ )*python ((bench|tests|scripts)/|-m pytest ))")

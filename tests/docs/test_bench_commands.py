@@ -61,6 +61,7 @@ BENCHMARKS: dict[str, Small] = {
     "scale": Small("--sizes 10 --seconds 2", {"QUIET_NS: Nanos": "10 * SECOND"}),
     "scheduling": Small("--loads 0.9 --seeds 1 --seconds 0.2"),
     "store": Small(constants={"ROUNDS": "1", "SECONDS": "0.05"}),
+    "takeover": Small("--only throughput", {"ROUNDS": "1", "SECONDS": "0.5"}, needs_zookeeper=True),
     "telemetry": Small("--rounds 1 --seconds 0.1", {"WARM_S": "0.2", "ROWS": "1_000"}),
     "topics": Small(constants={"SIZES": "(100,)", "ROUNDS": "1"}),
     "torture": Small("--seeds 1 --seconds 3 --only bytes"),

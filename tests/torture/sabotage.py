@@ -71,7 +71,7 @@ def swap() -> None:
 def early() -> None:
     submit, write = Store.submit, RecordFile.write
 
-    def submit_early(self: Store, changes: Mapping[Any, bytes | None], done: Done) -> None:
+    def submit_early(self: Store, changes: Mapping[Any, bytes | None], done: Done, **_: bool) -> None:
         submit(self, changes, lambda _: None)
         self._soon(done, None)
 

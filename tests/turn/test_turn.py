@@ -10,6 +10,7 @@ from overlane.mqtt.connection import Connection
 from overlane.mqtt.handshake import Verdict
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.delivery.window import ANSWER_WITHIN
+from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.state import Settings
 from overlane.turn.assembly import assemble
 from overlane.turn.turn import Outcome, Records
@@ -21,10 +22,10 @@ AT_LEAST_ONCE = mqtt5.QoS.AT_LEAST_ONCE
 class Rig:
     """One broker without neighbours, whose disk is the test."""
 
-    def __init__(self, records: Records | None = None) -> None:
+    def __init__(self, records: Records | None = None, settings: Settings | None = None) -> None:
         stored = [(table, key, value) for (table, key), value in (records or {}).items() if value is not None]
         self.turn = assemble(
-            BrokerConfig("here", QosTable({})), Settings(), 1, stored, NOW, lambda: "fresh", is_alone=True
+            BrokerConfig("here", QosTable({})), settings or Settings(), 1, stored, NOW, lambda: "fresh", is_alone=True
         )
         self.turn.start(NOW)
         self.now = NOW
@@ -170,3 +171,35 @@ def test_a_reader_whose_message_waits_for_a_slow_disk_is_waited_for_until_it_cou
     assert not state.awaits(session, rig.now)
     rig.commit(outcome)
     assert not state.awaits(session, rig.now)
+
+
+def test_a_batch_with_a_message_of_a_mirrored_topic_needs_a_mirror_and_others_do_not() -> None:
+    rig = Rig(settings=Settings(mirrored=MirroredTopics({"#": True, "t": False})))
+    _, writer = rig.subscriber_and_publisher()
+    rig.send(writer, publish(1))
+    assert not rig.end().needs_mirror
+    mirrored = Rig(settings=Settings(mirrored=MirroredTopics({"t": True})))
+    _, writer = mirrored.subscriber_and_publisher()
+    mirrored.send(writer, publish(1))
+    assert mirrored.end().needs_mirror
+    mirrored.send(writer, mqtt5.PublishPacket("t", b"x"))
+    assert not mirrored.end().needs_mirror
+
+
+def test_a_mirrored_topic_is_refused_while_there_is_no_mirror_and_others_are_not() -> None:
+    rig = Rig(settings=Settings(mirrored=MirroredTopics({"u": True})))
+    _, writer = rig.subscriber_and_publisher()
+    rig.turn.server.state.lacks_mirror = True
+    rig.send(writer, mqtt5.PublishPacket("u", b"x", qos=AT_LEAST_ONCE, packet_id=1))
+    rig.send(writer, publish(2))
+    sent = b"".join(chunk for _, chunks, _ in rig.end().packets for chunk in chunks)
+    codes = []
+    while sent:
+        packet, length = mqtt5.read(memoryview(sent))
+        assert isinstance(packet, mqtt5.PubAckPacket)
+        codes.append((packet.packet_id, packet.reason_code))
+        sent = sent[length:]
+    assert codes == [
+        (1, mqtt5.PubAckReasonCode.QUOTA_EXCEEDED),
+        (2, mqtt5.PubAckReasonCode.SUCCESS),
+    ]

@@ -8,8 +8,8 @@ with all acknowledgements.
 
 A message is on this path if it is a PUBLISH of QoS 1, neither repeated nor retained, without properties, of a topic
 that stays at this broker. All others take the ordinary way (`packets`), and so do all messages while the store fails or
-some are suspected, and those of clients that have more on the way than they may. Nothing else differs: a message
-counts, is limited, stored and acknowledged as there.
+some are suspected, those of a broker with mirrored topics, and those of clients that have more on the way than they
+may. Nothing else differs: a message counts, is limited, stored and acknowledged as there.
 """
 
 from struct import Struct
@@ -112,6 +112,8 @@ class Qos1Path:
         state = self._state
         if state.is_store_failing or state.suspects or self._fast_path.drop_stale(connection):
             return False
+        if state.settings.mirrored is not None:
+            return False  # which topics are mirrored is not known to the lanes
         return connection.version != V5 or connection.may_have_more_under_way(session)
 
     def _accept(

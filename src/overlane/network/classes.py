@@ -6,6 +6,7 @@ from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
 from overlane.core.units import NEVER
 from overlane.network.schema import Network, Topic
 from overlane.pubsub.cluster.cluster import overlay_table
+from overlane.pubsub.mirrored import MirroredTopics
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
@@ -23,6 +24,12 @@ def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
 def qos_table(network: Network) -> QosTable:
     """The classes that applications' topics have."""
     return QosTable({topic.filter: qos_class(topic) for topic in network.topics}, _default(network))
+
+
+def mirrored_topics(network: Network) -> MirroredTopics | None:
+    """None where no topic is."""
+    filters = {topic.filter: topic.durability == "mirrored" for topic in network.topics}
+    return MirroredTopics(filters) if any(filters.values()) else None
 
 
 def _default(network: Network) -> QosClass:

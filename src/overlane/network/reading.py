@@ -20,6 +20,7 @@ from overlane.network.lines import line_of
 from overlane.network.overlay import read_back, read_emulation, read_federation
 from overlane.network.recovery import read_recovery
 from overlane.network.schema import (
+    DURABILITIES,
     LINK_FAILURE,
     ORDERS,
     QUEUE_BYTES,
@@ -127,6 +128,10 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         routing=read_routing(root),
         recovery=read_recovery(root, coordination, security, needs_coordination=needs_brokers),
     )
+    for topic in network.topics:
+        if topic.durability == "mirrored" and not network.recovery.mirrors:
+            allowed = '"local", or "mirrored" where [recovery] has mirrors'
+            root.faults.add(("topics", topic.filter, "durability"), '"mirrored"', allowed)
     root.close()
     if not brokers and needs_brokers:
         root.faults.add(("brokers",), NOTHING, "at least one table [brokers.NAME]")
@@ -179,6 +184,7 @@ def _topics(root: Table, routing: Routing) -> Iterator[Topic]:
             lifespan_ns=table.optional("lifespan", _positive, None),
             history=table.optional("history", kinds.history(), 0),
             order=table.optional("order", kinds.choice(ORDERS), ORDERS[0]),
+            durability=table.optional("durability", kinds.choice(DURABILITIES), DURABILITIES[0]),
         )
         if topic.history == "all" and "lifespan" not in table:
             table.refuse("history", "a whole number where there is no lifespan, or it would grow without limit")

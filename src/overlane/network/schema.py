@@ -23,6 +23,7 @@ Reliability: TypeAlias = Literal["reliable", "best-effort"]
 Order: TypeAlias = Literal["strict", "deadline"]
 Routing: TypeAlias = Literal["single", "multipath", "flood", "adaptive", "thrifty"]
 Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
+Durability: TypeAlias = Literal["local", "mirrored"]
 Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
@@ -31,6 +32,7 @@ Launcher: TypeAlias = Literal["local", "command", "systemd", "kubernetes"]
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
 ORDERS: tuple[Order, ...] = get_args(Order)
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
@@ -133,6 +135,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     lifespan_ns: int | None = None
     history: History = 0
     order: Order = "strict"
+    durability: Durability = "local"
 
 
 class Publisher(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,6 +316,17 @@ class RoutingTier(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
 
 
+class Scoring(msgspec.Struct, frozen=True, kw_only=True):
+    """How much what a host measures of itself counts when hosts for copies are chosen."""
+
+    cpu: float = 1.0
+    memory: float = 1.0
+    bandwidth: float = 1.0
+    battery: float = 1.0
+    command: tuple[str, ...] = ()
+    """Prints a number from 0 to 1, which counts as much as a weight of 1."""
+
+
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of the durable state of brokers on other hosts of their domain."""
 
@@ -320,6 +334,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of each broker besides its own."""
     silence_ns: int = 900 * MS
     """After which a silent broker is suspected."""
+    scoring: Scoring = Scoring()
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):

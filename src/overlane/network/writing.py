@@ -33,6 +33,7 @@ from overlane.network.schema import (
     Recovery,
     Restart,
     RoutingTier,
+    Scoring,
     Security,
     Simulation,
     Slow,
@@ -74,7 +75,7 @@ def format_network(network: Network) -> str:
         *_optional_table("telemetry", network.telemetry, Telemetry()),
         *(_table("[coordination]", one, {"zookeeper": None}) for one in (network.coordination,) if one is not None),
         *_optional_table("routing", network.routing, RoutingTier()),
-        *_optional_table("recovery", network.recovery, Recovery()),
+        *_recovery(network.recovery),
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
@@ -101,6 +102,7 @@ Fields = (
     | Coordination
     | RoutingTier
     | Recovery
+    | Scoring
 )
 
 
@@ -119,6 +121,12 @@ def _table(header: str, fields: Fields, defaults: Mapping[str, object] = Mapping
 def _optional_table(name: str, fields: Fields, default: Fields) -> Iterator[str]:
     if fields != default:
         yield _table(f"[{name}]", fields)
+
+
+def _recovery(recovery: Recovery) -> Iterator[str]:
+    if recovery != Recovery():
+        yield _table("[recovery]", recovery, {"scoring": recovery.scoring})
+    yield from _optional_table("recovery.scoring", recovery.scoring, Scoring())
 
 
 def _topic_defaults(topic: Topic, network: Network) -> dict[str, object]:

@@ -182,6 +182,10 @@ class Driver:
         self.server.store_is_failing(error is not None, can_erase=error is not None and error.cause is Cause.FULL)
         self.end_turn_soon()
 
+    def mirrors_changed(self, has_mirror: bool) -> None:
+        """Whether another host has a copy of this broker."""
+        self.server.state.lacks_mirror = not has_mirror
+
     # Failures
 
     def look(self) -> None:
@@ -258,7 +262,8 @@ class Driver:
             except Exception as error:
                 self._pipe_failed(link, error)
         if outcome.records is not None:
-            self._store.submit(outcome.records, partial(self._committed, outcome.batch))
+            done = partial(self._committed, outcome.batch)
+            self._store.submit(outcome.records, done, needs_mirror=outcome.needs_mirror)
         if outcome.lets_links_send:
             self._links.pump()
             self.backpressure.let_go()

@@ -26,7 +26,7 @@ from overlane.core.broker import OverlayBroker
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.errors import ConfigError, Unavailable
 from overlane.membership.membership import BadMembership, Membership
-from overlane.network.classes import broker_config, qos_table
+from overlane.network.classes import broker_config, mirrored_topics, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.members import members_of
@@ -372,7 +372,9 @@ class Node:
             told = "the system allows %d open files; accepting at most %d connections instead of %d"
             log.warning(told, self._files_max, possible, limits.connections)
             limits = structs.replace(limits, connections=possible)
-        return Settings(limits, Access(network.access), qos_table(network), network.security.anonymous)
+        return Settings(
+            limits, Access(network.access), qos_table(network), network.security.anonymous, mirrored_topics(network)
+        )
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:
         if self.replicated is not None:

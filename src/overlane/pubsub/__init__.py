@@ -12,6 +12,7 @@ __all__ = [
     "delivery",
     "limits",
     "message",
+    "mirrored",
     "notices",
     "properties",
     "publishing",

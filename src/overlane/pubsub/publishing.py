@@ -24,6 +24,7 @@ from overlane.pubsub.consumer import Publisher
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import NOT_GIVEN, Delivery, Given, both
 from overlane.pubsub.message import Message, Run
+from overlane.pubsub.mirrored import NO_MIRROR
 from overlane.pubsub.qos_override import RELIABLE, BadOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
 from overlane.pubsub.sessions.session import Session
@@ -157,6 +158,11 @@ class Publishing:
         topic = message.topic
         if not state.may_publish(session, topic):
             raise PublishRefused(Fault.NOT_ALLOWED, Refusal.DENIED, f"not allowed to publish on {topic[:100]}")
+        mirrored = state.settings.mirrored
+        if mirrored is not None and message.qos and not is_will and mirrored.has(topic):
+            if state.lacks_mirror:
+                raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, NO_MIRROR)
+            state.needs_mirror = True
         audience = state.subscriptions.audience(topic)
         shared = state.cluster.directory.shared(topic)
         is_carried = bool(shared) or state.uplink.carries(topic)

@@ -15,6 +15,7 @@ from overlane.pubsub.consumer import Client, Confirmation, Consumer, Ending
 from overlane.pubsub.counters import Counters, Refusal, TopicStats
 from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.limits import Limits
+from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.notices import Notices, RefusalNotice
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.session import Session
@@ -41,6 +42,8 @@ class Settings:
     access: Access = field(default_factory=Access)
     qos: QosTable = field(default_factory=lambda: QosTable({}))
     anonymous: bool | None = None
+    mirrored: MirroredTopics | None = None
+    """None: no topic is."""
 
 
 @dataclass(slots=True)
@@ -69,6 +72,10 @@ class State:
     postponed: dict[tuple[Consumer, Confirmation, int], Callable[[Nanos], object]] = field(default_factory=dict)
     """Confirmations of clients, by connection, kind and tag, whose answer would hold back all that follows until the
     store works again: they are handled then."""
+    lacks_mirror: bool = False
+    """Whether no other host has a copy: then nothing is accepted on mirrored topics."""
+    needs_mirror: bool = False
+    """Whether a message of a mirrored topic was accepted in this turn: its records have to be on another host too."""
     can_erase: bool = True
     """Whether what is erased is erased for good, though the store fails, and makes room; as long as it works it is."""
     is_draining: bool = False

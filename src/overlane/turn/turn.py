@@ -105,6 +105,8 @@ class Outcome:
     """Bytes of records caused by the interest of neighbours, and written now."""
     records: Records | None = None
     """A batch to be submitted to the store; `committed(batch, now)` when it is on disk."""
+    needs_mirror: bool = False
+    """Whether the batch has to be on another host too before it counts as on disk."""
     batch: int = 0
     turn: int = 0
     """The number of the turn whose records they are."""
@@ -354,6 +356,7 @@ class Turn:
         if records:
             self._batch += 1
             outcome.records, outcome.batch, outcome.turn = records, self._batch, turn
+            outcome.needs_mirror = self.server.state.needs_mirror
             if not held:
                 self.server.commits_since(now)
             held.append((turn, waiting, now))
@@ -362,6 +365,7 @@ class Turn:
                 self._server_durable(outcome, turn)
             if is_core_turn:
                 self._core_durable(outcome, turn, now)
+        self.server.state.needs_mirror = False
 
     # The commit
 

@@ -135,6 +135,24 @@ def test_a_restart_without_a_lost_host_needs_no_snapshot_and_a_later_incarnation
     run(tmp_path, story, names=("home",))
 
 
+def test_a_batch_that_needs_a_mirror_waits_for_one_and_later_ones_wait_behind_it(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        home = site.start("home")
+        await site.until(lambda: home.store is not None and not home.store.pending, "it serves alone")
+        assert home.store is not None
+        done: list[str] = []
+        home.store.submit({("test.batch", b"a"): b""}, lambda _: done.append("local"))
+        home.store.submit({("test.batch", b"b"): b""}, lambda _: done.append("mirrored"), needs_mirror=True)
+        home.store.submit({("test.batch", b"c"): b""}, lambda _: done.append("behind"))
+        await site.until(lambda: done == ["local"], "the first is done")
+        site.start("second")
+        await site.until(lambda: len(done) == 3, "all are done")
+        assert done == ["local", "mirrored", "behind"]
+        assert {key for table, key, _ in content(site, "second") if table == "test.batch"} == {b"a", b"b", b"c"}
+
+    run(tmp_path, story, names=NAMES[:2])
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_acknowledged_is_lost_under_faults_and_all_copies_are_equal_at_the_end(
     tmp_path: Path, seed: int

@@ -9,6 +9,7 @@ replication        connections between the hosts of a broker (`replication_link`
 primary_watch      a mirror dials its primary, and tells when it is lost
 hosted, children   a broker of another host: where it listens, its process
 hosting            a process with one storage: a mirror, or the broker
+measuring          what a host measures of itself, for its score
 waiting_page       the admin API of a broker that another host serves
 """
 

@@ -30,6 +30,7 @@ from overlane.node.recovery.children import DEPOSED, Children
 from overlane.node.recovery.directory import Directory
 from overlane.node.recovery.heard import HeardBrokers
 from overlane.node.recovery.host_options import HostOptions, host_options
+from overlane.node.recovery.measuring import Measuring
 from overlane.node.recovery.placing import Placing, wanted_here
 from overlane.node.recovery.primary_watch import PrimaryWatch
 from overlane.node.recovery.replica_driver import ReplicaDriver
@@ -93,6 +94,7 @@ class Hosting:
         self._driver: ReplicaDriver | None = None
         self._placing: Placing | None = None
         self._watch: PrimaryWatch | None = None
+        self._measuring: Measuring | None = None
         self._service: ZooKeeper | None = None
 
     # Life
@@ -108,7 +110,8 @@ class Hosting:
         endpoint = EndpointRecord(str(_reachable(address, self._access.hosts)))
         self._directory.announce_endpoint(endpoint_name(options.name, options.host), encode_record(endpoint))
         if options.is_home:
-            self._directory.announce_host(options.host, encode_record(HostRecord(options.described.role)))
+            self._tell_score(1.0)
+            self._measuring = Measuring(options.network.recovery.scoring, self._rates_bps, self._tell_score)
         self._service = ZooKeeper(self._access, self._heard)
         looking = self._loop.create_task(self._look_always())
         try:
@@ -218,6 +221,8 @@ class Hosting:
     async def _end(self) -> None:
         await self._children.end()
         self._heard_brokers.end()
+        if self._measuring is not None:
+            self._measuring.end()
         if self._watch is not None:
             self._watch.end()
         if self._driver is not None:
@@ -249,6 +254,7 @@ class Hosting:
 
     def alarm(self, effect: Alarm) -> None:
         self._alarms[effect.kind.name.lower()] += 1
+        self._tell_mirrors()
 
     def _view(self) -> RecoveryView:
         driver = self._driver
@@ -276,6 +282,17 @@ class Hosting:
     def _overlay(self) -> Overlay | None:
         node = self._node
         return node.overlay if node is not None and node.is_serving else None
+
+    def _tell_score(self, score: float) -> None:
+        record = HostRecord(self._options.described.role, score)
+        self._directory.announce_host(self._options.host, encode_record(record))
+
+    def _rates_bps(self) -> list[int]:
+        """Of links whose rate the file gives."""
+        overlay = self._overlay()
+        if overlay is None:
+            return []
+        return [rate for peer in overlay.neighbours if (rate := overlay.rate_bps(peer)) is not None]
 
     # ZooKeeper
 
@@ -309,7 +326,14 @@ class Hosting:
             await asyncio.sleep(LOOK_S)
             self._look()
 
+    def _tell_mirrors(self) -> None:
+        """The broker refuses what needs a mirror while there is none."""
+        if self._driver is not None and self._node is not None and self._node.is_serving:
+            value = self._driver.replica.replica_set
+            self._node.driver.mirrors_changed(value is not None and bool(value.mirrors))
+
     def _look(self) -> None:
+        self._tell_mirrors()
         if self._placing is not None:
             self._placing.look(self._epoch)
         if self._options.is_home and self._directory.is_complete:

@@ -45,6 +45,8 @@ class PrimaryWatch:
         self._watched: tuple[int, str] | None = None
         """Epoch and host."""
         self._watcher = Watcher(settings, self._started)
+        self._has_grace = True
+        """Until the primary is heard for the first time."""
         self._heard_of: set[str] = set()
         """Addresses at which the primary has greeted in this life of the process."""
         self._questions: set[asyncio.Task[None]] = set()
@@ -56,8 +58,13 @@ class PrimaryWatch:
 
     def heard(self, host: str) -> None:
         """Something has come from this host."""
-        if self._watched is not None and host == self._watched[1]:
-            self._watcher.heard(self._driver.now())
+        if self._watched is None or host != self._watched[1]:
+            return
+        now = self._driver.now()
+        if self._has_grace:
+            self._has_grace = False
+            self._watcher = Watcher(self._settings, now)
+        self._watcher.heard(now)
 
     def _primary(self) -> tuple[ReplicaSet, str] | None:
         """The replica set and the host of its primary, if that is another one."""
@@ -120,7 +127,8 @@ class PrimaryWatch:
         value, host = found
         if self._watched != (value.epoch, host):
             self._watched = value.epoch, host
-            grace = 0 if self._heard_of else int(START_GRACE_S * SECOND)
+            self._has_grace = not self._heard_of
+            grace = int(START_GRACE_S * SECOND) if self._has_grace else 0
             self._watcher = Watcher(self._settings, max(now, self._started + grace))
         if now >= self._watcher.next_deadline():
             self._carry_out(self._watcher.tick(self._neighbours(host), now), value)

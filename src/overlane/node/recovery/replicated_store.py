@@ -1,5 +1,6 @@
 """The store of a broker whose records are on several hosts: a batch is done when it is durable on all that have to have
-it (`Durable`), in the order in which batches were submitted.
+it (`Durable`), in the order in which batches were submitted. One with a message of a mirrored topic needs a mirror; all
+behind it wait with it.
 
 It lives as long as this host serves in one epoch. When another host continues the broker (`void`), nothing that waits
 is ever reported as done.
@@ -35,7 +36,8 @@ class ReplicatedStore:
         if warning:
             log.error("%s", warning)
         self.instance = own.get(INSTANCE, 0) or fresh_instance()
-        self._waiting: deque[tuple[int, Done]] = deque()
+        self._waiting: deque[tuple[int, bool, Done]] = deque()
+        """Number of the batch, whether it needs a mirror, and who waits."""
         self._is_void = False
         self._is_settled = threading.Event()
         """Set while nothing waits, for `close`, which another thread calls."""
@@ -54,8 +56,11 @@ class ReplicatedStore:
 
     def durable(self, effect: Durable) -> None:
         waiting = self._waiting
-        while waiting and waiting[0][0] <= effect.local and not self._is_void:
-            _, done = waiting.popleft()
+        while waiting and not self._is_void:
+            sequence, needs_mirror, done = waiting[0]
+            if sequence > (effect.mirrored if needs_mirror else effect.local):
+                break
+            waiting.popleft()
             done(None)
         if not waiting:
             self._is_settled.set()
@@ -72,12 +77,12 @@ class ReplicatedStore:
 
     # RecordStore
 
-    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
+    def submit(self, changes: Mapping[Name, bytes | None], done: Done, *, needs_mirror: bool = False) -> None:
         if self._is_void:
             return
         self._is_settled.clear()
         # Not known before it is submitted; a disk never reports before the loop goes on.
-        self._waiting.append((self._driver.submit(changes), done))
+        self._waiting.append((self._driver.submit(changes), needs_mirror, done))
 
     def records(self) -> Iterator[Record]:
         """Once, at the start of the broker."""

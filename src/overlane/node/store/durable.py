@@ -87,8 +87,9 @@ class RecordStore(Protocol):
         """Every good record, the store's own and those of unknown kinds included: what another store needs to continue
         the broker."""
 
-    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
-        """Save records, and erase those whose value is None. From the loop's thread only.
+    def submit(self, changes: Mapping[Name, bytes | None], done: Done, *, needs_mirror: bool = False) -> None:
+        """Save records, and erase those whose value is None. From the loop's thread only. `needs_mirror`: they have to
+        be on another host too, where there are copies (`[recovery]`).
 
         `done(None)` is called in the loop's thread when they are on disk, after the `done` of everything submitted
         before; `done(error)` if the store was closed before that.
@@ -220,7 +221,14 @@ class Store:
         """See `RecordFile.snapshot`."""
         return self._file.snapshot()
 
-    def submit(self, changes: Mapping[Name, bytes | None], done: Done, *, replaces: bool = False) -> None:
+    def submit(
+        self,
+        changes: Mapping[Name, bytes | None],
+        done: Done,
+        *,
+        needs_mirror: bool = False,  # noqa: ARG002
+        replaces: bool = False,
+    ) -> None:
         """`replaces`: see `Batch`."""
         with self._changed:
             if self._closes_at is not None:
@@ -276,7 +284,7 @@ class Store:
         pause_s = RETRY_MIN_S
         while True:
             try:
-                self._file.write(batch.changes, replaces=batch.replaces)
+                (self._file.replace if batch.replaces else self._file.write)(batch.changes)
             except sqlite3.ProgrammingError:
                 raise
             except (sqlite3.Error, OSError) as error:

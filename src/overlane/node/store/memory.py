@@ -53,7 +53,13 @@ class MemoryStore:
         own = {INCARNATION: self.incarnation, INSTANCE: self.instance}
         return chain(((OWN_KIND, key, b"%d" % number) for key, number in own.items()), self.records())
 
-    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
+    def submit(
+        self,
+        changes: Mapping[Name, bytes | None],
+        done: Done,
+        *,
+        needs_mirror: bool = False,  # noqa: ARG002
+    ) -> None:
         if self._closed:
             raise RuntimeError("the store is closed")
         self._waiting.changes.update(changes)

@@ -32,7 +32,13 @@ class NoStore:
         """Nobody can continue what is forgotten."""
         return iter(())
 
-    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:  # noqa: ARG002
+    def submit(
+        self,
+        changes: Mapping[Name, bytes | None],  # noqa: ARG002
+        done: Done,
+        *,
+        needs_mirror: bool = False,  # noqa: ARG002
+    ) -> None:
         self._soon(done, None)
 
     def close(self) -> StoreError | None:

@@ -222,18 +222,20 @@ class RecordFile:
         self.write({(OWN_KIND, INCARNATION): b"%d" % incarnation})
         return incarnation
 
-    def write(self, changes: Mapping[Name, bytes | None], *, replaces: bool = False) -> None:
+    def replace(self, changes: Mapping[Name, bytes | None]) -> None:
+        """As `write`; and all records that are not in `changes` are erased, except those of this storage alone."""
+        others = [name for name in self._numbers if name not in changes and name[0] != REPLICA_TABLE]
+        self.write({**dict.fromkeys(others), **changes})
+
+    def write(self, changes: Mapping[Name, bytes | None]) -> None:
         """Save records and erase (None) others, all or nothing, and on disk when this returns.
 
-        What was never written need not be erased: it costs nothing. With `replaces`, all records that are not in
-        `changes` are erased, except those of this storage alone. Raises sqlite3.Error or OSError.
+        What was never written need not be erased: it costs nothing. Raises sqlite3.Error or OSError.
         """
         numbers, kinds, last = self._numbers, self._kinds, self._number
         fresh: dict[Name, int] = {}
         erased: list[Name] = []
-        if replaces:
-            erased = [name for name in numbers if name not in changes and name[0] != REPLICA_TABLE]
-        gone: list[int] = [numbers[name] for name in erased]
+        gone: list[int] = []
         kept: list[object] = []
         for name, value in changes.items():
             number = numbers.get(name)

@@ -45,10 +45,10 @@ class TimedStore:
         ordered = sorted(self._latencies_ns)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0
 
-    def submit(self, changes: Mapping[Name, bytes | None], done: Done) -> None:
+    def submit(self, changes: Mapping[Name, bytes | None], done: Done, *, needs_mirror: bool = False) -> None:
         since_ns = monotonic_ns()
         self._since_ns.append(since_ns)
-        self._store.submit(changes, lambda error: self._done(done, since_ns, error))
+        self._store.submit(changes, lambda error: self._done(done, since_ns, error), needs_mirror=needs_mirror)
 
     def _done(self, done: Done, since_ns: Nanos, error: StoreError | None) -> None:
         self._since_ns.popleft()

@@ -1,0 +1,163 @@
+"""Takeover of lost hosts, and what mirrors cost. Real brokers, three ZooKeeper servers, all on this machine.
+
+    python bench/takeover.py                        # everything
+    python bench/takeover.py --only takeover        # one to three brokers at once: killed with their disks, stopped
+    python bench/takeover.py --only throughput      # durable QoS 1 with and without a mirror, in turns
+
+The gap of a broker is the longest time without a delivery to a persistent subscriber, from before the fault until
+messages flow again; clients dial one address, behind which the broker is found where ZooKeeper says. Lost and doubled
+messages are counted. A backup host has the mirrors of all brokers.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import overlane.client
+from _domain import Domain, Forwarder, Load, domain
+from _tiers import Ensemble
+
+BROKERS = ("west-1", "west-2", "west-3")
+BACKUP = "spare"
+ROUNDS = 4
+SECONDS = 4.0
+WRITERS, IN_FLIGHT = 4, 50
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=("takeover", "throughput"))
+    parser.add_argument("--silence", default="900ms", help="after which a silent broker is suspected")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ensemble = Ensemble(folder / "zookeeper")
+        ensemble.start()
+        try:
+            if arguments.only != "throughput":
+                for kind in ("kill", "stop"):
+                    for count in range(1, len(BROKERS) + 1):
+                        takeover(folder, ensemble, kind, count, arguments.silence)
+            if arguments.only != "takeover":
+                throughput(folder, ensemble)
+        finally:
+            ensemble.stop()
+
+
+# Takeover
+
+
+def takeover(folder: Path, ensemble: Ensemble, kind: str, count: int, silence: str) -> None:
+    place = folder / f"{kind}-{count}"
+    place.mkdir()
+    with domain(place, ensemble, (), path=f"/{kind}-{count}", silence=silence) as made:
+        asyncio.run(_start(made, BROKERS))
+        gaps, lost, twice = asyncio.run(_fail(made, kind, BROKERS[:count]))
+    shown = ", ".join(f"{gap:.2f}" for gap in sorted(gaps))
+    print(
+        f"{kind} {count} at once: gap {shown} s; {lost} acknowledged lost, {twice} of QoS 2 twice;"
+        f" load average {os.getloadavg()[0]:.0f}",
+        flush=True,
+    )
+
+
+async def _start(made: Domain, brokers: tuple[str, ...]) -> None:
+    """The backup first: copies stay where they are."""
+    made.add(BACKUP, "backup")
+    await made.until_host(BACKUP)
+    for name in brokers:
+        made.add(name)
+
+
+async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list[float], int, int]:
+    for name in BROKERS:
+        await made.until_set(name, name, 1)
+    async with AsyncExitStack() as stack:
+        loads = []
+        for name in victims:
+            address = await stack.enter_async_context(Forwarder(made, name).running())
+            loads.append(await stack.enter_async_context(Load(address).running()))
+        since = time.monotonic()
+        for name in victims:
+            if kind == "kill":
+                made.lose(name)
+            else:
+                made.signal(name, signal.SIGSTOP)
+        await asyncio.gather(*(load.until_more(40) for load in loads))
+        until = time.monotonic()
+        gaps = [_gap_s(load, since, until) for load in loads]
+    return gaps, sum(len(one) for load in loads for one in load.lost().values()), sum(one.twice(2) for one in loads)
+
+
+def _gap_s(load: Load, since: float, until: float) -> float:
+    times = sorted(at for arrived in load.arrived.values() for _, at in arrived if since <= at <= until)
+    return max(after - before for before, after in pairwise([since, *times]))
+
+
+# Throughput
+
+
+def throughput(folder: Path, ensemble: Ensemble) -> None:
+    """In turns, since the load of the machine changes: with a mirror, without, ..."""
+    rates: dict[str, list[float]] = {"mirrored": [], "unmirrored": []}
+    places = {name: folder / name for name in rates}
+    for place in places.values():
+        place.mkdir()
+    with (
+        domain(places["mirrored"], ensemble, (), path="/mirrored", is_synced=True) as mirrored,
+        domain(places["unmirrored"], ensemble, BROKERS[:1], path="/plain", mirrors=0, is_synced=True) as plain,
+    ):
+        asyncio.run(_start(mirrored, BROKERS[:1]))
+        for number in range(ROUNDS):
+            for name, made in (("mirrored", mirrored), ("unmirrored", plain)):
+                rates[name].append(asyncio.run(_publish(made, name == "mirrored", number)))
+    for name, found in rates.items():
+        print(f"{name}: {statistics.median(found):,.0f} messages/s, rounds {', '.join(f'{one:,.0f}' for one in found)}")
+    ratio = statistics.median(rates["mirrored"]) / statistics.median(rates["unmirrored"])
+    print(f"mirrored / unmirrored: {ratio:.2f}; load average {os.getloadavg()[0]:.0f}", flush=True)
+
+
+async def _publish(made: Domain, is_mirrored: bool, number: int) -> float:
+    """Acknowledged messages per second; a durable queue takes them, and is emptied by its end."""
+    if is_mirrored:
+        await made.until_set("west-1", "west-1", 1)
+    address = await made.address("west-1")
+    async with (
+        overlane.client.connect(address, client_id=f"queue-{number}", session_expiry="1m") as reader,
+        reader.subscribe(f"load/{number}", qos=1) as messages,
+    ):
+        reading = asyncio.create_task(_read(messages))
+        ends = time.monotonic() + SECONDS
+        counts = await asyncio.gather(*(_write(address, f"load/{number}", ends) for _ in range(WRITERS)))
+        reading.cancel()
+    return sum(counts) / SECONDS
+
+
+async def _read(messages: overlane.client.Subscription) -> None:
+    async for _ in messages:
+        pass
+
+
+async def _write(address: str, topic: str, ends: float) -> int:
+    acknowledged = 0
+    async with overlane.client.connect(address) as client:
+
+        async def one_by_one() -> None:
+            nonlocal acknowledged
+            while time.monotonic() < ends:
+                await client.publish(topic, b"x" * 64, qos=1)
+                acknowledged += time.monotonic() < ends
+
+        await asyncio.gather(*(one_by_one() for _ in range(IN_FLIGHT)))
+    return acknowledged
+
+
+if __name__ == "__main__":
+    main()
