@@ -166,7 +166,7 @@ def test_who_is_not_let_in_causes_no_search() -> None:
 
 def test_a_will_that_is_not_allowed_ends_no_session_elsewhere() -> None:
     bench = DomainBench(rules=[Rule(user="*", publish=("t/#",), subscribe=("#",))])
-    client = bench.client("alice", clean=True, will=mqtt5.Will("secret", b""))
+    client = bench.client("alice", clean=True, will=mqtt5.Will("secret", payload=b""))
     assert (code(client), bench.said) == (0x87, [])
 
 
