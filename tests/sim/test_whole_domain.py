@@ -1,7 +1,7 @@
 """Whole brokers of one domain that share their clients, under faults: what must hold on every seed still does.
 
-Each sabotage takes one rule of the lookup away, and a seed beside it shows that it is needed. Which seed that is depends
-on every detail of what brokers do, and any change may move it. Find another by
+Each sabotage takes one rule of the lookup away, and a seed beside it shows that it is needed. Which seed that is
+depends on every detail of what brokers do, and any change may move it. Find another by
 
     python tests/sim/test_whole_domain.py
 """

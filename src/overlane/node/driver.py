@@ -30,7 +30,7 @@ from overlane.pubsub.sessions.domain import Domain
 from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
 from overlane.turn.reconfigure import Reconfigure, RestartNeeded
-from overlane.turn.turn import Heard, Outcome, Told, Turn
+from overlane.turn.turn import Heard, Outcome, Question, Told, Turn
 
 STUCK_S = 2
 STUCK_MAX_S = 10
@@ -284,9 +284,7 @@ class Driver:
         for peer, size_bytes in outcome.recorded.items():
             self._links.recorded(peer, size_bytes, outcome.turn)
         for question in outcome.questions:
-            self._check(question)
-        for placement in outcome.placements:
-            self._place(placement)
+            self._find_answer(question)
         if outcome.notices:
             self.journal.write(outcome.notices, outcome.notices_left_out, now)
         if outcome.needs_turn:
@@ -308,7 +306,20 @@ class Driver:
             except Exception as error:
                 self._pipe_failed(link, error)
 
-    # Who is it?
+    # Who is it, and where is its session?
+
+    def _find_answer(self, question: Question) -> None:
+        match question:
+            case Authenticate():
+                self._check(question)
+            case Placed(connection, found):
+                link = connection.driver
+                assert isinstance(link, ClientLink)
+                link.placed(found)
+            case PassOn():
+                self.pass_on(question)
+            case _:
+                assert_never(question)
 
     def _check(self, question: Authenticate) -> None:
         task = self._loop.create_task(self._find_out(question))
@@ -328,23 +339,10 @@ class Driver:
         assert isinstance(link, ClientLink)
         link.authenticated(verdict)
 
-    # Where is its session?
-
     def follow_domain(self, domain: Domain) -> None:
         """The other brokers of the domain are these from now on."""
         self.server.lookup.follow(domain, self.clock.now())
         self.end_turn_soon()
-
-    def _place(self, placement: Placed | PassOn) -> None:
-        match placement:
-            case Placed(connection, found):
-                link = connection.driver
-                assert isinstance(link, ClientLink)
-                link.placed(found)
-            case PassOn():
-                self.pass_on(placement)
-            case _:
-                assert_never(placement)
 
     def cannot_pass_on(self, placement: PassOn, told: str = "connections are not passed on here") -> None:
         self.server.cannot_pass_on(placement.connection, told)

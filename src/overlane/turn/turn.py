@@ -69,6 +69,7 @@ Packets = tuple[Connection, list[bytes], bool]
 """For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
 Delivered = tuple[Deliver, Sequence[Mixed]]
 """What the overlay has brought, and what was in its mixed runs."""
+Question = Authenticate | Placed | PassOn
 Told = Close | LaterIncarnationKnown | ScopeChanged | DirectLinksWanted | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 
@@ -116,9 +117,8 @@ class Outcome:
     """The records of all turns up to this one have just reached the disk."""
     lets_links_send: bool = False
     """Frames for neighbours may be ready; `links_have_sent` when they have been pulled."""
-    questions: Sequence[Authenticate] = ()
-    placements: Sequence[Placed | PassOn] = ()
-    """Clients whose session is looked for, or found, at other brokers of the domain."""
+    questions: Sequence[Question] = ()
+    """What must be found out about clients, and which of them have their sessions elsewhere."""
     notices: Sequence[Notice] = ()
     notices_left_out: int = 0
     needs_turn: bool = False
@@ -294,8 +294,7 @@ class Turn:
             outcome.failures = [*failures, *outcome.failures]
             outcome.is_plain = False
         if server.has_words:
-            outcome.questions = server.take_questions()
-            outcome.placements = server.take_placements()
+            outcome.questions = [*server.take_questions(), *server.take_placements()]
             outcome.notices, outcome.notices_left_out = server.take_notices()
             outcome.is_plain = False
 

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlane.errors import ProtocolViolation
-from overlane.node.links.greeting import HELLO_BYTES_MAX, KEY_PART_BYTES, Credentials, DatagramSession, Greeting, Offer
+from overlane.node.links.greeting import (
+    CLIENT,
+    HELLO_BYTES_MAX,
+    KEY_PART_BYTES,
+    LINK,
+    Credentials,
+    DatagramSession,
+    Greeting,
+    Offer,
+)
 from overlane.secret import Secret
 
 SECRET = Secret(b"correct horse battery staple")
@@ -195,3 +204,29 @@ def test_an_offer_that_was_changed_on_the_way_is_noticed() -> None:
     answer, _ = dialled.receive(changed)
     with pytest.raises(ProtocolViolation, match="does not know the secret"):
         dialler.receive(answer)
+
+
+def test_the_dialler_says_what_the_connection_is_for() -> None:
+    for purpose in (LINK, CLIENT):
+        dialler = Greeting(credentials("seattle"), b"a" * 16, "denver", purpose=purpose)
+        dialled = Greeting(credentials("denver"), b"b" * 16)
+        greet(dialler, dialled, 5)
+        assert (dialler.is_done, dialled.is_done, dialled.purpose) == (True, True, purpose)
+
+
+def test_a_purpose_that_was_changed_on_the_way_is_noticed() -> None:
+    link = Greeting(credentials("seattle"), b"a" * 16, "denver")
+    client = Greeting(credentials("seattle"), b"a" * 16, "denver", purpose=CLIENT)
+    dialled = Greeting(credentials("denver"), b"b" * 16)
+    answer, _ = dialled.receive(client.opening())
+    with pytest.raises(ProtocolViolation, match="does not know the secret"):
+        link.receive(answer)
+    client.receive(answer)
+    with pytest.raises(ProtocolViolation, match="does not know the secret"):
+        dialled.receive(link._proof(of_dialler=True))
+
+
+def test_an_unknown_purpose_is_refused() -> None:
+    dialler = Greeting(credentials("seattle"), b"a" * 16, "denver", purpose="tea")
+    with pytest.raises(ProtocolViolation, match="the purpose 'tea', which is not known here"):
+        Greeting(credentials("denver"), b"b" * 16).receive(dialler.opening())

@@ -91,6 +91,10 @@ class Upstream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         tune(self._transport.get_extra_info("socket"))
+        if not self._overlay.may_pass_clients(self._transport):
+            self._fail("it cannot prove who it is: clients are passed on with overlay_secret or overlay_tls only")
+            self._transport.abort()
+            return
         credentials = self._overlay.credentials(self._transport)
         self._greeting = Greeting(credentials, secrets.token_bytes(NONCE_BYTES), self._broker, purpose=CLIENT)
         self._transport.write(self._greeting.opening())

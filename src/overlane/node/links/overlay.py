@@ -361,7 +361,20 @@ class Overlay:
         return True
 
     def passed_in(self, link: OverlayLink, transport: asyncio.Transport, data: bytes) -> bool:
-        return link.peer in self._configs and self.on_passed_in(link.peer, transport, data)
+        """Only from the very broker that the link is with, and that has proven to be it."""
+        linked = self.links.get(link.peer)
+        if linked is None or linked.instance != link.instance or not self.may_pass_clients(transport):
+            log.warning("%s passes a client on as %s, and is not believed", link.address, link.peer)
+            return False
+        return self.on_passed_in(link.peer, transport, data)
+
+    def may_pass_clients(self, transport: asyncio.Transport) -> bool:
+        """Whether the other end has to prove who it is, or is on this machine: a mere name (`overlay_open`) is not
+        enough to speak for clients."""
+        if self._secret is not None or transport.get_extra_info("ssl_object") is not None:
+            return True
+        address = transport.get_extra_info("peername") or ("?",)
+        return Endpoint(str(address[0]), 0).is_loopback()
 
     def _refuse_namesake(self, link: OverlayLink, before: OverlayLink) -> None:
         """Two brokers have one name. The existing link stays; pings soon show if it is dead."""

@@ -145,8 +145,11 @@ class Session:
 
     def saved(self) -> Effect:
         self.is_known = True
-        value = self.user, self.expiry_s, self.expires_ns, self.headway, self.claimed_ns
-        return Save(SESSIONS, self.client_id.encode(), _encode(value))
+        return Save(
+            SESSIONS,
+            self.client_id.encode(),
+            _encode((self.user, self.expiry_s, self.expires_ns, self.headway, self.claimed_ns)),
+        )
 
     def saved_subscription(self, one: Subscription) -> Effect:
         value = (

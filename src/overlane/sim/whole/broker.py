@@ -342,9 +342,10 @@ class WholeBroker:
             life.turn.backpressure.let_go()
             life.turn.links_have_sent()
         for question in outcome.questions:
-            self._answer(question)
-        for placement in outcome.placements:
-            self._place(placement)
+            if isinstance(question, Authenticate):
+                self._answer(question)
+            else:
+                self._place(question)
         if outcome.needs_turn:
             self._end_turn_soon()
 
