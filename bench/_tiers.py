@@ -17,7 +17,9 @@ from overlane.coordination.asking import asking
 from overlane.coordination.ensemble.layout import open_ensemble
 from overlane.coordination.ensemble.running import mode_of
 from overlane.coordination.reading import Overview, read_overview
+from overlane.coordination.records import ROUTING, unpack
 from overlane.coordination.zookeeper import Access
+from overlane.core.bundles import BUNDLES
 from overlane.local_ports import free_ports
 
 CONFIG = """
@@ -90,6 +92,8 @@ class Broker:
     domain: str
     ports: list[int]
     process: subprocess.Popen[bytes] | None = None
+    former_life: int = 0
+    """The number of the registration of a process that was killed: it stays until its session expires."""
 
     @property
     def mqtt(self) -> str:
@@ -149,13 +153,21 @@ class Tiers:
         async with asking(Access(self.ensemble.addresses, self.path)) as session:
             return await read_overview(session)
 
+    async def lives(self) -> dict[str, int]:
+        """The registrations of routing brokers, by the number of their creation."""
+        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+            return {name: node.created for name, node in (await session.children(ROUTING)).items()}
+
     async def ready(self) -> None:
-        """All brokers are registered, every bundle is assigned, and clients can connect."""
+        """All brokers are registered, in their present lives; every bundle is assigned, and every edge is linked with
+        the routing brokers of its bundles and their standbys: another fault finds the overlay whole."""
         until = time.monotonic() + START_S
         async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
             while time.monotonic() < until:
                 found = await read_overview(session)
-                if set(self.brokers) <= set(found.brokers) and len(found.assigned) == 256:
+                lives = {name: node.created for name, node in (await session.children(ROUTING)).items()}
+                are_new = all(lives.get(one.name) != one.former_life for one in self.brokers.values())
+                if set(self.brokers) <= set(found.brokers) and are_new and _is_redundant(found):
                     return
                 await asyncio.sleep(0.2)
         raise RuntimeError(f"the brokers did not find each other:\n{self.logs()}")
@@ -166,6 +178,21 @@ class Tiers:
             text = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()
             shown += [f"== {name}", *text[-lines:]]
         return "\n".join(shown)
+
+
+def _is_redundant(found: Overview) -> bool:
+    if len(found.assigned) < BUNDLES:
+        return False
+    if sum(one.role == "routing" for one in found.brokers.values()) > 1 and not all(
+        one.standby for one in found.assigned.values()
+    ):
+        return False
+    for name, report in found.reports.items():
+        if found.brokers[name].role == "edge":
+            used = [found.assigned[bundle] for bundle in unpack(report.wants) | unpack(report.offers)]
+            if not {one for bundle in used for one in (bundle.broker, bundle.standby) if one} <= set(report.latency_us):
+                return False
+    return True
 
 
 @contextmanager

@@ -4,8 +4,10 @@
     python bench/coordination.py --only join
 
 Messages of QoS 1 go from edges of one domain to edges of the other. Each fault is healed before the next. The gap is
-the longest time without an arrival on a topic; the table gives the worst and the median topic. Nothing acknowledged may
-be lost, and nothing may arrive twice. `none` is no fault at all: the gap that the load of the machine causes by itself.
+the longest time without an arrival on a topic; the table gives the worst and the median topic, and the load average of
+the machine. A fault waits until all brokers are back and linked; `--repeat 10` runs each ten times. Nothing that was
+acknowledged may be lost, and nothing may arrive twice. `none` is no fault at all: the gap that the load of the machine
+causes by itself.
 
 `join`: ten thousand subscribers join at once, see `_joining.py`.
 """
@@ -47,7 +49,8 @@ def main() -> None:
         try:
             if options.only != "join":
                 with two_tiers(Path(folder), ensemble, options.routing, options.edges) as tiers:
-                    asyncio.run(_run_faults(tiers, options.topics, options.faults or FAULTS))
+                    faults = [one for one in options.faults or FAULTS for _ in range(options.repeat)]
+                    asyncio.run(_run_faults(tiers, options.topics, faults))
             if options.only != "faults":
                 run_join(ensemble.addresses, options.subscribers, options.join_edges)
         finally:
@@ -56,16 +59,19 @@ def main() -> None:
 
 async def _run_faults(tiers: Tiers, topics: int, faults: Sequence[str]) -> None:
     load = Load(tiers, topics)
-    print(f"{'fault':16} {'median gap':>11} {'worst gap':>10}", flush=True)
+    print(f"{'fault':16} {'median gap':>11} {'worst gap':>10} {'load':>6}", flush=True)
     async with load.running():
         for fault in faults:
             await asyncio.sleep(REST_S)
+            await tiers.ready()
             since = time.monotonic()
             healed = await _cause(fault, tiers)
             await load.until_all_arrive()
             await asyncio.sleep(REST_S)
             gaps = [stream.gap_s(since, time.monotonic()) for stream in load.streams]
-            print(f"{fault:16} {statistics.median(gaps):9.2f} s {max(gaps):8.2f} s", flush=True)
+            print(
+                f"{fault:16} {statistics.median(gaps):9.2f} s {max(gaps):8.2f} s {os.getloadavg()[0]:6.1f}", flush=True
+            )
             await healed()
             await tiers.ready()
             await load.until_all_arrive()
@@ -101,6 +107,7 @@ async def _cause(fault: str, tiers: Tiers) -> Heal:
     broker = tiers.brokers[routing[0] if fault.endswith("worker") else str(found.leader)]
     assert broker.process is not None
     if fault.startswith("kill"):
+        broker.former_life = (await tiers.lives())[broker.name]
         tiers.kill(broker)
 
         async def restart() -> None:
@@ -131,6 +138,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--subscribers", type=int, default=10_000)
     parser.add_argument("--join-edges", type=int, default=20)
     parser.add_argument("--only", choices=("faults", "join"))
+    parser.add_argument("--repeat", type=int, default=1, help="How many times each fault.")
     parser.add_argument("--faults", action="append", choices=FAULTS, help="Only these.")
     return parser.parse_args()
 

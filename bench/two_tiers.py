@@ -3,6 +3,8 @@
     python bench/two_tiers.py [--sizes 100,1000] [--topics-per-edge 100] [--sampled 20] [--skip-delivery]
     python bench/two_tiers.py --sizes "" --edges 120 --routers 40 --topics 1000 --subscribers 10000
 
+Every bundle has a carrier and a standby, as the leader would assign them.
+
 **Delivery.** 120 edges, 40 routing brokers, 1,000 topics, 10,000 subscribers at random; three messages are published on
 every topic. Links take 10 ms, so that a path takes 20 ms. The first message of a topic waits until it is known which
 brokers need it and how they are reached. Target: nothing lost, and the 99th percentile of all after the first below
@@ -78,10 +80,11 @@ class NeighboursOnly(SimulationSetup):
 def build(published: dict[str, list[str]], subscribed: dict[str, list[str]], routers: int, duration_ns: int) -> World:
     names = [f"r{number:03}" for number in range(routers)]
     assignment = {bundle: names[bundle % routers] for bundle in range(BUNDLES)}
+    standbys = {bundle: names[(bundle + 1 + bundle // routers) % routers] for bundle in range(BUNDLES)}
     links = []
     for edge in published:
         used = {bundle for one in (*published[edge], *subscribed[edge]) for bundle in bundles_of(one)}
-        for name in sorted({assignment[bundle] for bundle in used}):
+        for name in sorted({one[bundle] for bundle in used for one in (assignment, standbys)}):
             links.append(Link(ends=(edge, name), latency_ns=LATENCY_NS))
     network = Network(
         brokers=tuple(Broker(name=name, failure=0.0) for name in (*published, *names)),
@@ -92,7 +95,9 @@ def build(published: dict[str, list[str]], subscribed: dict[str, list[str]], rou
         defaults=Defaults(ping_interval_ns=PING_NS),
     )
     roles = {**dict.fromkeys(published, "edge"), **dict.fromkeys(names, "routing")}
-    return World(network, roles=roles, assignment=assignment, plan=NeighboursOnly(network, None, None))
+    plan = NeighboursOnly(network, None, None)
+    plan.standbys = standbys
+    return World(network, roles=roles, assignment=assignment, plan=plan)
 
 
 def run(

@@ -135,3 +135,12 @@ def test_every_option_of_a_broker_can_be_read_without_the_parser() -> None:
             found = plain_options(broker, ["net.toml", f"--{name.replace('_', '-')}", *value])
             assert found is not None
             assert set(found) == {"network", name}
+
+
+def test_ctrl_c_while_the_code_is_loaded_ends_a_command_without_a_traceback() -> None:
+    script = "import os, signal, sys\nfrom overlane.cli import start\n"
+    script += "class Interrupts:\n    def find_spec(self, name, *_):\n"
+    script += "        if name == 'overlane.cli.main': os.kill(os.getpid(), signal.SIGINT)\n"
+    script += "sys.meta_path.insert(0, Interrupts()); sys.argv = ['overlane', 'up', 'x.toml']\nstart.run()\n"
+    ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -9,6 +9,7 @@ import os
 import pytest
 from coordination_site import Site
 
+from overlane.coordination.contract import Read
 from overlane.coordination.leader import Decision, Seen
 from overlane.coordination.records import pack
 from overlane.core.units import MS, SECOND, Nanos
@@ -84,6 +85,26 @@ def test_a_deposed_leader_whose_write_arrives_late_changes_nothing() -> None:
         pass
     assert [session for _, session in site.tree.writes[len(written) :] if session == slow.wire.session] == []
     _check_fencing(site)
+
+
+def test_a_leader_that_has_lost_the_service_while_it_read_a_report_does_not_ask_for_it_again_and_again() -> None:
+    site = Site(3, routing=3, edges=2)
+    site.settle()
+    for name in ("r0", "r1", "r2"):
+        leader = site.members[name]
+        site.use("e0", frozenset({int(name[1:])}))
+        while leader.participant.leading is not None and not leader.participant.requests.is_asked(Read("/reports/e0")):
+            if not sum(member.wire.step() for member in site.members.values()):
+                site.wait(50 * MS)
+            if not leader.participant.leading._is_following:
+                break  # one that does not stand by reads no reports
+        leader.wire.cut()
+        steps = 0
+        while leader.wire.step():
+            steps += 1
+            assert steps < 100
+        leader.wire.connect()
+        site.settle(2)
 
 
 def test_what_clients_use_costs_the_leader_no_decision_and_no_write() -> None:

@@ -19,6 +19,13 @@ INTERRUPTED = 130
 
 
 def run() -> None:
+    try:
+        _run()
+    except KeyboardInterrupt:  # also while the code is loaded
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
     match sys.argv[1:]:
         case [] | ["--help"]:
             _print(help_text("overlane", ABOUT, COMMANDS, OPTIONS))

@@ -5,7 +5,7 @@
                  of the simulator
     follower     a copy of znodes, kept up to date
     participant  a broker's part: registration, members, election; `leader` decides, `leading` writes what was decided
-    view         what a broker makes of it; `topology`: its links
+    view         what a broker makes of it; `topology`: its links; `reachability`: which of them it misses
     zookeeper    the driver: requests become calls of kazoo, and its callbacks events
     asking       for commands: one connection, answers that are awaited; `reading` and `config_store` use it
     ensemble/    ZooKeeper servers that Overlane runs itself on one machine
@@ -24,8 +24,10 @@ __all__ = [
     "launching",
     "leader",
     "participant",
+    "reachability",
     "reading",
     "records",
     "view",
+    "znodes",
     "zookeeper",
 ]

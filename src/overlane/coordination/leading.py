@@ -115,7 +115,8 @@ class Leading:
         if isinstance(event, Suspended):
             self.led(0)
             self._is_following = False  # should it lead on after that, it reads all reports again
-        if self._is_following:
+            self._reports.handle(event)  # or else it would ask again and again for what nobody can answer
+        elif self._is_following:
             self._reports.handle(event)
 
     def answered(self, event: Answered, request: Request, now: Nanos) -> list[MalformedRecord]:

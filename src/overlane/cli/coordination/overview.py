@@ -150,6 +150,7 @@ def _bundle_rows(found: Overview) -> list[dict[str, object]]:
         {
             "bundle": bundle,
             "broker": one.broker,
+            "standby": one.standby or None,
             "why": one.why,
             "since_s": one.since_s,
             "edges": sorted(name for name, bundles in used.items() if bundle in bundles and name in found.brokers),
@@ -180,7 +181,7 @@ def _brokers(found: Overview) -> RenderableType:
 
 
 def _assignments(found: Overview) -> RenderableType:
-    shown = table("bundle", "routing broker", "since", "why", "edges", numbers=("bundle", "since"))
+    shown = table("bundle", "routing broker", "standby", "since", "why", "edges", numbers=("bundle", "since"))
     now_s = time.time()
     for row in _bundle_rows(found):
         edges = row["edges"]
@@ -189,7 +190,8 @@ def _assignments(found: Overview) -> RenderableType:
             continue
         one = found.assigned[int(str(row["bundle"]))]
         since = span(max(0.0, now_s - one.since_s))
-        shown.add_row(str(row["bundle"]), escape(one.broker), since, escape(one.why), escape(", ".join(edges)))
+        names = escape(one.broker), escape(one.standby or "-")
+        shown.add_row(str(row["bundle"]), *names, since, escape(one.why), escape(", ".join(edges)))
     unused = sum(not row["edges"] for row in _bundle_rows(found))
     return Group(shown, f"{unused} bundles are assigned and not used", *_notes(found))
 

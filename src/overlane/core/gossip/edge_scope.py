@@ -188,6 +188,8 @@ class EdgeScope:
 
     def assign(self, assignment: Mapping[int, str], now: Nanos, standbys: Mapping[int, str] | None = None) -> None:
         standbys = {} if standbys is None else standbys
+        if assignment == self._assignment and standbys == self._standbys:
+            return
         servers_before = [self._servers_of(bundle) for bundle in range(BUNDLES)]
         moved = [one for one in range(BUNDLES) if self._assignment.get(one) != assignment.get(one)]
         self._assignment = {bundle: assignment[bundle] for bundle in range(BUNDLES) if bundle in assignment}

@@ -27,6 +27,7 @@ from overlane.coordination.participant import (
     Participant,
     WantedChanged,
 )
+from overlane.coordination.reachability import Reachability
 from overlane.coordination.records import BrokerRecord, ConfigRecord, ReportRecord, pack
 from overlane.coordination.view import LINGER, Kept, View
 from overlane.core.events import DirectLinksWanted, ScopeDigest
@@ -40,10 +41,6 @@ from overlane.pubsub.sessions.domain import Domain, DomainPeer
 
 BEAT_S = 0.1
 BEATS_PER_SECOND = 10
-DOWN_S = 0.2
-"""How long a link that was up may be down before its routing broker counts as unreachable: one try to dial it again."""
-NEVER_UP_S = 3.0
-"""The same for a link that has not been up yet."""
 DRAIN_STALLED_S = 1.5
 """How long a broker that leaves waits for the next of its bundles to be taken over."""
 KEEP_AFTER_S = 1.0
@@ -107,8 +104,7 @@ class Coordinated:
         self._load = LoadMeter()
         self._digest = ScopeDigest()
         self._is_leaving = False
-        self._down_since: dict[str, float] = {}
-        self._was_up: set[str] = set()
+        self._reachability = Reachability()
         self._latencies_us: dict[str, int] = {}
         self._told: set[tuple[str, str]] = set()
         self._beats = 0
@@ -305,7 +301,7 @@ class Coordinated:
     def _beat(self) -> None:
         self._beating = self._loop.call_later(BEAT_S, self._beat)
         self._beats += 1
-        self._look_for_unreachable()
+        self.participant.suspect(self._reachability.look(self.view.needed(), self._links.is_up, self._now()))
         if self._beats % BEATS_PER_SECOND == 0:
             for peer in filter(self._links.is_up, self.view.accepted()):
                 self.view.is_up(peer, self._now())
@@ -318,21 +314,6 @@ class Coordinated:
                 self._take_up_soon()
             self._domain_changed()
         self._go_on()
-
-    def _look_for_unreachable(self) -> None:
-        now_s, unreachable = self._loop.time(), []
-        needed = self.view.needed()
-        self._was_up &= needed
-        self._down_since = {name: since for name, since in self._down_since.items() if name in needed}
-        for name in sorted(needed):
-            if self._links.is_up(name):
-                self._was_up.add(name)
-                self._down_since.pop(name, None)
-                continue
-            since = self._down_since.setdefault(name, now_s)
-            if now_s - since >= (DOWN_S if name in self._was_up else NEVER_UP_S):
-                unreachable.append(name)
-        self.participant.suspect(tuple(unreachable))
 
     def _measure(self) -> None:
         now_s = time.monotonic()

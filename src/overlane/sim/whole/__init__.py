@@ -14,13 +14,16 @@
     running    one seed from the first fault to the last probe, and many of them
     tiers      the same for edges and routing brokers, whose bundles move
     domain     the same for brokers that share their clients
+    ensemble   ZooKeeper servers in virtual time: they lag, lose answers, and let sessions expire
+    coordinated  edges and routing brokers that find each other, and elect who assigns bundles, through such servers
     reconfiguring  brokers whose configuration changes while they run
 
 Everything but the disk, the wires and the clients is the code of the running broker: `overlane.turn` and below it.
 """
 
+from overlane.sim.whole.coordinated import run_seeds as run_coordinated_seeds
 from overlane.sim.whole.domain import run_seeds as run_domain_seeds
 from overlane.sim.whole.running import run_seed, run_seeds
 from overlane.sim.whole.tiers import run_seeds as run_tier_seeds
 
-__all__ = ["run_domain_seeds", "run_seed", "run_seeds", "run_tier_seeds"]
+__all__ = ["run_coordinated_seeds", "run_domain_seeds", "run_seed", "run_seeds", "run_tier_seeds"]

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from random import Random
 
 from overlane.core.config import BrokerConfig
-from overlane.core.events import Close, Event, LaterIncarnationKnown, LinkDown, LinkUp, PathChanged, StandbyChanged
+from overlane.core.events import (
+    Close,
+    Event,
+    LaterIncarnationKnown,
+    LinkDown,
+    LinkUp,
+    PathChanged,
+    ScopeChanged,
+    ScopeDigest,
+    StandbyChanged,
+)
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
 from overlane.mqtt.handshake import Authenticate, Verdict
@@ -111,9 +121,10 @@ class WholeBroker:
         self._config = config
         self._settings = settings
         self._clock = clock
-        self._pace = pace
+        self.pace = pace
         self._luck = luck
         self._hook = hook
+        self.on_scope_changed: Callable[[ScopeDigest], None] = lambda _: None
         self._life: _Life | None = None
         self._domain = ALONE
         self._find: Callable[[str], WholeBroker] | None = None
@@ -141,7 +152,7 @@ class WholeBroker:
     # Life and death
 
     def start(self) -> None:
-        store = SimulatedStore(self.engine, self.disk, self._luck, self._pace.disk_ns, self._committed, self._store_is)
+        store = SimulatedStore(self.engine, self.disk, self._luck, self.pace.disk_ns, self._committed, self._store_is)
         turn = assemble(
             self._config, self._settings, self.disk.incarnation, store.records(), self.now(), self._fresh_id, instance=1
         )
@@ -306,7 +317,7 @@ class WholeBroker:
         life = self.life
         if not life.turn.is_open:
             life.turn.open(self.now())
-            self.engine.at(self.engine.now + self._pace.turn_ns, self._end_turn, life)
+            self.engine.at(self.engine.now + self.pace.turn_ns, self._end_turn, life)
 
     def _end_turn(self, life: _Life) -> None:
         if life is self._life:
@@ -331,6 +342,8 @@ class WholeBroker:
                 self.links[effect.peer].close(self.name)
             elif isinstance(effect, LaterIncarnationKnown):
                 raise InternalError(f"{self.name} is told of a later life of itself")
+            elif isinstance(effect, ScopeChanged):
+                self.on_scope_changed(effect.digest)
         for connection in outcome.released:
             _link_of(connection.driver).release()
         for connection, chunks, waits in outcome.packets:

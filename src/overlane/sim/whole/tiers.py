@@ -1,12 +1,12 @@
 """Whole brokers in two tiers, whose bundles move: edges with clients, and routing brokers between them.
 
 Edges are linked with all routing brokers, and with the others of their domain. Bundles move several times, all or some,
-and some are assigned to nobody for a while. Each broker hears of it at a time of its own; one that is down takes it up
-when it starts again. All other faults are those of flat overlays, and what must hold is the same.
+and some are assigned to nobody for a while; some have standbys. Each broker hears of it at a time of its own; one that
+is down takes it up when it starts again. All other faults are those of flat overlays, and what must hold is the same.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import msgspec
@@ -22,6 +22,7 @@ from overlane.pubsub.state import Settings
 from overlane.sim.luck import between, chance, one_of, stream
 from overlane.sim.soak.invariants import Broken
 from overlane.sim.soak.running import Verdict, run_each
+from overlane.sim.whole.broker import WholeBroker
 from overlane.sim.whole.drawing import CHAOS_NS, Drawn, draw, draw_faults, draw_links, draw_pace
 from overlane.sim.whole.running import WholeWorld, run_world
 from overlane.turn.reconfigure import Reconfigure
@@ -36,6 +37,7 @@ Assignment = dict[int, str]
 class Move:
     at_ns: Nanos
     assignment: Assignment
+    standbys: Assignment = field(default_factory=dict)
 
 
 def draw_tiers(seed: int) -> Drawn:
@@ -80,7 +82,8 @@ def draw_moves(drawn: Drawn) -> list[Move]:
         if number < count and chance(luck, 0.3):
             gone = one_of(luck, (0, 1))
             assignment = {bundle: name for bundle, name in assignment.items() if bundle % 2 != gone}
-        moves.append(Move(CHAOS_NS * number // (count + 1), assignment))
+        standbys = _whole(luck, routers) if chance(luck, 0.5) else {}
+        moves.append(Move(CHAOS_NS * number // (count + 1), assignment, standbys))
     return moves
 
 
@@ -100,19 +103,21 @@ class TierWorld(WholeWorld):
 
     def _hear(self, name: str, move: Move) -> None:
         settings = Settings(self.limits, qos=qos_table(self.drawn.network))
-        self.brokers[name].reconfigure(Reconfigure(self._membership, settings, move.assignment))
+        self.brokers[name].reconfigure(Reconfigure(self._membership, settings, move.assignment, move.standbys))
 
     def not_converged(self) -> Broken | None:
-        """In two tiers brokers do not know the same; but nobody owes anything, and nothing is doubtful."""
-        for name, broker in self.brokers.items():
-            core = broker.turn.core
-            if owed := core.counters["retained_bytes"]:
-                return Broken(
-                    "every broker has what was published for it", f"{owed} bytes of {name} are not acknowledged"
-                )
-            if held := core.counters["held_messages"]:
-                return Broken("no message waits for ever", f"{held} messages are held at {name}")
-        return None
+        return owed_or_held(self.brokers)
+
+
+def owed_or_held(brokers: Mapping[str, WholeBroker]) -> Broken | None:
+    """In two tiers brokers do not know the same; but nobody owes anything, and no message waits."""
+    for name, broker in brokers.items():
+        core = broker.turn.core
+        if owed := core.counters["retained_bytes"]:
+            return Broken("every broker has what was published for it", f"{owed} bytes of {name} are not acknowledged")
+        if held := core.counters["held_messages"]:
+            return Broken("no message waits for ever", f"{held} messages are held at {name}")
+    return None
 
 
 def run_seed(seed: int) -> Verdict:
