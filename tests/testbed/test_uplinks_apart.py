@@ -148,6 +148,18 @@ def test_a_broker_that_dials_uses_the_interfaces_in_its_file(tmp_path: Path) -> 
         brokers.until_paths({fibre: "gone", radio: "in_use"})
 
 
+def test_a_path_that_swallows_everything_in_one_direction_is_left_though_the_kernel_reports_nothing(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, reach='["{fibre}", "{radio}"]') as brokers:
+        fibre, radio = brokers.area.addresses("plant")
+        brokers.until_paths({fibre: "in_use", radio: "standby"})
+        namespaces.ip(["-n", brokers.area.namespace("plant")], ["route replace blackhole default table 101"])
+        brokers.until_paths({fibre: "probing", radio: "in_use"})
+        brokers.until(lambda: brokers.connection("office") == radio, "the connection has moved")
+        assert brokers.count("link to") == {"office": 1, "plant": 1}, brokers.logs()
+
+
 def test_a_broker_whose_address_changes_keeps_its_link(tmp_path: Path) -> None:
     with running(tmp_path, reach="[]") as brokers:
         old, new = brokers.area.addresses("plant")
