@@ -37,7 +37,8 @@ COMMANDS = {
         "Show the topics with the most messages published by clients; with --watch, message rates too.",
     ),
     "links": Command(
-        "overlane.cli.admin.links", "Show links: state, transport, one-way latency, jitter, loss and queue."
+        "overlane.cli.admin.links",
+        "Show links and their paths: state, transport, one-way latency, jitter, loss and queue.",
     ),
     "routes": Command(
         "overlane.cli.admin.routes",

@@ -43,8 +43,8 @@ class LinkDown:
 
 @dataclass(frozen=True, slots=True)
 class PathChanged:
-    """The link with this neighbour takes another path, of this round trip. Everything that was not acknowledged has been
-    sent again over it. The connection is the same."""
+    """The link with this neighbour takes another path, of this round trip. If the old one is dead, everything that was
+    not acknowledged has been sent again. The connection is the same."""
 
     peer: str
     rtt_ns: Nanos
@@ -52,7 +52,8 @@ class PathChanged:
 
 @dataclass(frozen=True, slots=True)
 class StandbyChanged:
-    """The link with this neighbour can take another path, of this round trip, if its present one fails; 0: it cannot."""
+    """The link with this neighbour can take another path, of this round trip, if its present one fails; 0: it
+    cannot."""
 
     peer: str
     rtt_ns: Nanos

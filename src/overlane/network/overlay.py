@@ -73,7 +73,7 @@ def read_uplinks(broker: Table) -> tuple[Uplink, ...]:
                 loss=table.optional("loss", kinds.share(), 0.0),
                 rate_bps=table.optional("rate", kinds.rate(), None),
                 queue_bytes=table.optional("queue", _queue, QUEUE_BYTES),
-                interface=table.optional("interface", kinds.interface(), ""),
+                interface=table.optional("interface", kinds.interface(), None),
             )
         )
         table.close()

@@ -58,8 +58,8 @@ class Uplink(msgspec.Struct, frozen=True, kw_only=True):
     loss: float = 0.0
     rate_bps: int | None = None
     queue_bytes: int = QUEUE_BYTES
-    interface: str = ""
-    """The network interface of a broker that runs; empty: known by an address in `reach`."""
+    interface: str | None = None
+    """The network interface of a broker that runs; None: it is known by an address in `reach`."""
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True):

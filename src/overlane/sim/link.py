@@ -9,9 +9,9 @@ informed after the latency of the link, after everything that was sent before. A
 peer has closed meanwhile keeps its connection until it closes it itself, until the link heals and its next frame is
 answered by a reset, or until the peer dials again.
 
-The two directions may differ. The conditions of the uplinks of both brokers are added in both directions. Where a broker
-has several, each end chooses a path (`link_paths`). When that is dead, an end that knows it sends over another one: at
-once again what it sent in vain in datagrams, and the stream when its connection has moved, after two round trips.
+The two directions may differ. The conditions of the uplinks of both brokers are added in both directions. Where a
+broker has several, each end chooses a path (`link_paths`). When that is dead, an end that knows it sends over another
+one: at once what it sent in vain in datagrams, and the stream when its connection has moved, after two round trips.
 """
 
 from functools import partial

@@ -21,8 +21,8 @@ _PLAIN = Uplink(name="")
 
 
 class LinkPaths:
-    """`rtt_ns`: of the link itself. `switched` is told the end that uses another path from now on, `stands_by` the round
-    trip of the next best path of an end; 0 if there is none."""
+    """`rtt_ns`: of the link itself. `switched` is told the end that uses another path from now on, `stands_by` the
+    round trip of the next best path of an end; 0 if there is none."""
 
     def __init__(
         self,

@@ -39,3 +39,13 @@ def test_parcels_that_are_overtaken_on_a_link_that_became_quicker_are_neither_ov
     ]
     assert [told.lost for told in came] == [0] * 10
     assert watch.take_overdue(QUICK, SLOW + 200 * MS) == []
+
+
+def test_parcels_that_were_sent_again_over_another_path_have_time_anew_and_measure_nothing() -> None:
+    watch = watch_of(3, QUICK)
+    watch.sent_again(SLOW, now=60 * MS)
+    assert watch.next_overdue(QUICK) == 60 * MS + SLOW
+    assert watch.handle_hop_ack(HopAck(3, 0, 0b1), 61 * MS) == HopAckReport(2, 0, None, late=False)
+    assert watch.take_overdue(QUICK, 60 * MS + SLOW) == ["parcel 1"]
+    number = watch.add("parcel 4", prompt=True, now=500 * MS)
+    assert watch.handle_hop_ack(HopAck(number, 0, 0b11), 580 * MS) == HopAckReport(1, 1, 80 * MS, late=False)

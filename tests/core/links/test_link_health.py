@@ -14,6 +14,7 @@ from overlane.core.links.link_health import (
     MEMORY_MAX,
     MEMORY_MIN,
     RELAPSE_WITHIN,
+    STANDBY_MARGIN,
     TROUBLE_LOSS,
     LinkHealth,
     LinkState,
@@ -429,3 +430,49 @@ def test_a_moment_of_delay_leaves_the_swing_before_it_remembered() -> None:
     before = line.health.swing_ns, line.health.swings_until
     line.run(5 * SECOND)
     assert (line.health.swing_ns, line.health.swings_until) == before == (40 * MS, before[1])
+
+
+def test_another_path_is_no_trouble_and_its_round_trip_is_known_at_once() -> None:
+    line = Line(steady(20))
+    line.run(10 * SECOND)
+    line.fate = steady(80)
+    line.health.silent(line.now)
+    line.health.path_changed(80 * MS, line.now)
+    assert line.health.latency_ns == 40 * MS
+    line.run(10 * SECOND)
+    assert line.was() == [UP]
+    assert (line.health.latency_ns, line.health.swing_ns, line.health.loss_millionths) == (40 * MS, 0, 0)
+    assert line.health.risky_until < line.now
+
+
+def test_pings_over_the_old_path_measure_nothing_when_they_are_answered_late() -> None:
+    line = Line(steady(20))
+    line.run(10 * SECOND)
+    token = line.health.tick(line.health.next_deadline())
+    assert token is not None
+    line.health.path_changed(80 * MS, line.now)
+    line.health.answered(token, line.now + 150 * MS)
+    assert line.health.latency_ns == 40 * MS
+
+
+@pytest.mark.parametrize(("standby_ns", "probes"), [(0, 3), (80 * MS, 100)])
+def test_a_link_with_another_path_is_not_suspected_before_that_could_take_over(standby_ns: Nanos, probes: int) -> None:
+    line = Line(steady(20))
+    line.run(10 * SECOND)
+    health, now = line.health, line.now
+    health.standby_ns = standby_ns
+    for _ in range(probes):
+        health.silent(now)
+    assert health.state is (UP if standby_ns else SUSPECT)
+    health.silent(now + standby_ns + STANDBY_MARGIN)
+    assert health.state is SUSPECT
+
+
+def test_answers_to_what_went_over_two_paths_end_a_silence() -> None:
+    line = Line(steady(20))
+    line.run(10 * SECOND)
+    for _ in range(2):
+        line.health.silent(line.now)
+    line.health.answers(line.now)
+    line.health.silent(line.now)
+    assert line.health.state is UP

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from random import Random
 
 import pytest
-from test_overlay_link import Broker, joined
+from test_overlay_link import Broker, _until, joined
 
 from overlane.core.events import Lane
 from overlane.core.links.neighbour import Chunk
@@ -15,7 +15,7 @@ from overlane.core.units import Nanos
 from overlane.core.wire import frame_codec
 from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.datagram_path import PathState
-from overlane.node.links.datagram_seal import FRAMES_BYTES_MAX
+from overlane.node.links.datagram_seal import FRAMES_BYTES_MAX, DatagramAck, Kind, Opener, Sealer
 from overlane.node.links.datagram_socket import DatagramSockets
 from overlane.node.links.emulation import Emulation, LinkConditions
 from overlane.node.links.greeting import DatagramSession
@@ -111,5 +111,48 @@ def test_beside_a_full_connection_a_doubted_path_is_not_trusted_alone(
             sending.close("enough")
             assert sending.bytes_out == counted, "what was counted stays counted"
             receiving.close("enough")
+
+    asyncio.run(story())
+
+
+def _received(at: socket.socket) -> bytes:
+    """The next datagram that is there; nothing if there is none."""
+    try:
+        return at.recv(2_000)
+    except BlockingIOError:
+        return b""
+
+
+def test_a_neighbour_at_another_address_is_followed_when_it_has_answered_a_challenge_there() -> None:
+    async def story() -> None:
+        with _neighbour() as before, _neighbour() as after, _link_to(before) as link:
+            sealer, opener = Sealer(1, None), Opener(None)
+            ours = "127.0.0.1", link.port
+            assert _received(before)
+            # Something authentic comes from elsewhere: it is challenged there, and nothing else changes.
+            after.sendto(sealer.seal(0, None, URGENT), ours)
+            await _until(lambda: link.received == 1)
+            assert link.remote == before.getsockname()
+            challenge = opener.open(_received(after))
+            assert challenge.kind & Kind.PROBE
+            # An answer to something else proves nothing.
+            after.sendto(sealer.seal(0, DatagramAck(challenge.number - 1, 0, 0)), ours)
+            await _until(lambda: link.received == 2)
+            assert link.remote == before.getsockname()
+            after.sendto(sealer.seal(0, DatagramAck(challenge.number, 0, 0)), ours)
+            await _until(lambda: link.remote == after.getsockname())
+
+    asyncio.run(story())
+
+
+def test_what_is_not_authentic_is_not_challenged() -> None:
+    async def story() -> None:
+        with _neighbour() as before, _neighbour() as after, _link_to(before) as link:
+            replayed = Sealer(1, None).seal(0, None, URGENT)
+            for sender in (before, after):
+                sender.sendto(replayed, ("127.0.0.1", link.port))
+            await _until(lambda: link.received == 2)
+            assert link.remote == before.getsockname()
+            assert _received(after) == b""
 
     asyncio.run(story())

@@ -230,3 +230,31 @@ def test_an_unknown_purpose_is_refused() -> None:
     dialler = Greeting(credentials("seattle"), b"a" * 16, "denver", purpose="tea")
     with pytest.raises(ProtocolViolation, match="the purpose 'tea', which is not known here"):
         Greeting(credentials("denver"), b"b" * 16).receive(dialler.opening())
+
+
+def moving(dialler_moves: bytes) -> tuple[Greeting, Greeting]:
+    return Greeting(credentials("seattle"), b"a" * 16, "denver", moves=dialler_moves), Greeting(
+        credentials("denver"), b"b" * 16
+    )
+
+
+def test_both_ends_know_the_same_id_of_a_link_and_a_connection_may_continue_it() -> None:
+    dialler, dialled = pair(credentials("seattle"), credentials("denver"))
+    greet(dialler, dialled)
+    assert (dialler.link_id, dialler.moves, dialled.moves) == (dialled.link_id, b"", b"")
+    again = moving(dialler.link_id)
+    assert greet(*again) == (b"", b"")
+    assert [one.moves for one in again] == [dialler.link_id] * 2
+
+
+@pytest.mark.parametrize("moves", [b"", b"x" * 16])
+def test_an_id_of_a_link_that_was_changed_on_the_way_is_noticed(moves: bytes) -> None:
+    dialler, dialled = moving(b"y" * 16)
+    answer, _ = dialled.receive(moving(moves)[0].opening())
+    with pytest.raises(ProtocolViolation, match="does not know the secret"):
+        dialler.receive(answer)
+
+
+def test_an_id_of_a_wrong_length_is_refused() -> None:
+    with pytest.raises(ProtocolViolation, match="wrong length"):
+        moving(b"")[1].receive(moving(b"too short")[0].opening())

@@ -70,6 +70,9 @@ class Broker:
     def greeted(self, _: OverlayLink) -> bool:
         return True
 
+    def moves(self, _: OverlayLink, _link_id: bytes, transport: asyncio.Transport, _data: bytes) -> None:
+        transport.abort()
+
     def received(self, _: OverlayLink, data: bytes) -> None:
         self.received_bytes += len(data)
 

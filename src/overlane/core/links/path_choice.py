@@ -1,9 +1,9 @@
 """Path choice: which path of a link is in use, which one gets copies, and which one the connection should take.
 
-    in use    of the paths that work and are trusted, the one with the least round trip. One that loses much gives way to a
-              clean one that is not much slower
-    copies    while the path that was in use is silent and not given up, it gets copies: it may have been a delay. If the
-              path in use loses much and there was no clean one to give way to, the next best gets copies
+    in use    of the paths that work and are trusted, the one with the least round trip. One that loses much gives way
+              to a clean one that is not much slower
+    copies    while the path that was in use is silent and not given up, it gets copies: it may have been a delay. If
+              the path in use loses much and there was no clean one to give way to, the next best gets copies
     stream    the connection leaves a path that is gone at once, and one that is silent after STREAM_AFTER, if another
               path works: the neighbour lives, the path does not. It follows the path in use after STREAM_BACK
 

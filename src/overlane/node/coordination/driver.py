@@ -134,6 +134,12 @@ class Coordinated:
     def membership(self) -> Membership:
         return self.view.membership(self._now())
 
+    def reached_at(self, record: BrokerRecord) -> None:
+        """This broker is reached at other addresses than before: it registers them."""
+        self.participant.register(record)
+        self.view.own = record
+        self._go_on()
+
     def scope_changed(self, digest: ScopeDigest) -> None:
         """Clients of this broker use other bundles than before."""
         self._digest = digest

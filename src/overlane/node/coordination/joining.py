@@ -64,6 +64,8 @@ class Coordinating:
         node.driver.observing.on_scope_changed = self._coordinated.scope_changed
         node.driver.observing.on_direct_links_wanted = self._coordinated.direct_links_wanted
         node.overlay.on_stranger = self._coordinated.dialled_by
+        node.overlay.multipath.on_addresses = self._addresses_changed
+        self._hosts = access.hosts
         self._coordinated.scope_changed(node.driver.core.scope_digest())  # what its records of before say
 
     # What the node asks
@@ -113,6 +115,13 @@ class Coordinating:
         if (domain := self._coordinated.domain()) != self._domain:
             self._domain = domain
             self._node.driver.follow_domain(domain)
+
+    def _addresses_changed(self) -> None:
+        """Of this machine. Where the broker listens on all of them, it is reached at another one now."""
+        record = _record(self._node, self._hosts)
+        if record != self._coordinated.view.own and _own_host(self._hosts) != socket.gethostname():
+            log.info("reached at %s from now on", ", ".join(record.overlay))
+            self._coordinated.reached_at(record)
 
     def _take_up(self) -> None:
         self._node.take_up_membership(self._coordinated.membership(), self._bundles())

@@ -84,6 +84,11 @@ class DatagramLink:
         return self._socket.host
 
     @property
+    def port(self) -> int:
+        """Of ours."""
+        return self._socket.port
+
+    @property
     def remote(self) -> Address | None:
         return self._address
 

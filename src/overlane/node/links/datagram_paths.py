@@ -1,9 +1,9 @@
-"""The datagrams of a link with several paths: one per pair of addresses, the choice between them, and the stream's path.
+"""The datagrams of a link with several paths: one per pair of addresses, and the choice between them.
 
 The end that dialled opens a path for each of its own addresses and each of its neighbour's, numbered from 1; the other
-end accepts them when their first authentic datagram comes. Path 0, which every link has, is left when one of them works.
-All are measured (`watched_path`); `core.links.path_choice` says which one is in use, which one gets copies, and, at the
-end that dialled, which one the connection should take.
+end accepts them when their first authentic datagram comes. Path 0, which every link has, is left when one of them
+works. All are measured (`watched_path`); `core.links.path_choice` says which one is in use, which one gets copies, and,
+at the end that dialled, which one the connection should take.
 
 When another path takes over, everything that was not acknowledged on the old one is sent again over it, and the core is
 told its round trip. Both ends say in notices which of their addresses are gone: the other one need not find out.

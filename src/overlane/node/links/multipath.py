@@ -12,7 +12,7 @@ used any more at once, and the neighbours are told over the others.
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -86,6 +86,8 @@ class Multipath:
         self._known: set[str] = set()
         """All addresses that the kernel has reported: of others, such as loopback, it reports nothing."""
         self._multi: dict[OverlayLink, _Multi] = {}
+        self.on_addresses: Callable[[], None] = lambda: None
+        """Called when addresses of this machine have come or gone."""
         self.moved = 0
         """How often a connection was moved to another path."""
 
@@ -208,6 +210,7 @@ class Multipath:
         self._unreachable.clear()
         for multi in list(self._multi.values()):
             self._look(multi, present)
+        self.on_addresses()
 
     def _cannot_send(self, host: str) -> None:
         """The kernel refuses to send from this address."""
@@ -287,11 +290,6 @@ class Multipath:
         multi.paths.stream_number = None
         multi.paths.review()
         return True
-
-
-def paths_of(links: Mapping[str, OverlayLink]) -> dict[str, DatagramPaths]:
-    """Those of links that have several, by neighbour."""
-    return {peer: link.datagrams for peer, link in links.items() if isinstance(link.datagrams, DatagramPaths)}
 
 
 def _acknowledge(link: OverlayLink, count: int) -> None:

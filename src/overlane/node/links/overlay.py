@@ -2,8 +2,9 @@
 
 Either end of a link may dial. One connection per neighbour counts at a time; a second one is rejected as long as the
 first is alive, so that a working connection is never dropped for one that may not work. One that the same broker has
-dialled later replaces the first: it would not dial if it had a connection, so it is somewhere else now. If both ends have dialled at
-the same moment, the connection dialled by the broker with the lesser name stays; both ends decide alike.
+dialled later replaces the first: it would not dial if it had a connection, so it is somewhere else now. If both ends
+have dialled at the same moment, the connection dialled by the broker with the lesser name stays; both ends decide
+alike.
 
 If the network file allows it, datagrams are offered with each connection (`datagram_link`).
 

@@ -4,8 +4,8 @@ Beside what every datagram path does (`datagram_path`):
 
   keep-alive   a path without other requests gets a small probe every KEEP_EVERY, which is answered at once
   answers      acknowledgements are delayed by PROMPT at most, so that what flows shows within that time that it arrives
-  overdue      the oldest request has no answer in its time, and nothing has been heard for QUIET: the path is probed again,
-               in a row
+  overdue      the oldest request has no answer in its time, and nothing has been heard for QUIET: the path is probed
+               again, in a row
   silent       the second oldest request has no answer either. Any answer ends it
   loss         moving average over requests (1/32), without those of a silence
 
@@ -76,6 +76,7 @@ class WatchedPath(DatagramPath):
         self._asked_ns: Nanos = now
         """When something was last requested."""
         self._judges_from: Nanos = 0
+        self._measures_from: Nanos = 0
         self._is_told_now = False
 
     # In
@@ -100,7 +101,9 @@ class WatchedPath(DatagramPath):
         self.heard_ns = now
         if self.is_silent:
             self.is_silent = False
-            return
+            self._measures_from = now + 2 * self.flight.patience_ns
+        if now < self._measures_from:
+            return  # what was lost in the silence is still being reported
         for _ in range(min(arrived, 64)):
             self.loss_millionths -= self.loss_millionths >> 5
         for _ in range(min(self.flight.lost_count - lost_before, 64)):
