@@ -70,6 +70,9 @@ class Broker:
     def greeted(self, _: OverlayLink) -> bool:
         return True
 
+    def passed_in(self, _: OverlayLink, _transport: asyncio.Transport, _data: bytes) -> bool:
+        raise AssertionError("no client is passed on here")
+
     def moves(self, _: OverlayLink, _link_id: bytes, transport: asyncio.Transport, _data: bytes) -> None:
         transport.abort()
 

@@ -119,7 +119,7 @@ class Coordinating:
     def _addresses_changed(self) -> None:
         """Of this machine. Where the broker listens on all of them, it is reached at another one now."""
         record = _record(self._node, self._hosts)
-        if record != self._coordinated.view.own and _own_host(self._hosts) != socket.gethostname():
+        if record != self._coordinated.view.own and own_host(self._hosts) != socket.gethostname():
             log.info("reached at %s from now on", ", ".join(record.overlay))
             self._coordinated.reached_at(record)
 
