@@ -3,6 +3,7 @@
     python bench/takeover.py                        # everything
     python bench/takeover.py --only takeover        # one to three brokers at once: killed with their disks, stopped
     python bench/takeover.py --only throughput      # durable QoS 1 with and without a mirror, in turns
+    python bench/takeover.py --only peers           # NATS JetStream and RabbitMQ quorum queues, one server lost
 
 The gap of a broker is the longest time without a delivery to a persistent subscriber, from before the fault until
 messages flow again; clients dial one address, behind which the broker is found where ZooKeeper says. Lost and doubled
@@ -16,16 +17,20 @@ import signal
 import statistics
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import overlane.client
 from _domain import Domain, Forwarder, Load, domain
+from _takeover_peers import PEERS, Peer, Sent
 from _tiers import Ensemble
 
 BROKERS = ("west-1", "west-2", "west-3")
 BACKUP = "spare"
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+PATIENCE_S = 120.0
 ROUNDS = 4
 SECONDS = 4.0
 WRITERS, IN_FLIGHT = 4, 50
@@ -33,22 +38,31 @@ WRITERS, IN_FLIGHT = 4, 50
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=("takeover", "throughput"))
+    parser.add_argument("--only", choices=("takeover", "throughput", "peers"))
     parser.add_argument("--silence", default="900ms", help="after which a silent broker is suspected")
     arguments = parser.parse_args()
+    parts = ("takeover", "throughput", "peers") if arguments.only is None else (arguments.only,)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if "peers" in parts:
+            peers(folder)
+        if parts == ("peers",):
+            return
         ensemble = Ensemble(folder / "zookeeper")
         ensemble.start()
         try:
-            if arguments.only != "throughput":
-                for kind in ("kill", "stop"):
+            if "takeover" in parts:
+                for kind in SIGNALS:
                     for count in range(1, len(BROKERS) + 1):
                         takeover(folder, ensemble, kind, count, arguments.silence)
-            if arguments.only != "takeover":
+            if "throughput" in parts:
                 throughput(folder, ensemble)
         finally:
             ensemble.stop()
+
+
+def _load() -> str:
+    return f"{os.getloadavg()[0]:.0f}"
 
 
 # Takeover
@@ -63,7 +77,7 @@ def takeover(folder: Path, ensemble: Ensemble, kind: str, count: int, silence: s
     shown = ", ".join(f"{gap:.2f}" for gap in sorted(gaps))
     print(
         f"{kind} {count} at once: gap {shown} s; {lost} acknowledged lost, {twice} of QoS 2 twice;"
-        f" load average {os.getloadavg()[0]:.0f}",
+        f" load average {_load()}",
         flush=True,
     )
 
@@ -101,6 +115,48 @@ def _gap_s(load: Load, since: float, until: float) -> float:
     return max(after - before for before, after in pairwise([since, *times]))
 
 
+# Peers
+
+
+def peers(folder: Path) -> None:
+    for kind in SIGNALS:
+        for make in PEERS:
+            peer = make()
+            if (missing := peer.missing()) is not None:
+                print(f"{peer.name}: {missing}")
+                continue
+            try:
+                peer.start(folder / f"{make.__name__}-{kind}")
+                gap, lost = asyncio.run(_fail_peer(peer, kind))
+            finally:
+                peer.end()
+            print(f"{peer.name}, {kind}: gap {gap:.2f} s; {lost} acknowledged lost; load average {_load()}", flush=True)
+
+
+async def _fail_peer(peer: Peer, kind: str) -> tuple[float, int]:
+    """The server that leads is lost. The longest gap, and how many acknowledged messages have not arrived."""
+    sent, over = Sent(0.02), asyncio.Event()
+    arrived: dict[int, float] = {}
+    running = asyncio.create_task(peer.run(lambda number: arrived.setdefault(number, time.monotonic()), sent, over))
+    await _until(lambda: len(arrived) >= 50)
+    since = time.monotonic()
+    os.kill(peer.leader(), SIGNALS[kind])
+    with suppress(TimeoutError):
+        await _until(lambda: sum(sent.published_at[number] > since for number in list(arrived)) >= 40)
+    with suppress(TimeoutError):
+        await _until(lambda: not sent.acknowledged - arrived.keys())
+    over.set()
+    await running
+    times = sorted(at for at in arrived.values() if at >= since)
+    return max(after - before for before, after in pairwise([since, *times])), len(sent.acknowledged - arrived.keys())
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
 # Throughput
 
 
@@ -121,7 +177,7 @@ def throughput(folder: Path, ensemble: Ensemble) -> None:
     for name, found in rates.items():
         print(f"{name}: {statistics.median(found):,.0f} messages/s, rounds {', '.join(f'{one:,.0f}' for one in found)}")
     ratio = statistics.median(rates["mirrored"]) / statistics.median(rates["unmirrored"])
-    print(f"mirrored / unmirrored: {ratio:.2f}; load average {os.getloadavg()[0]:.0f}", flush=True)
+    print(f"mirrored / unmirrored: {ratio:.2f}; load average {_load()}", flush=True)
 
 
 async def _publish(made: Domain, is_mirrored: bool, number: int) -> float:
