@@ -171,6 +171,17 @@ def test_a_broker_whose_address_changes_keeps_its_link(tmp_path: Path) -> None:
         assert brokers.count("link to") == {"office": 1, "plant": 1}, brokers.logs()
 
 
+def test_a_broker_that_was_dialled_and_loses_its_address_dials_and_is_accepted_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, reach='["{fibre}"]') as brokers:
+        old, _ = brokers.area.addresses("plant")
+        brokers.until(lambda: brokers.link("office")["state"] == "up", "linked")
+        namespaces.ip(["-n", brokers.area.namespace("plant")], [f"addr del {old}/32 dev wan0"])
+        brokers.until(lambda: "the address of this end is gone" in brokers.logs(), "the link is closed")
+        brokers.until(lambda: brokers.link("plant")["state"] == "up", "linked again")
+        # The other end has not had to find out that the old connection is dead.
+        assert "pings in a row" not in brokers.logs()
+
+
 UNPLUGGED = """
 [simulation]
 duration = "8s"

@@ -300,6 +300,7 @@ class Node:
             if found := needs_restart(self.network, fresh.network, self.options.name, self.options.file):
                 log.warning("changes that need a restart: %s", ", ".join(found))
             self.network = fresh.network
+            self.overlay.multipath.set_uplinks(self._uplinks())
             _warn_of_open_secrets(fresh.network.security)
             self._use_logins(logins, fresh.users)
             self.admin_service.reconfigure(fresh.network, fresh.token)
@@ -432,7 +433,7 @@ class Node:
         for broker in self.network.brokers:
             if broker.name == self.options.name:
                 hosts = tuple(one.host for one in broker.reach or () if is_literal(one.host))
-                return OwnUplinks(hosts, tuple(one.interface for one in broker.uplinks if one.interface))
+                return OwnUplinks(hosts, tuple(one.interface for one in broker.uplinks if one.interface is not None))
         return OwnUplinks()
 
     def _has_datagrams(self) -> bool:

@@ -155,6 +155,8 @@ class DatagramPaths:
         self._copies: PathLink | None = None
         self._choice = PathChoice()
         self._next_number = 1
+        self._closed: set[int] = set()
+        self._is_closed = False
         self._gone_hosts: frozenset[str] = frozenset()
         self._is_reviewing = False
         self._standby_ns: Nanos = 0
@@ -162,7 +164,6 @@ class DatagramPaths:
         self._past_counts = 0, 0
         self.stream_number: int | None = None
         """The path that the connection takes."""
-        self.emulation: Emulation | None = None
         sockets.admit(session.ours, self.admit)
 
     # Paths
@@ -172,7 +173,7 @@ class DatagramPaths:
         for number, link in self._links.items():
             if (link.local_host, link.remote) == (socket.host, address):
                 return number
-        if len(self._links) >= PATHS_OPEN_MAX or self._next_number > PATH_MAX:
+        if self._next_number > PATH_MAX or not self._make_room():
             return None
         number = self._next_number
         self._next_number += 1
@@ -181,15 +182,12 @@ class DatagramPaths:
 
     def admit(self, number: int, socket: DatagramSocket, datagram: bytes, address: Address) -> None:
         """The neighbour opens a path."""
-        if self._has_dialled or number in self._links or len(self._links) >= PATHS_OPEN_MAX:
+        if self._has_dialled or number in self._links or number in self._closed or not self._make_room():
             return
-        if number < self._next_number:
-            return  # it was closed: its numbers are used up
         link = self._add(number, socket, None)
         if not link.first(datagram, address):
-            self._remove(number)
-        else:
-            self._next_number = number + 1
+            del self._links[number]
+            link.close()
 
     def _add(self, number: int, socket: DatagramSocket, address: Address | None) -> PathLink:
         self._is_reviewing = True  # not before it is among them
@@ -200,14 +198,20 @@ class DatagramPaths:
         self._links[number] = link
         return link
 
-    def _remove(self, number: int) -> None:
+    def _make_room(self) -> bool:
+        """Whether there may be one more path. The oldest that does not work makes room for it, as where a broker has
+        changed its address often. Its number is not used again: nonces are not either."""
+        if len(self._links) < PATHS_OPEN_MAX:
+            return True
+        number = next((number for number, link in self._links.items() if not link.is_usable), None)
+        if number is None:
+            return False
+        self._closed.add(number)
         link = self._links.pop(number)
         link.close()
-        self._count_past(link)
-
-    def _count_past(self, link: DatagramLink) -> None:
         self._past_bytes = self._past_bytes[0] + link.bytes_in, self._past_bytes[1] + link.bytes_out
         self._past_counts = self._past_counts[0] + link.sent, self._past_counts[1] + link.received
+        return True
 
     def addresses_changed(self, gone: frozenset[str]) -> None:
         """These addresses of ours are not to be used: the neighbour is told over the other paths."""
@@ -249,7 +253,7 @@ class DatagramPaths:
 
     def review(self) -> None:
         """Something was measured, or time has passed."""
-        if self._is_reviewing:
+        if self._is_reviewing or self._is_closed:
             return
         self._is_reviewing = True
         try:
@@ -298,8 +302,13 @@ class DatagramPaths:
         elif not self._is_first_left:
             self._is_first_left = True
             # What the neighbour has sent over it is still taken.
-            asyncio.get_running_loop().call_later(LEFT_S, self._first.close)
+            asyncio.get_running_loop().call_later(LEFT_S, self._leave_first)
         self._callbacks.go_on()
+
+    def _leave_first(self) -> None:
+        if not self._is_closed:
+            self._first.close()
+            self._sockets.admit(self._session.ours, self.admit)
 
     def swallowed(self, link: PathLink, frames: bytes) -> None:
         """The path may have swallowed these frames. What went over another path too is not sent a third time."""
@@ -317,6 +326,15 @@ class DatagramPaths:
         self._pace = pace
         for link in self._all():
             link.pace = pace
+
+    @property
+    def emulation(self) -> Emulation | None:
+        return self._first.emulation
+
+    @emulation.setter
+    def emulation(self, emulation: Emulation | None) -> None:
+        for link in self._all():
+            link.emulation = emulation
 
     @property
     def path(self) -> DatagramPath:
@@ -365,6 +383,7 @@ class DatagramPaths:
         return self._callbacks.keeps_link(reason)
 
     def close(self) -> None:
+        self._is_closed = True
         self._sockets.admit(self._session.ours, None)
         for link in self._all():
             link.close()

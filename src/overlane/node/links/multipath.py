@@ -96,6 +96,11 @@ class Multipath:
         self._known.update(one.host for one in self._watch.addresses or ())
         if self._sockets is not None:
             self._sockets.on_unreachable = self._cannot_send
+        self._open_sockets()
+
+    def _open_sockets(self) -> None:
+        """Where neighbours may open paths to."""
+        if self._sockets is not None:
             for host in self._local_hosts():
                 self._sockets.at(_socket_address(host, 0))
 
@@ -122,6 +127,24 @@ class Multipath:
         else:
             self._sockets.admit(session.ours, lambda *found: self._admit(multi, *found))
         return multi.paths or first
+
+    def replan(self, link: OverlayLink) -> None:
+        """The neighbour may have other addresses now."""
+        multi = self._multi.get(link)
+        if multi is None or not link.was_dialled_by_us or not link.is_up or not multi.may_have_paths:
+            return
+        planned = self._planned(multi)
+        if multi.paths is None and len(planned) > 1 and link.datagrams is multi.first:
+            link.datagrams = self._make_paths(multi)
+        self._open_paths(multi, planned)
+
+    def set_uplinks(self, uplinks: OwnUplinks) -> None:
+        """The file names other uplinks of this broker."""
+        if uplinks != self._uplinks:
+            self._uplinks = uplinks
+            self._open_sockets()
+            for link in list(self._multi):
+                self.replan(link)
 
     def _admit(self, multi: _Multi, number: int, at: DatagramSocket, datagram: bytes, address: Address) -> None:
         """The neighbour opens the first path beside the plain one."""
@@ -204,9 +227,7 @@ class Multipath:
     def _changed(self, addresses: tuple[LocalAddress, ...]) -> None:
         present = {one.host for one in addresses}
         self._known |= present
-        if self._sockets is not None:
-            for host in self._local_hosts():
-                self._sockets.at(_socket_address(host, 0))
+        self._open_sockets()
         self._unreachable.clear()
         for multi in list(self._multi.values()):
             self._look(multi, present)

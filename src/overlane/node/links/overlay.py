@@ -159,6 +159,8 @@ class Overlay:
             is_linked=link is not None,
             dialled_at=None if link is None else link.dialled_at,
         )
+        if link is not None and before is not None and before.addresses != config.addresses:
+            self.multipath.replan(link)
 
     @property
     def neighbours(self) -> list[str]:
