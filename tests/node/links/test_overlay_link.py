@@ -70,6 +70,9 @@ class Broker:
     def greeted(self, _: OverlayLink) -> bool:
         return True
 
+    def passed_in(self, link: OverlayLink, transport: asyncio.Transport, data: bytes) -> bool:  # noqa: ARG002
+        return False
+
     def received(self, _: OverlayLink, data: bytes) -> None:
         self.received_bytes += len(data)
 
