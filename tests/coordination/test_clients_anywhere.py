@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from urllib.request import urlopen
@@ -244,6 +245,18 @@ def test_overlanes_client_goes_to_the_broker_that_has_its_session_if_it_is_to(do
     assert passed not in domain.log("west-2")
     assert asyncio.run(visit(west_2, redirect=False))
     eventually(lambda: passed in domain.log("west-2"), "it is logged", PATIENCE_S, domain.tiers.logs)
+
+
+def test_when_the_broker_with_the_session_falls_silent_its_clients_are_closed(domain: SharedDomain) -> None:
+    kept, passed = Raw(domain.port("west-1")), Raw(domain.port("west-2"))
+    kept.connect("silenced")
+    assert passed.connect("silenced").session_present
+    domain.tiers.brokers["west-1"].signal(signal.SIGSTOP)
+    try:
+        assert passed.read() is None
+    finally:
+        domain.tiers.brokers["west-1"].signal(signal.SIGCONT)
+    eventually(lambda: _is_shared(domain), "the edges are linked again", PATIENCE_S, domain.tiers.logs)
 
 
 def test_when_the_broker_with_the_session_is_lost_its_clients_are_closed_and_find_it_when_it_is_back(

@@ -23,10 +23,10 @@ Answering = mqtt5.ConnAckReasonCode
 class DomainBench(Bench):
     """Seattle, in one domain with Denver, which answers as a test says."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, **how: Any) -> None:
         self.said: list[object] = []
         self.passes: list[PassOn] = []
-        super().__init__(**limits)
+        super().__init__(**how)
         self.server.lookup.send = self.send
         self.server.lookup.follow(Domain(HERE, (DomainPeer("denver", DENVER),)), self.now)
 
@@ -154,8 +154,7 @@ def test_connack_names_other_addresses_of_the_same_kind() -> None:
 
 
 def test_who_is_not_let_in_causes_no_search() -> None:
-    bench = DomainBench()
-    bench.users["alice"] = b"right"
+    bench = DomainBench(users={"alice": b"right"})
     assert code(bench.client("alice", expiry=60, username="alice", password=b"wrong")) == 0x86
     assert bench.said == []
     bench.client("alice", expiry=60, username="alice", password=b"right")
@@ -171,8 +170,7 @@ def test_a_will_that_is_not_allowed_ends_no_session_elsewhere() -> None:
 
 
 def test_a_client_that_was_passed_on_is_who_the_other_broker_says() -> None:
-    bench = DomainBench()
-    bench.users["alice"] = b"right"
+    bench = DomainBench(users={"alice": b"right"})
     here = bench.client("alice", expiry=60, peer=Peer("192.0.2.1:7", certified="bob"))
     bench.answer_search()
     assert code(here) == 0

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import secrets
+import ssl
 import time
+from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +20,14 @@ from overlane.errors import ProtocolViolation
 from overlane.local_ports import free_ports
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
+from overlane.network.schema import Security
 from overlane.node.clients.pass_through import INTRODUCTION_BYTES_MAX, Introduction, Upstream, read_introduction
 from overlane.node.links.greeting import CLIENT, Credentials, Greeting
 from overlane.node.links.overlay import Overlay
+from overlane.node.security.tls import client_context, server_context
 from overlane.pubsub.consumer import Peer
 from overlane.secret import Secret
+from overlane.testbed.certificates import Authority
 from waiting import eventually_async
 
 SECRET = Secret(b"the secret of this overlay")
@@ -125,3 +131,93 @@ def test_a_greeting_for_a_client_is_proven_like_any_other() -> None:
     answer, _ = impostor.receive(dialler.opening())
     with pytest.raises(ProtocolViolation, match="does not know the secret"):
         dialler.receive(answer)
+
+
+class Echo(asyncio.BufferedProtocol):
+    """Takes a transport over, as connections that come in do, and sends back what it reads."""
+
+    def __init__(self, transport: asyncio.Transport, data: bytes) -> None:
+        self._transport = transport
+        self._buffer = bytearray(4096)
+        transport.set_protocol(self)
+        transport.set_write_buffer_limits(65536, 4096)
+        if data:
+            transport.write(data)
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._transport.write(bytes(self._buffer[:nbytes]))
+
+
+class Collected:
+    """In place of a relay."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.is_over = False
+
+    def answered(self, data: bytes) -> None:
+        self.data += data
+
+    def end(self) -> None:
+        self.is_over = True
+
+    def upstream_full(self) -> None: ...
+    def upstream_drained(self) -> None: ...
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_bytes_pass_both_ways_behind_the_greeting(tmp_path: Path, is_encrypted: bool) -> None:
+    """In the event loop that brokers have, whose transports of TLS are its own."""
+    authority = Authority(tmp_path)
+
+    def contexts(name: str) -> dict[str, ssl.SSLContext]:
+        identity = authority.broker(name)
+        files = {"certificate": str(identity.certificate), "key": str(identity.key), "client_ca": str(authority.ca)}
+        return {
+            "server_tls": server_context(Security(**files)),  # type: ignore[arg-type]
+            "client_tls": client_context(ca=files["client_ca"], certificate=files["certificate"], key=files["key"]),
+        }
+
+    def secured(name: str, instance: int) -> Overlay:
+        core = OverlayBroker(BrokerConfig(name, QosTable({})), 1)
+        if is_encrypted:
+            return Overlay(core, time.monotonic_ns, Turns(), instance=instance, **contexts(name))
+        return Overlay(core, time.monotonic_ns, Turns(), instance=instance, secret=SECRET)
+
+    async def story() -> bytes:
+        one, other = secured("west-1", 1), secured("west-2", 2)
+        echoes: list[Echo] = []
+
+        def take(_via: str, transport: asyncio.Transport, data: bytes) -> bool:
+            echoes.append(Echo(transport, data))
+            return True
+
+        other.on_passed_in = take
+        address = Endpoint("127.0.0.1", free_ports(1)[0])
+        await other.listen(address)
+        one.reconfigure(NeighbourChanges((), {"west-2": NeighbourConfig((address,))}))
+        other.reconfigure(NeighbourChanges((), {"west-1": NeighbourConfig()}))
+        collected = Collected()
+        try:
+            await eventually_async(lambda: "west-1" in other.links and "west-2" in one.links, "they are linked")
+            upstream = Upstream(one, "west-2")
+            await one.dial_for_client("west-2", one.addresses("west-2")[0], upstream)
+            async with asyncio.timeout(20):
+                await upstream.greeted
+            upstream.relay = collected  # type: ignore[assignment]
+            upstream.write(b"first")
+            await eventually_async(lambda: collected.data == b"first", "it comes back")
+            upstream.write(bytes(100_000))
+            await eventually_async(lambda: len(collected.data) == 100_005, "all of it comes back")
+            echoes[0]._transport.close()
+            await eventually_async(lambda: collected.is_over and upstream.is_lost, "the end is noticed")
+        finally:
+            await one.end()
+            await other.end()
+        return collected.data[:5]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(story()) == b"first"

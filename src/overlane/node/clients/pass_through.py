@@ -9,8 +9,8 @@ broker has found out, and where it came from:
     introduction   length u16 | msgpack [address, is loopback, is secure, user or nil, listener]
 
 Bytes are passed as they come. While one end does not read, nothing more is read from the other. Keep-alive is a matter
-of the client and the broker with its session. When either end closes, or the link to that broker fails, the other end
-is closed at once.
+of the client and the broker with its session. When either end closes, the other one is closed at once; when the link to
+that broker has failed and is not soon back, the client's is.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ from overlane.turn.lingering import Drain
 
 DIAL_S = 2.0
 """For one address of the other broker, greeting included."""
+LINKED_WITHIN_S = 1.0
+"""How long a link may be down before the connections that are passed on to its broker are closed."""
 INTRODUCTION_BYTES_MAX = 2048
 
 LENGTH = struct.Struct("!H")
@@ -139,6 +141,10 @@ class Upstream(asyncio.Protocol):
             self.relay.end()
 
     # The relay's side
+
+    @property
+    def is_lost(self) -> bool:
+        return self._transport is None
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and data:
@@ -248,9 +254,14 @@ class PassThrough:
         task.add_done_callback(self._tasks.discard)
 
     def link_changed(self, change: LinkChanged) -> None:
-        """Clients of a broker that has gone connect again, and are let in where their sessions go on."""
+        """A broker that has gone without a word is noticed by its link: its clients connect again, and are let in where
+        their sessions go on. A link that was only interrupted is soon back."""
         if change.state == LinkState.FAILED.name.lower():
-            for relay in [one for one in self._relays if one.broker == change.peer]:
+            asyncio.get_running_loop().call_later(LINKED_WITHIN_S, self._look_at, change.peer)
+
+    def _look_at(self, broker: str) -> None:
+        if not self._driver.core.is_linked(broker):
+            for relay in [one for one in self._relays if one.broker == broker]:
                 relay.end()
 
     async def _pass_on(self, placement: PassOn) -> None:
@@ -278,6 +289,8 @@ class PassThrough:
         peer = placement.connection.peer
         introduction = Introduction(peer.address, peer.is_loopback, peer.is_secure, placement.user, peer.listener)
         upstream.write(introduction.encoded() + placement.connect + more)
+        if upstream.is_lost:
+            relay.end()
 
     async def _dial(self, broker: str) -> Upstream | None:
         for address in self._overlay.addresses_by_use(broker):
