@@ -215,6 +215,16 @@ def test_a_question_of_a_lesser_name_counts_though_it_has_answered_before() -> N
     assert (at_c.at, at_a.at, world.holders()) == ("a", "a", "a")
 
 
+def test_a_connection_that_is_about_to_be_replaced_does_not_hide_who_replaces_it() -> None:
+    """At b a session that is not kept is being replaced when a asks for it."""
+    world = World("ab")
+    connected(world, "b", is_clean=True, is_kept=False)
+    at_b = world.connect("b", is_clean=True)
+    at_a = world.connect("a")
+    world.settle()
+    assert (at_a.at, at_b.at, world.holders()) == ("a", "a", "a")
+
+
 @pytest.mark.parametrize("holding", [Holding.KEPT, Holding.FOR_EVER])
 def test_a_session_that_never_expires_is_told_as_such(holding: Holding) -> None:
     found: list[Found] = []

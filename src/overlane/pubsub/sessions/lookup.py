@@ -196,17 +196,16 @@ class SessionLookup:
     def _answer(self, peer: str, ask: Ask, now: Nanos) -> Held:
         searching = self._by_client.get(ask.client_id, [])
         is_opening = any(one.is_decided for one in searching) or bool(searching and self._name < peer)
-        if not ask.is_clean:
-            held = self._sessions.held(ask.client_id, now)
-            if held.holding is not Holding.NOTHING:
-                return held
+        held = NOTHING if ask.is_clean else self._sessions.held(ask.client_id, now)
+        if held.is_kept:
+            return held
         if is_opening:
             return OPENING
         if ask.is_clean:
             self._sessions.give_up(ask.client_id, NEVER, now)
         for search in searching:
             search.answers[peer] = OPENING
-        return NOTHING
+        return held
 
     # The decision
 
