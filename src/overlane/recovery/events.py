@@ -48,6 +48,8 @@ class Settings:
     """How long after the last stamp a mirror does not promote itself, unless the primary's process has ended."""
     sync_max: Nanos = 2 * SECOND
     """How long durability waits, when an epoch begins, for a mirror of the set that needs a snapshot."""
+    stall_max: Nanos = 5 * SECOND
+    """How long durability waits for a mirror that is heard, and whose disk does not get on."""
     retry: Nanos = 200 * MS
     """When the coordination service is asked again for what it has not answered."""
     join_lag_max: int = 64
