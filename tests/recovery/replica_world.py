@@ -135,6 +135,8 @@ class World:
         self._count = 0
         self._storages = 0
         self._contents: dict[Position, frozenset[int]] = {}
+        self.sets: list[ReplicaSet] = []
+        """Every value of the znode."""
         self.arbiter = Arbiter(self.luck, self.after, self._tell, self._set_changed, replica_path(BROKER))
         self.hosts: dict[str, Host] = {}
         for name in "abcd"[:hosts]:
@@ -366,6 +368,7 @@ class World:
         self._check_all()
 
     def _set_changed(self, value: ReplicaSet) -> None:
+        self.sets.append(value)
         if self.trace is not None:
             self.trace.append(f"{self.now / MS:8.1f} znode {value}")
         self._check_all()

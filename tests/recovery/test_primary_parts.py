@@ -48,7 +48,7 @@ def test_the_log_is_kept_for_the_slowest_mirror_and_for_a_snapshot_on_its_way() 
     mirrors.keep({"b", "c", "d"})
     for host, storage, sequence in (("b", 2, 8), ("c", 3, 6)):
         mirrors.identify(mirrors.hosts[host], storage)
-        mirrors.acknowledge(storage, sequence)
+        mirrors.acknowledge(storage, sequence, last=9, now=0)
     assert mirrors.log_floor(9) == 6
     mirrors.hosts["d"].snapshot_floor = 5
     assert mirrors.log_floor(9) == 5
@@ -56,12 +56,26 @@ def test_the_log_is_kept_for_the_slowest_mirror_and_for_a_snapshot_on_its_way() 
     assert mirrors.log_floor(9) == 8
 
 
+def test_a_mirror_is_behind_since_the_batch_that_it_lacks_next_was_there_or_it_last_got_on() -> None:
+    mirrors = Mirrors()
+    mirrors.acknowledge(2, 8, last=8, now=10)
+    assert mirrors.behind_since == {}
+    mirrors.appended(now=20)
+    mirrors.appended(now=30)
+    assert mirrors.behind_since == {2: 20}
+    mirrors.acknowledge(2, 9, last=10, now=40)
+    mirrors.acknowledge(2, 9, last=10, now=50)
+    assert mirrors.behind_since == {2: 40}
+    mirrors.acknowledge(2, 10, last=10, now=60)
+    assert mirrors.behind_since == {}
+
+
 def test_the_progress_of_an_emptied_disk_is_not_that_of_the_former() -> None:
     mirrors = Mirrors()
     mirrors.keep({"b"})
     mirror = mirrors.hosts["b"]
     mirrors.identify(mirror, 2)
-    mirrors.acknowledge(2, 8)
+    mirrors.acknowledge(2, 8, last=9, now=0)
     mirror.is_streaming = mirror.is_joining = True
     mirrors.identify(mirror, 9)
     assert mirrors.progress_of(mirror) is None

@@ -1,5 +1,7 @@
 """A replicated broker through the situations of decision 28, on simulated hosts without random faults."""
 
+from dataclasses import replace
+
 import pytest
 from replica_world import SETTINGS, Host, World
 
@@ -11,8 +13,8 @@ from overlane.recovery.replica import NotPrimary, Replica
 
 
 class Story(World):
-    def __init__(self, hosts: int = 3) -> None:
-        super().__init__(1, hosts)
+    def __init__(self, hosts: int = 3, settings: Settings = SETTINGS) -> None:
+        super().__init__(1, hosts, settings)
         self.arbiter.is_faulty = False
         self.snapshots = 0
         self.passing(400 * MS)
@@ -30,6 +32,11 @@ class Story(World):
     @property
     def serving(self) -> list[str]:
         return [host.name for host in self.hosts.values() if host.epoch]
+
+    @property
+    def arbiter_version(self) -> int:
+        """How often the replica set was changed."""
+        return len(self.sets)
 
     @property
     def in_sync(self) -> list[str]:
@@ -283,3 +290,33 @@ def test_a_broker_is_not_moved_to_a_host_without_a_copy(story: Story) -> None:
     story.give(story.hosts[serving[0]], HandOver("elsewhere"))
     story.passing(200 * MS)
     assert story.serving == serving
+
+
+def test_a_mirror_that_is_heard_and_whose_disk_hangs_is_dropped_until_it_gets_on() -> None:
+    story = Story(settings=replace(SETTINGS, stall_max=300 * MS))
+    (primary,) = story.serving
+    slow = next(name for name in story.hosts if name != primary)
+    story.hosts[slow].disk_slow = 1_500 * MS
+    number = story.publish_at(primary)
+    story.passing(200 * MS)
+    assert number not in story.acked
+    story.passing(400 * MS)
+    assert number in story.acked
+    assert slow not in story.in_sync
+    version = story.arbiter_version
+    story.passing(400 * MS)
+    assert story.arbiter_version == version, "it is not taken in again and again"
+    story.hosts[slow].disk_slow = 0
+    story.passing(3_000 * MS)
+    assert slow in story.in_sync
+
+
+def test_a_silent_mirror_is_dropped_once(story: Story) -> None:
+    (primary,) = story.serving
+    silent = next(name for name in story.hosts if name != primary)
+    story.isolate(silent)
+    story.passing(250 * MS)
+    assert silent not in story.in_sync
+    version = story.arbiter_version
+    story.passing(500 * MS)
+    assert story.arbiter_version == version

@@ -7,36 +7,15 @@ are events as they come from it (`coordination.contract`).
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from overlane.coordination import contract
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.recovery.frames import Change, Frame
-
-REPLICA_TABLE = "replica"
-"""The table of `Stored`: of one storage, never sent to another."""
-
-
-class Position(NamedTuple):
-    """Names one content: that of the log of an epoch up to a batch."""
-
-    epoch: int = 0
-    sequence: int = 0
-
-
-NOWHERE = Position()
-"""Of a storage that was never in a replica set. It names no content: there may be records from before, or none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What a storage knows of itself, on disk."""
-
-    storage: int
-    """Random, made with the database."""
-    promised: int = 0
-    """No frame of an earlier epoch is accepted."""
-    position: Position = NOWHERE
+from overlane.recovery.stored_record import NOWHERE as NOWHERE
+from overlane.recovery.stored_record import REPLICA_TABLE as REPLICA_TABLE
+from overlane.recovery.stored_record import Position as Position
+from overlane.recovery.stored_record import Stored as Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +27,8 @@ class Settings:
     """How long after the last stamp a mirror does not promote itself, unless the primary's process has ended."""
     sync_max: Nanos = 2 * SECOND
     """How long durability waits, when an epoch begins, for a mirror of the set that needs a snapshot."""
+    stall_max: Nanos = 5 * SECOND
+    """How long durability waits for a mirror that is heard, and whose disk does not get on."""
     retry: Nanos = 200 * MS
     """When the coordination service is asked again for what it has not answered."""
     join_lag_max: int = 64

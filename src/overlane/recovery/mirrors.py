@@ -50,6 +50,8 @@ class Mirrors:
         self.hosts: dict[str, MirrorHost] = {}
         self.progress: dict[int, int] = {}
         """By storage: the last batch of this epoch that is on disk there."""
+        self.behind_since: dict[int, Nanos] = {}
+        """By storage: since when it lacks the batch that it lacks next; none where it is level."""
 
     def keep(self, hosts: Collection[str]) -> None:
         """Talk to these hosts and no others."""
@@ -64,8 +66,19 @@ class Mirrors:
             mirror.restart()
         mirror.storage = storage
 
-    def acknowledge(self, storage: int, sequence: int) -> None:
-        self.progress[storage] = max(sequence, self.progress.get(storage, 0))
+    def acknowledge(self, storage: int, sequence: int, last: int, now: Nanos) -> None:
+        """`last`: the last batch that there is."""
+        before = self.progress.get(storage, -1)
+        self.progress[storage] = max(sequence, before)
+        if self.progress[storage] >= last:
+            self.behind_since.pop(storage, None)
+        elif sequence > before:
+            self.behind_since[storage] = now
+
+    def appended(self, now: Nanos) -> None:
+        """There is a batch that none of them has yet."""
+        for storage in self.progress:
+            self.behind_since.setdefault(storage, now)
 
     def progress_of(self, mirror: MirrorHost) -> int | None:
         return None if mirror.storage is None else self.progress.get(mirror.storage)

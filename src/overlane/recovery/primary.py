@@ -10,7 +10,7 @@ candidate that has nearly caught up is joining: durability waits for it from the
 acknowledged; then the compare-and-set takes it in. One change of the set is under way at a time.
 """
 
-from overlane.core.units import Nanos
+from overlane.core.units import NEVER, Nanos
 from overlane.recovery.batch_log import BatchLog
 from overlane.recovery.durability import durable_through, is_mirrored, required
 from overlane.recovery.events import (
@@ -97,6 +97,7 @@ class Primary:
     def submit(self, changes: tuple[Change, ...], now: Nanos) -> tuple[int, list[Effect]]:
         """The records of a turn: the number of the batch."""
         sequence = self._log.append(changes)
+        self.mirrors.appended(now)
         stored = Stored(self._own.id, self._own.written.promised, Position(self.epoch, sequence))
         effects: list[Effect] = [self._own.write(stored, changes)]
         for mirror in self.mirrors.hosts.values():
@@ -174,7 +175,7 @@ class Primary:
             self._heartbeat_due = now + self._settings.heartbeat
             effects += [Send(mirror.host, self._heartbeat(mirror, now)) for mirror in self.mirrors.hosts.values()]
         for mirror in self.mirrors.hosts.values():
-            if mirror.is_joining and mirror.storage is not None and now >= self._lease.of(mirror.storage):
+            if mirror.is_joining and mirror.storage is not None and not self._is_sound(mirror.storage, now):
                 mirror.restart()
         return [*effects, *self._decide(now), *self._advance(now)]
 
@@ -188,7 +189,7 @@ class Primary:
     def _acknowledged(self, mirror: MirrorHost, frame: Acknowledge, now: Nanos) -> list[Effect]:
         if not self.base.sequence <= frame.sequence <= self._log.last:
             return []  # no batch of ours
-        self.mirrors.acknowledge(frame.storage, frame.sequence)
+        self.mirrors.acknowledge(frame.storage, frame.sequence, self._log.last, now)
         mirror.snapshot_floor = None
         effects: list[Effect] = []
         if not mirror.is_streaming:
@@ -246,7 +247,8 @@ class Primary:
             return min(lease_end, self._started + self._settings.sync_max)
         if not self._log.reaches(self.mirrors.progress[copy.storage]):
             return 0  # it is behind the whole log: durability would wait for a snapshot
-        return lease_end
+        behind_since = self.mirrors.behind_since.get(copy.storage, NEVER)
+        return min(lease_end, behind_since + self._settings.stall_max)
 
     def _decide(self, now: Nanos) -> list[Effect]:
         """At most one change of the set, where none is under way."""
@@ -255,11 +257,12 @@ class Primary:
         current = self._set()
         for copy in current.mirrors:
             if now >= self._drop_due(copy):
+                self._restart_mirror(copy)
                 return [
                     Alarm(AlarmKind.MIRROR_DROPPED, copy.host),
                     *self._register.propose(current.without(copy.storage), now),
                 ]
-        self._begin_joining()
+        self._begin_joining(now)
         for mirror in self.mirrors.hosts.values():
             if mirror.is_joining and mirror.storage is not None and self._is_complete(mirror):
                 return self._register.propose(current.joined(Copy(mirror.storage, mirror.host)), now)
@@ -269,7 +272,18 @@ class Primary:
                     return self._register.propose(current.without(copy.storage), now)
         return []
 
-    def _begin_joining(self) -> None:
+    def _restart_mirror(self, copy: Copy) -> None:
+        """What was sent to a mirror that is dropped may not have arrived."""
+        mirror = self.mirrors.hosts.get(copy.host)
+        if mirror is not None and mirror.storage == copy.storage:
+            mirror.restart()
+
+    def _is_sound(self, storage: int, now: Nanos) -> bool:
+        """Whether it is heard, and its disk gets on: one that was dropped must not join for what it had before."""
+        stalled_at = self.mirrors.behind_since.get(storage, NEVER) + self._settings.stall_max
+        return storage not in self._lost and now < self._lease.of(storage) and now < stalled_at
+
+    def _begin_joining(self, now: Nanos) -> None:
         current = self._set()
         for mirror in self.mirrors.hosts.values():
             progress = self.mirrors.progress_of(mirror)
@@ -277,7 +291,8 @@ class Primary:
                 continue
             if current.has(mirror.storage) or not mirror.is_streaming:
                 continue
-            mirror.is_joining = self._log.last - progress <= self._settings.join_lag_max
+            is_near = self._log.last - progress <= self._settings.join_lag_max
+            mirror.is_joining = is_near and self._is_sound(mirror.storage, now)
 
     def _is_complete(self, mirror: MirrorHost) -> bool:
         """Whether it has all that was acknowledged (rule 4)."""

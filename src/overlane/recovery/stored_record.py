@@ -1,13 +1,41 @@
 """What a storage knows of itself, as a record: the table `replica`, with one key.
 
 It is written in the transaction of every batch, belongs to one storage, is never sent to another, and stays when a
-snapshot is applied.
+snapshot is applied. This module imports nothing of the coordination: every broker has the kind in its registry.
 """
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
 from overlane.core.records import THE_BROKER, Kind
-from overlane.recovery.events import REPLICA_TABLE, Position, Stored
+
+REPLICA_TABLE = "replica"
+"""The table of `Stored`: of one storage, never sent to another."""
+
+
+class Position(NamedTuple):
+    """Names one content: that of the log of an epoch up to a batch."""
+
+    epoch: int = 0
+    sequence: int = 0
+
+
+NOWHERE = Position()
+"""Of a storage that was never in a replica set. It names no content: there may be records from before, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a storage knows of itself, on disk."""
+
+    storage: int
+    """Random, made with the database."""
+    promised: int = 0
+    """No frame of an earlier epoch is accepted."""
+    position: Position = NOWHERE
+
 
 STORED_KEY = b"stored"
 

@@ -12,6 +12,7 @@ from overlane.core.units import MS
 from overlane.node.recovery.replica_driver import ReplicaDriver
 from overlane.node.recovery.replicated_store import ReplicatedStore
 from overlane.node.recovery.storage import ReplicaStorage
+from overlane.node.store.errors import StoreError
 from overlane.recovery.events import (
     Alarm,
     Deposed,
@@ -82,6 +83,9 @@ class Host:
 
     def alarm(self, effect: Alarm) -> None:
         self.alarms.append(effect)
+
+    def failed(self, error: StoreError) -> None:
+        raise AssertionError(error)
 
 
 class Site:

@@ -42,7 +42,7 @@ def test_a_storage_keeps_its_id_and_a_damaged_one_gets_another(tmp_path: Path) -
 
     first = ReplicaStorage.open(tmp_path, soon)
     stored = Stored(first.stored.storage, 3, Position(2, 1))
-    first.write(Write(1, (("test.batch", b"k", b"v"),), stored), lambda: None)
+    first.write(Write(1, (("test.batch", b"k", b"v"),), stored), lambda _: None)
     first.close()
     again = ReplicaStorage.open(tmp_path, soon)
     again.close()
@@ -61,12 +61,12 @@ def test_a_snapshot_replaces_all_records_but_those_of_the_storage(tmp_path: Path
 
     storage = ReplicaStorage.open(tmp_path, soon, is_synced=False)
     own = storage.stored.storage
-    storage.write(Write(1, (("a", b"1", b"old"), ("a", b"2", b"old")), Stored(own, 1, Position(1, 1))), lambda: None)
+    storage.write(Write(1, (("a", b"1", b"old"), ("a", b"2", b"old")), Stored(own, 1, Position(1, 1))), lambda _: None)
     storage.stage((("never", b"", b""),), is_first=True)
     storage.stage((("a", b"2", b"new"),), is_first=True)
     storage.stage((("b", b"3", b"new"), (REPLICA_TABLE, b"stored", b"of another")), is_first=False)
-    storage.write(Write(2, (), Stored(own, 2, Position(2, 7)), is_snapshot=True), lambda: None)
-    storage.write(Write(3, (("b", b"4", b"later"),), Stored(own, 2, Position(2, 8))), lambda: None)
+    storage.write(Write(2, (), Stored(own, 2, Position(2, 7)), is_snapshot=True), lambda _: None)
+    storage.write(Write(3, (("b", b"4", b"later"),), Stored(own, 2, Position(2, 8))), lambda _: None)
     storage.close()
     again = ReplicaStorage.open(tmp_path, soon)
     assert again.stored == Stored(own, 2, Position(2, 8))

@@ -114,6 +114,7 @@ def test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced(
             moved = await asyncio.to_thread(overlane, "recovery", "move", "west-1", host, *where)
             assert f"west-1 is served by {host}" in moved.stdout, moved.stderr
             await load.until_more()
+            await made.until_set("west-1", host, 1)
             await asyncio.to_thread(assert_shown, where, host, other)
         wrong = await asyncio.to_thread(overlane, "recovery", "move", "west-1", "nowhere", *where)
         assert (wrong.returncode, "allowed is one of west-1, west-2" in wrong.stderr) == (2, True), wrong.stderr

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -174,7 +175,12 @@ async def _run_without_file(options: Options, own: Own, supervised: bool, hosted
     # Only here: a broker of a file does without kazoo.
     from overlane.node.coordination.starting import first_network
 
-    await _run(options, await first_network(own, options.data), supervised, hosted)
+    pipe = _SupervisorPipe()
+    if hosted:
+        # ZooKeeper may be waited for, and its host may end meanwhile. Nothing is open yet.
+        pipe.end = pipe.leave = lambda: os._exit(0)
+        await pipe.connect()
+    await _run(options, await first_network(own, options.data), supervised, hosted, pipe)
 
 
 def _only_broker(network: Network, file: Path) -> str:
@@ -185,9 +191,11 @@ def _only_broker(network: Network, file: Path) -> str:
     raise ConfigError([Fault(str(file), 0, "brokers", f"{len(names)} of them", f"--name with one of {shown}")])
 
 
-async def _run(options: Options, network: Network, supervised: bool, hosted: str) -> None:
+async def _run(
+    options: Options, network: Network, supervised: bool, hosted: str, pipe: "_SupervisorPipe | None" = None
+) -> None:
     """One life of the broker, or several where others know a later one than its own."""
-    pipe = _SupervisorPipe()
+    pipe = pipe if pipe is not None else _SupervisorPipe()
     if network.recovery.mirrors and network.coordination is not None:
         if options.data is None:
             found, allowed = "--in-memory", "a data directory, since [recovery] has mirrors"
@@ -195,7 +203,7 @@ async def _run(options: Options, network: Network, supervised: bool, hosted: str
         # Only here: most brokers do without.
         from overlane.node.recovery.hosting import hosting
 
-        await _run_host(hosting(options, network, hosted, _live), pipe if supervised else None)
+        await _run_host(hosting(options, network, hosted, _live, _print_waiting), pipe if supervised else None)
         return
     incarnation: int | None = 0
     for _ in range(LIVES_MAX):
@@ -212,6 +220,11 @@ async def _run_host(host: "Hosting", pipe: "_SupervisorPipe | None") -> None:
         pipe.end, pipe.leave = host.end_soon, host.leave
         await pipe.connect()
     await host.run()
+
+
+def _print_waiting(name: str, why: str) -> None:
+    """As a broker that serves: whoever has started it need not wait for more."""
+    print(f"{READY}  {name}  {why}\nlinked  with nobody", flush=True)
 
 
 async def _live(node: Node, word: str = READY, pipe: "_SupervisorPipe | None" = None) -> None:

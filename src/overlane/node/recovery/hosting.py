@@ -11,6 +11,7 @@ of its own: it does only that.
 import asyncio
 import logging
 import signal
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from time import monotonic_ns
@@ -24,6 +25,7 @@ from overlane.membership.endpoint import Endpoint
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
 from overlane.node.coordination.joining import own_host
+from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
 from overlane.node.node import Node, Options, Replicated
 from overlane.node.recovery.children import DEPOSED, Children
@@ -60,17 +62,22 @@ Live = Callable[[Node, str], Awaitable[None]]
 """Starts a node, prints the word and its addresses, and runs it to its end."""
 
 
-def hosting(options: Options, network: Network, hosted: str, live: Live) -> "Hosting":
+TellWaiting = Callable[[str, str], None]
+"""Called with the name of a host whose broker another host serves, and why it waits: it does what it has to do."""
+
+
+def hosting(options: Options, network: Network, hosted: str, live: Live, tell_waiting: TellWaiting) -> "Hosting":
     """ConfigError or Unavailable. `hosted`: see `host_options`."""
-    return Hosting(host_options(options, network, hosted), live)
+    return Hosting(host_options(options, network, hosted), live, tell_waiting)
 
 
 class Hosting:
     """The owner of the replica's driver."""
 
-    def __init__(self, options: HostOptions, live: Live) -> None:
+    def __init__(self, options: HostOptions, live: Live, tell_waiting: TellWaiting) -> None:
         self._options = options
         self._live = live
+        self._tell_waiting = tell_waiting
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         self._serving = asyncio.Event()
@@ -104,6 +111,8 @@ class Hosting:
         options = self._options
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self.end_soon)
+        # A broker that serves reads its file again. One that waits does so when it begins to serve.
+        self._loop.add_signal_handler(signal.SIGHUP, lambda: None)
         if options.has_broker:
             self._open_replica()
         address = await self._replication.listen(endpoints(options.network, options.host).overlay.host)
@@ -154,29 +163,43 @@ class Hosting:
             if self._ending.is_set() or incarnation_min is None:
                 return
             node = self._node = await self._begin(incarnation_min)
+            if node is None:
+                return
             await self._live(node, READY if self._options.is_home else HOSTED)
             self._node = None
             incarnation_min, self._unwritten = node.begins_anew_with, node.unwritten
 
     async def _wait_as_mirror(self) -> None:
         """Until this host is the primary, or the end."""
-        if self._serving.is_set() or self._ending.is_set():
-            return
-        page = None
-        waits = [self._loop.create_task(one.wait()) for one in (self._serving, self._ending)]
+        page, has_told = None, False
         try:
-            done, _ = await asyncio.wait(waits, timeout=SHOWN_AFTER_S, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                log.info("%s waits: %s", self._options.name, self.why_waiting())
-                if self._options.is_home:
+            while not await self._first_of(self._serving, self._ending, within_s=SHOWN_AFTER_S):
+                if page is None and self._options.is_home:
                     page = WaitingPage(endpoints(self._options.network, self._options.host).admin, self.why_waiting)
                     await page.start()
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if not has_told and self._is_mirror():
+                    has_told = True
+                    log.info("%s waits: %s", self._options.name, self.why_waiting())
+                    if self._options.is_home:
+                        self._tell_waiting(self._options.name, self.why_waiting())
         finally:
-            for one in waits:
-                one.cancel()
             if page is not None:
                 await page.stop()
+
+    async def _first_of(self, *events: asyncio.Event, within_s: float | None = None) -> bool:
+        """Whether one of them was set within the time."""
+        waits = [self._loop.create_task(one.wait()) for one in events]
+        done, _ = await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        for one in waits:
+            one.cancel()
+        return bool(done)
+
+    def _is_mirror(self) -> bool:
+        """Whether it is known that another host serves the broker, or there is none here."""
+        if self._driver is None:
+            return self._directory.is_complete
+        value = self._driver.replica.replica_set
+        return value is not None and value.primary != self._driver.storage.stored.storage
 
     def why_waiting(self) -> str:
         """Why the broker does not serve here."""
@@ -188,23 +211,24 @@ class Hosting:
         if value.primary == own:
             return "the broker starts"
         host = next(copy.host for copy in value.in_sync if copy.storage == value.primary)
+        if host == self._options.host:
+            return "the records of this broker were on a disk of this host that is gone, and no mirror has continued it"
         return f"{host} serves this broker; this host has {'a' if value.has(own) else 'no complete'} copy"
 
-    async def _begin(self, incarnation_min: int) -> Node:
-        """The broker from the records, under an incarnation that is durable."""
+    async def _begin(self, incarnation_min: int) -> Node | None:
+        """The broker from the records, under an incarnation that is durable; None if the end comes before that."""
         driver = self._driver
         assert driver is not None
         records = await self._loop.run_in_executor(None, driver.storage.records)
         store = self._store = ReplicatedStore(driver, records, incarnation_min)
         begun = asyncio.Event()
         store.begin(lambda _: begun.set())
-        await begun.wait()
+        await self._first_of(begun, self._ending)
+        if self._ending.is_set():
+            return None
         options, network = self._options.configuration()
         replicated = Replicated(store, self._epoch, self._options.host, self._view)
-        node = Node(options, network, replicated=replicated)
-        if self._ending.is_set():
-            node.end_soon()
-        return node
+        return Node(options, network, replicated=replicated)
 
     def end_soon(self) -> None:
         self._ending.set()
@@ -231,8 +255,10 @@ class Hosting:
         if self._driver is not None:
             await self._loop.run_in_executor(None, self._driver.storage.close)
         if self._service is not None:
-            closing = self._loop.run_in_executor(None, self._service.close)
-            await asyncio.wait([closing], timeout=ZOOKEEPER_S)
+            # A thread of its own, which the end of the process does not wait for: ZooKeeper may be away.
+            closing = threading.Thread(target=self._service.close, daemon=True)
+            closing.start()
+            await self._loop.run_in_executor(None, closing.join, ZOOKEEPER_S)
 
     # replica_driver.Owner
 
@@ -251,6 +277,11 @@ class Hosting:
     def durable(self, effect: Durable) -> None:
         if self._store is not None:
             self._store.durable(effect)
+
+    def failed(self, error: StoreError) -> None:
+        """As a broker whose store has stopped: the process ends, and nothing was acknowledged that is not on disk."""
+        log.error("the storage of %s has stopped: %s", self._options.name, error)
+        end_process()
 
     def alarm(self, effect: Alarm) -> None:
         self._alarms[effect.kind.name.lower()] += 1

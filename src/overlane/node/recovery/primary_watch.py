@@ -11,6 +11,7 @@ gets `START_GRACE_S`. The lag of the own loop is added to the silence that is al
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.membership.endpoint import Endpoint
@@ -24,10 +25,12 @@ from overlane.recovery.replica_set import ReplicaSet
 from overlane.recovery.watching import AskNeighbour, Lost, WatchEffect, Watcher, WatchSettings
 
 START_GRACE_S = 10.0
-LOOK_S = 0.02
+LOOK_S = 0.05
 """How often is looked whether anything is due."""
 LAG_MIN: Nanos = 30 * MS
 REDIAL_MIN_S, REDIAL_MAX_S = 0.02, 0.5
+IDLE_S = 0.2
+"""How often is looked whether there is a primary to dial; a connection that is closed is noticed at once."""
 
 log = logging.getLogger("overlane.recovery")
 
@@ -49,6 +52,8 @@ class PrimaryWatch:
         """Until the primary is heard for the first time."""
         self._heard_of: set[str] = set()
         """Addresses at which the primary has greeted in this life of the process."""
+        self._closed = asyncio.Event()
+        replication.on_closed = self._closed.set
         self._questions: set[asyncio.Task[None]] = set()
         self._tasks = [self._loop.create_task(self._dial_always()), self._loop.create_task(self._look_always())]
 
@@ -85,7 +90,9 @@ class PrimaryWatch:
             address = self._directory.endpoints.get(name)
             if found is None or address is None or self._replication.is_linked(found[1]):
                 pause_s = REDIAL_MIN_S
-                await asyncio.sleep(REDIAL_MIN_S)
+                self._closed.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), IDLE_S)
                 continue
             value, _ = found
             try:

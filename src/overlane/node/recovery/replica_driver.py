@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from time import monotonic_ns
 from typing import Protocol, assert_never
 
@@ -18,6 +19,7 @@ from overlane.coordination.contract import Request
 from overlane.core.records import Record
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.node.recovery.storage import ReplicaStorage, as_changes
+from overlane.node.store.errors import StoreError
 from overlane.node.store.record_file import Name
 from overlane.recovery.events import (
     Alarm,
@@ -63,6 +65,9 @@ class Owner(Protocol):
     def durable(self, effect: Durable) -> None: ...
 
     def alarm(self, effect: Alarm) -> None: ...
+
+    def failed(self, error: StoreError) -> None:
+        """The storage has stopped: nothing more will be written."""
 
 
 class ReplicaDriver:
@@ -136,7 +141,7 @@ class ReplicaDriver:
             case Send(host, frame):
                 self._transport.send(host, frame)
             case Write():
-                self.storage.write(effect, lambda: self.handle(Written(effect.number)))
+                self.storage.write(effect, partial(self._written, effect.number))
             case Stage(changes, is_first):
                 self.storage.stage(changes, is_first=is_first)
             case SendSnapshot():
@@ -157,6 +162,13 @@ class ReplicaDriver:
                 self._owner.alarm(effect)
             case _:
                 assert_never(effect)
+
+    def _written(self, number: int, error: StoreError | None) -> None:
+        if error is None:
+            self.handle(Written(number))
+        elif not self._is_stopped:
+            self._is_stopped = True
+            self._owner.failed(error)
 
     # Time
 

@@ -52,6 +52,7 @@ class Replication:
         self.on_event: Callable[[ReplicaEvent], None] = lambda _: None
         self.on_sign_of_life: Callable[[str], None] = lambda _: None
         """Called with the host that has sent something."""
+        self.on_closed: Callable[[], None] = lambda: None
         self.heard_ago_ns: Callable[[str], int] = lambda _: NOT_LINKED
         """How long ago this host has heard a broker over the overlay."""
         self.bytes_out = 0
@@ -151,6 +152,7 @@ class Replication:
         if self._links.get(host) is not link:
             return
         del self._links[host]
+        self.on_closed()
         # Also where this end has dialled: it may be the primary by then, and the other end its mirror.
         self._losses[host] = asyncio.get_running_loop().call_later(REDIAL_S, self._lost, host)
 

@@ -6,7 +6,7 @@ a record to quarantine, is another storage from then on: it has lost content tha
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -52,13 +52,13 @@ class ReplicaStorage:
             raise
         return cls(store, stored)
 
-    def write(self, effect: Write, done: Callable[[], None]) -> None:
-        """One transaction; `done` is called in the loop's thread when it is on disk."""
+    def write(self, effect: Write, done: Done) -> None:
+        """One transaction; `done` is called in the loop's thread when it is on disk, or never will be."""
         changes: dict[Name, bytes | None] = {(table, key): value for table, key, value in effect.changes}
         if effect.is_snapshot:
             changes, self._staged = {**self._staged, **changes}, {}
         changes[REPLICA_TABLE, STORED_KEY] = encode_stored(effect.stored)
-        self.store.submit(changes, lambda error: done() if error is None else None, replaces=effect.is_snapshot)
+        self.store.submit(changes, done, replaces=effect.is_snapshot)
 
     def stage(self, changes: tuple[Change, ...], *, is_first: bool) -> None:
         if is_first:

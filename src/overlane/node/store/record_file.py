@@ -40,7 +40,7 @@ from overlane.core.records import fault as record_fault
 from overlane.errors import ConfigError, Fault
 from overlane.node.store.record_format import CHECKPOINT_PAGES, connect, fault, log_of, text
 from overlane.node.store.write_ahead_log import PAGE_BYTES
-from overlane.recovery.events import REPLICA_TABLE
+from overlane.recovery.stored_record import REPLICA_TABLE
 from overlane.turn.record_registry import REGISTRY
 
 ROWS_MAX = 512
