@@ -331,7 +331,7 @@ class Overlay:
         if before is not None and not before.is_broken and before.instance != link.instance:
             self._refuse_namesake(link, before)
             return False
-        if before is not None and not self._replaces(link, before):
+        if before is not None and not replaces(self._core.name, link, before):
             link.close("there is a connection already")
             return False
         if before is not None and before.is_broken:
@@ -353,18 +353,6 @@ class Overlay:
     def _look_around(self) -> None:
         if self._expected <= self.links.keys():
             self.linked.set()
-
-    def _replaces(self, link: OverlayLink, before: OverlayLink) -> bool:
-        if before.is_broken:
-            return True
-        if not link.was_dialled_by_us and link.instance and link.opened_ns - before.opened_ns >= SAME_MOMENT:
-            # The same broker dials only when it has no connection: it has lost this one, or is somewhere else now.
-            return True
-        if link.was_dialled_by_us == before.was_dialled_by_us:
-            return False
-        first = min(self._core.name, link.peer)
-        is_preferred = (first == self._core.name) == link.was_dialled_by_us
-        return is_preferred and abs(link.opened_ns - before.opened_ns) < SAME_MOMENT
 
     def received(self, link: OverlayLink, data: bytes, lane: Lane = Lane.CONTROL) -> None:
         if self.links.get(link.peer) is link:
@@ -441,3 +429,31 @@ class Overlay:
         for peer in self._core.ready():
             if (link := self.links.get(peer)) is not None:
                 link.pump()
+
+
+class Established(Protocol):
+    """What is asked of a connection to decide whether it stays."""
+
+    @property
+    def peer(self) -> str: ...
+    @property
+    def instance(self) -> int: ...
+    @property
+    def opened_ns(self) -> Nanos: ...
+    @property
+    def is_broken(self) -> bool: ...
+    @property
+    def was_dialled_by_us(self) -> bool: ...
+
+
+def replaces(me: str, link: Established, before: Established) -> bool:
+    """Whether a new connection with the same instance of a neighbour takes the place of the one before."""
+    if before.is_broken:
+        return True
+    if not link.was_dialled_by_us and link.instance and link.opened_ns - before.opened_ns >= SAME_MOMENT:
+        # The same broker dials only when it has no connection: it has lost this one, or is somewhere else now.
+        return True
+    if link.was_dialled_by_us == before.was_dialled_by_us:
+        return False
+    is_preferred = (min(me, link.peer) == me) == link.was_dialled_by_us
+    return is_preferred and abs(link.opened_ns - before.opened_ns) < SAME_MOMENT
