@@ -35,7 +35,7 @@ from overlane.core.events import (
     StandbyChanged,
 )
 from overlane.core.links.neighbour import Chunk
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import Farewell, encode
 from overlane.errors import Failure, InDoubt, Unavailable
@@ -52,13 +52,11 @@ from overlane.node.links.greeting import KEY_PART_BYTES, Credentials, DatagramSe
 from overlane.node.links.multipath import Multipath
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import Pace
+from overlane.node.links.replacing import replaces
 from overlane.node.links.stream_move import StreamMove
 from overlane.node.links.uplinks import OwnUplinks
 from overlane.node.security.tls import broker_of
 from overlane.secret import Secret
-
-SAME_MOMENT: Nanos = 2 * SECOND
-"""Two connections that came up within this time were dialled at once from both ends."""
 
 log = logging.getLogger("overlane.link")
 
@@ -429,31 +427,3 @@ class Overlay:
         for peer in self._core.ready():
             if (link := self.links.get(peer)) is not None:
                 link.pump()
-
-
-class Established(Protocol):
-    """What is asked of a connection to decide whether it stays."""
-
-    @property
-    def peer(self) -> str: ...
-    @property
-    def instance(self) -> int: ...
-    @property
-    def opened_ns(self) -> Nanos: ...
-    @property
-    def is_broken(self) -> bool: ...
-    @property
-    def was_dialled_by_us(self) -> bool: ...
-
-
-def replaces(me: str, link: Established, before: Established) -> bool:
-    """Whether a new connection with the same instance of a neighbour takes the place of the one before."""
-    if before.is_broken:
-        return True
-    if not link.was_dialled_by_us and link.instance and link.opened_ns - before.opened_ns >= SAME_MOMENT:
-        # The same broker dials only when it has no connection: it has lost this one, or is somewhere else now.
-        return True
-    if link.was_dialled_by_us == before.was_dialled_by_us:
-        return False
-    is_preferred = (min(me, link.peer) == me) == link.was_dialled_by_us
-    return is_preferred and abs(link.opened_ns - before.opened_ns) < SAME_MOMENT
