@@ -141,6 +141,11 @@ def test_the_connection_leaves_a_path_that_is_dead_if_another_one_works(
     assert choice.stream_path(1, SECOND + after_ns) == expected
 
 
+def test_the_connection_stays_on_a_path_that_has_never_carried_datagrams() -> None:
+    choice = settled(closed(FIBRE), RADIO)
+    assert choice.stream_path(1, 10 * SECOND) is None
+
+
 def test_the_connection_stays_where_no_other_path_works() -> None:
     choice = settled(FIBRE, RADIO)
     choice.judge([gone(FIBRE), silent(RADIO)], SECOND)

@@ -99,9 +99,10 @@ class PathChoice:
         sample = self._samples.get(current) if current is not None else None
         if sample is None or sample.is_gone:
             return used.number
-        failed_at = self._records[sample.number].failed_at
         if not sample.works:
-            return used.number if now - failed_at >= STREAM_AFTER else None
+            record = self._records[sample.number]
+            # Where datagrams have never passed, their silence says nothing about the connection.
+            return used.number if record.has_worked and now - record.failed_at >= STREAM_AFTER else None
         return used.number if now - self._in_use_since >= STREAM_BACK else None
 
     def _remember(self, sample: PathSample, now: Nanos) -> None:

@@ -10,124 +10,27 @@ told its round trip. Both ends say in notices which of their addresses are gone:
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from overlane.core.links.path_choice import PathChoice, PathSample
+from overlane.core.links.path_choice import PathChoice
 from overlane.core.units import US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.node.links.datagram_link import DatagramLink
 from overlane.node.links.datagram_path import DatagramPath, PathState
-from overlane.node.links.datagram_seal import PATH_MAX, DatagramRefused, Opener, Sealer
+from overlane.node.links.datagram_seal import PATH_MAX
 from overlane.node.links.datagram_socket import Address, DatagramSocket, DatagramSockets
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import DatagramSession
 from overlane.node.links.pacing import Pace
+from overlane.node.links.path_link import LinkCallbacks, PathLink
 from overlane.node.links.stream_window import StreamWindow
-from overlane.node.links.watched_path import PathNotice, WatchedPath
+from overlane.node.links.watched_path import PathNotice
 
 PathWord: TypeAlias = Literal["in_use", "copies", "standby", "silent", "probing", "gone"]
 
 PATHS_OPEN_MAX = 16
 LEFT_S = 5.0
 """How long path 0 is kept for what is under way, after another one has taken over."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkCallbacks:
-    """What the paths need of their link and its broker."""
-
-    now: Callable[[], Nanos]
-    hear: Callable[[bytes], None]
-    """Gets frames that came."""
-    go_on: Callable[[], None]
-    """There may be room again."""
-    rescue: Callable[[bytes], None]
-    """Sends frames over the connection."""
-    failed: Callable[[Exception], None]
-    path_changed: Callable[[Nanos], None]
-    """Another path with this round trip is in use."""
-    standby_changed: Callable[[Nanos], None]
-    """The next best path has this round trip; 0: there is none."""
-    stream_in: Callable[[], int]
-    stream_has: Callable[[int], None]
-    """The neighbour has so much of the stream."""
-    move_stream: Callable[[str, Address], None]
-    """The connection should go from this address of ours to that one of the neighbour."""
-    keeps_link: Callable[[Exception | None], bool]
-
-
-class PathLink(DatagramLink):
-    """One of several paths."""
-
-    def __init__(
-        self,
-        paths: "DatagramPaths",
-        number: int,
-        socket: DatagramSocket,
-        session: DatagramSession,
-        address: Address | None,
-        callbacks: LinkCallbacks,
-        pace: Pace | None,
-    ) -> None:
-        self._paths = paths
-        self.watched: WatchedPath
-        super().__init__(
-            socket,
-            session,
-            address,
-            callbacks.now,
-            callbacks.hear,
-            callbacks.go_on,
-            lambda frames: paths.swallowed(self, frames),
-            pace=pace,
-            emulation=None,
-            failed=callbacks.failed,
-            number=number,
-        )
-
-    def _make_path(self) -> DatagramPath:
-        session = self._session
-        self.watched = WatchedPath(
-            Sealer(session.theirs, session.key_out, self.number),
-            Opener(session.key_in, self.number),
-            self._now(),
-            begins=self._address is not None,
-            notice=self._paths.notice,
-        )
-        return self.watched
-
-    def first(self, datagram: bytes, address: Address) -> bool:
-        """The first datagram of a path that the other end has opened; whether it is authentic."""
-        try:
-            self._take(datagram, address)
-        except DatagramRefused:
-            return False
-        return self._address is not None
-
-    def sample(self, is_gone: bool) -> PathSample:
-        path = self.watched
-        return PathSample(
-            self.number, path.is_usable, path.is_silent, is_gone, path.flight.rtt_ns, path.loss_millionths
-        )
-
-    def tell_now(self) -> None:
-        self.watched.tell_now()
-        self._tend()
-
-    def probe_now(self) -> None:
-        self.watched.probe_now(self._now())
-        self._arm(self._now())
-
-    def _take(self, datagram: bytes, address: Address) -> None:
-        super()._take(datagram, address)
-        if not self._is_closed:
-            self._paths.review()
-
-    def _tend(self) -> None:
-        super()._tend()
-        self._paths.review()
 
 
 class DatagramPaths:

@@ -35,7 +35,7 @@ from overlane.core.events import (
     StandbyChanged,
 )
 from overlane.core.links.neighbour import Chunk
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import Farewell, encode
 from overlane.errors import Failure, InDoubt, Unavailable
@@ -52,13 +52,11 @@ from overlane.node.links.greeting import KEY_PART_BYTES, Credentials, DatagramSe
 from overlane.node.links.multipath import Multipath
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import Pace
+from overlane.node.links.replacing import replaces
 from overlane.node.links.stream_move import StreamMove
 from overlane.node.links.uplinks import OwnUplinks
 from overlane.node.security.tls import broker_of
 from overlane.secret import Secret
-
-SAME_MOMENT: Nanos = 2 * SECOND
-"""Two connections that came up within this time were dialled at once from both ends."""
 
 log = logging.getLogger("overlane.link")
 
@@ -350,7 +348,7 @@ class Overlay:
         if before is not None and not before.is_broken and before.instance != link.instance:
             self._refuse_namesake(link, before)
             return False
-        if before is not None and not self._replaces(link, before):
+        if before is not None and not replaces(self._core.name, link, before):
             link.close("there is a connection already")
             return False
         if before is not None and before.is_broken:
@@ -388,18 +386,6 @@ class Overlay:
     def _look_around(self) -> None:
         if self._expected <= self.links.keys():
             self.linked.set()
-
-    def _replaces(self, link: OverlayLink, before: OverlayLink) -> bool:
-        if before.is_broken:
-            return True
-        if not link.was_dialled_by_us and link.instance and link.opened_ns - before.opened_ns >= SAME_MOMENT:
-            # The same broker dials only when it has no connection: it has lost this one, or is somewhere else now.
-            return True
-        if link.was_dialled_by_us == before.was_dialled_by_us:
-            return False
-        first = min(self._core.name, link.peer)
-        is_preferred = (first == self._core.name) == link.was_dialled_by_us
-        return is_preferred and abs(link.opened_ns - before.opened_ns) < SAME_MOMENT
 
     def received(self, link: OverlayLink, data: bytes, lane: Lane = Lane.CONTROL) -> None:
         if self.links.get(link.peer) is link:
