@@ -5,9 +5,10 @@ of a broker: what is measured is the coordination. An edge takes 50 subscription
 fast as it can, and reports after each iteration what has changed, as a broker does.
 
 A subscriber's time runs from its subscription until the leader has the bundle of its topic in the report of its edge.
-It is zero where the leader has it already. Routing brokers of all bundles are assigned beforehand, so no subscriber
-waits for that. The first line is the same for one edge with one subscriber at a time: what a single change takes.
-Processor time is that of the processes here, without ZooKeeper's servers.
+It is zero where the leader has it already. Its stages: until its edge begins to write a report that has it, until a
+watch of the leader tells that there is one, and until the leader has read it. Routing brokers of all bundles are
+assigned beforehand, so no subscriber waits for that. The first line is the same for one edge with one subscriber at a
+time: what a single change takes. Processor time is that of the processes here, without ZooKeeper's servers.
 """
 
 import asyncio
@@ -16,14 +17,15 @@ import random
 import statistics
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 
 from overlane.coordination.assignment.placement import least_loaded
-from overlane.coordination.contract import Event
+from overlane.coordination.contract import Changed, ChildrenChanged, Event, Transaction
 from overlane.coordination.leader import Leader, Policy
 from overlane.coordination.participant import Participant
-from overlane.coordination.records import BrokerRecord, ReportRecord, Role, pack, unpack
+from overlane.coordination.records import REPORTS, BrokerRecord, ReportRecord, Role, pack, unpack
 from overlane.coordination.zookeeper import Access, ZooKeeper
 from overlane.core.units import SECOND
 
@@ -40,6 +42,10 @@ class Outcome:
     name: str
     asked: tuple[tuple[int, float], ...] = ()
     """Of an edge: the bundle of each subscriber, and when it asked."""
+    written: tuple[tuple[float, frozenset[int]], ...] = ()
+    """Of an edge: when it began to write a report, and the bundles in it."""
+    watched_at_s: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Of the leader: by path, when it was told that a report has changed, or that there is another one."""
     known_at_s: dict[tuple[str, int], float] = field(default_factory=dict)
     """Of the leader: by edge and bundle."""
     reports: int = 0
@@ -54,12 +60,17 @@ class _Member:
         self.participant = Participant(name, BrokerRecord("d", role, 1, ("127.0.0.1:1",)), leader)
         self.known_at_s: dict[tuple[str, int], float] = {}
         self.reports = 0
+        self.written: list[tuple[float, frozenset[int]]] = []
+        self.watched_at_s: dict[str, list[float]] = {}
+        self._used: frozenset[int] = frozenset()
         self._known: dict[str, ReportRecord] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.service = ZooKeeper(Access(addresses, root), self._heard)
 
     def _heard(self, event: Event) -> None:
+        if isinstance(event, Changed | ChildrenChanged) and event.path.startswith(REPORTS):
+            self.watched_at_s.setdefault(event.path, []).append(time.monotonic())
         self.participant.handle(event, time.monotonic_ns())
         self._ask()
         if self.participant.leading is not None:
@@ -79,11 +90,14 @@ class _Member:
         self._ask()
 
     def report(self, used: set[int]) -> None:
-        self.participant.report(ReportRecord(0.1, pack(frozenset(used)), ""))
+        self._used = frozenset(used)
+        self.participant.report(ReportRecord(0.1, pack(self._used), ""))
         self.go_on()
 
     def _ask(self) -> None:
         for number, request in self.participant.requests.take():
+            if isinstance(request, Transaction) and request.operations[0].path.startswith(f"{REPORTS}/"):
+                self.written.append((time.monotonic(), self._used))
             self.service.ask(number, request)
         if self._timer is not None:
             self._timer.cancel()
@@ -123,7 +137,7 @@ async def _edge(addresses: str, root: str, number: int, subscribers: int, togeth
     await asyncio.to_thread(together.wait)  # the leader knows all of it
     cpu_s = time.process_time() - cpu_s
     await me.close()
-    return Outcome(name, tuple(asked), cpu_s=cpu_s)
+    return Outcome(name, tuple(asked), tuple(me.written), cpu_s=cpu_s)
 
 
 async def _lead(addresses: str, root: str, edges: int, subscribers: int, together: Barrier) -> Outcome:
@@ -141,7 +155,10 @@ async def _lead(addresses: str, root: str, edges: int, subscribers: int, togethe
     writes = sum(leading.report_version(f"edge-{edge}") + 1 for edge in range(edges))
     await asyncio.to_thread(together.wait)
     await me.close()
-    return Outcome(LEADER, known_at_s=me.known_at_s, reports=me.reports - before, writes=writes, cpu_s=cpu_s)
+    watched = {name: tuple(times) for name, times in me.watched_at_s.items()}
+    return Outcome(
+        LEADER, watched_at_s=watched, known_at_s=me.known_at_s, reports=me.reports - before, writes=writes, cpu_s=cpu_s
+    )
 
 
 def _process(
@@ -172,11 +189,30 @@ def run_join(addresses: str, subscribers: int, edges: int) -> None:
     members = [one for one in outcomes if one.name != LEADER]
     took_ms = [1000 * max(0.0, leader.known_at_s[one.name, bundle] - at) for one in members for bundle, at in one.asked]
     print(f"{len(took_ms)} subscribers at {edges} edges at once: the leader knows: {_spread(took_ms)}")
+    _print_stages(leader, members)
     # A name, a registration and a report per broker, 16 shards, 9 folders and 5 nodes of which there is one.
     print(f"  {leader.writes} writes, {leader.reports} reads, {3 * (edges + 1) + 16 + 14} znodes, calculated")
     edge_ms = 1000 * sum(one.cpu_s for one in members) / leader.writes
     leader_ms = 1000 * leader.cpu_s / leader.reports
     print(f"  processor time: {edge_ms:.2f} ms of an edge per write, {leader_ms:.2f} ms of the leader per report")
+
+
+def _print_stages(leader: Outcome, edges: list[Outcome]) -> None:
+    stages: dict[str, list[float]] = {"edge": [], "write and watch": [], "read": []}
+    for edge in edges:
+        paths = (REPORTS, f"{REPORTS}/{edge.name}")  # the first report is a new child
+        for bundle, asked_s in edge.asked:
+            known_s = leader.known_at_s[edge.name, bundle]
+            written_s = next((at for at, used in edge.written if bundle in used and at >= asked_s), known_s)
+            if known_s <= asked_s:
+                continue  # the leader knew
+            watches_s = [at for path in paths for at in leader.watched_at_s.get(path, ())]
+            told_s = max((at for at in watches_s if written_s <= at <= known_s), default=known_s)
+            ends_s = (asked_s, written_s, told_s, known_s)
+            for stage, (begin_s, end_s) in zip(stages.values(), pairwise(ends_s), strict=True):
+                stage.append(1000 * (end_s - begin_s))
+    for name, values_ms in stages.items():
+        print(f"  {name}: {_spread(values_ms)}")
 
 
 async def _alone(addresses: str) -> None:

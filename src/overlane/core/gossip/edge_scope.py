@@ -59,7 +59,8 @@ IDLE_PERIODS = 5
 GROUPS_MAX = 1 << 17
 """Groups in which one edge publishes; of more, those that were idle for longest end."""
 DOUBT_MAX: Nanos = 86_400 * SECOND
-DIGEST_GAP: Nanos = 200 * MS
+DIGEST_GAP: Nanos = 50 * MS
+"""Reports of a broker are written as often: a longer gap would make new subscriptions wait for nothing."""
 NEW_FOR: Nanos = 1 * SECOND
 """How long a broker of whose needs was just told may be missing on the map."""
 
