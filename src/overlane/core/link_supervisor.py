@@ -221,6 +221,9 @@ class LinkSupervisor:
                 chunks.append(chunk)
                 room -= len(chunk[1])
                 self.sent.control_bytes += len(chunk[1])
+            if room > 0 and neighbour.parked is None and neighbour.queue.is_empty and not has_sets:
+                self._signals.ready.discard(peer)
+                return chunks
         if has_sets:
             room -= self._pull_sets(neighbour, chunks, min(room, 1))
         if room > 0 and neighbour.parked is not None:

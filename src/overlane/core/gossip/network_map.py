@@ -65,6 +65,14 @@ class NetworkMap:
         self._labels = {label for advert in present.values() for label in advert.processing_us}
         self._networks: dict[tuple[bool, str], paths.Network] = {}
         self._trees: dict[tuple[str, bool, str], paths.Tree | None] = {}
+        self._before: NetworkMap | None = None
+        self._changes: dict[tuple[bool, str], list[paths.Change] | None] = {}
+        """How networks differ from those of the map before."""
+
+    def follow(self, before: "NetworkMap") -> None:
+        """Use trees of the map before this one where they still hold: most changes concern few paths."""
+        if before is not self and self._before is None:
+            self._before, self._changes, before._before = before, {}, None
 
     def processing_ns(self, broker: str, label: str) -> Nanos:
         """How long a message of this class stays in a broker, by its own measurement."""
@@ -90,7 +98,7 @@ class NetworkMap:
             link: structs.replace(claim, latency_us=claim.latency_us + extra_us[link]) if link in extra_us else claim
             for link, claim in self.claims.items()
         }
-        found._networks, found._trees = {}, {}
+        found._networks, found._trees, found._before = {}, {}, None
         return found
 
     def network(self, suspects: bool, label: str = "") -> paths.Network:
@@ -106,8 +114,21 @@ class NetworkMap:
         key = source, suspects or not self.suspects, label if label in self._labels else ""
         if key not in self._trees:
             network = self.network(suspects, label)
-            self._trees[key] = paths.shortest_tree(network, network.index(source)) if source in network else None
+            self._trees[key] = self._inherited(key) or (
+                paths.shortest_tree(network, network.index(source)) if source in network else None
+            )
         return self._trees[key]
+
+    def _inherited(self, key: tuple[str, bool, str]) -> paths.Tree | None:
+        """The same tree of the map before this one, if it still holds."""
+        tree = None if self._before is None else self._before._trees.get(key)
+        if self._before is None or tree is None:
+            return None
+        kind = key[1:]
+        if kind not in self._changes:
+            self._changes[kind] = paths.changes(self._before.network(*kind), self.network(*kind))
+        changed = self._changes[kind]
+        return tree if changed is not None and paths.still_shortest(tree, changed) else None
 
     def latencies(self, source: str, destinations: Iterable[str], suspects: bool, label: str = "") -> dict[str, Nanos]:
         """From one broker to those of others that it reaches, by the quickest path."""

@@ -87,6 +87,11 @@ class Risks:
         bad = signs.in_trouble
         self._stricken = _stricken(bad if fresh is None else [link for link in bad if link in fresh])
 
+    @property
+    def links(self) -> Set[Link]:
+        """All links of the map."""
+        return self._map.claims.keys()
+
     def knows(self, link: Link) -> bool:
         return link in self._map.claims
 

@@ -105,6 +105,8 @@ class RoutePlanner:
         self._maps_of = (-1, -1)
         self._reviewed = (-1, -1)
         self._trouble_history = TroubleHistory()
+        self._is_history_behind = False
+        """Whether the map has changed since the history was told."""
         self.wake_at: Nanos = NEVER
         """When a route is reviewed although the map has not changed."""
         self._renewed: list[Route] = []
@@ -160,8 +162,10 @@ class RoutePlanner:
             return []
         if changed:
             self._reviewed = self._table.changes, self.experience.changes
-            self._trouble_history.note(self._table.map, now)
-        risks = self._trouble_history.risks(self._table.map, now)
+            self._is_history_behind = True
+        if not self.routes:
+            return []  # nobody needs the map, which takes long to draw while many brokers start
+        risks = self._risks(now)
         moved = []
         for route in self.routes.values():
             if changed or now >= route.review_at:
@@ -177,6 +181,12 @@ class RoutePlanner:
         self.wake_at = min((route.review_at for route in self.routes.values()), default=NEVER)
         return moved
 
+    def _risks(self, now: Nanos) -> Risks:
+        if self._is_history_behind:
+            self._is_history_behind = False
+            self._trouble_history.note(self._table.map, now)
+        return self._trouble_history.risks(self._table.map, now)
+
     def take_renewed(self) -> list[Route]:
         """The routes that stay where they are, but lead elsewhere so much sooner that those on the way must know."""
         renewed, self._renewed = self._renewed, []
@@ -184,7 +194,7 @@ class RoutePlanner:
 
     def plan(self, route: Route, cause: str, now: Nanos, risks: Risks | None = None) -> bool:
         """Compute a route; False if it stays the same."""
-        risks = risks or self._trouble_history.risks(self._table.map, now)
+        risks = risks or self._risks(now)
         avoided = self.experience.avoided(route.id)
         current = route.plan.links if avoided.isdisjoint(route.plan.links) else frozenset()
         found = plan(self._table, self._me, route.qos, route.destinations, risks, current, self._map(avoided))
