@@ -4,6 +4,7 @@ Exit status: 0 no acknowledged message was lost or duplicated, 1 one was.
 """
 
 import asyncio
+import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -163,6 +164,7 @@ async def _lose_host(console: Console, demo_run: DemoRun) -> bool:
     if (reason := lost_host.why_not()) is not None:
         console.print(f"     Skipped: {escape(reason)}", style="yellow")
         return True
+    logging.getLogger("overlane.client").addHandler(logging.NullHandler())  # it would tell of the loss in between
     directory = demo_run.file.parent / "lost-host"
     directory.mkdir()
     try:
