@@ -170,17 +170,17 @@ def an_empty_storage_as_the_first_content() -> AbstractContextManager[object]:
 
 
 SABOTAGES: dict[Sabotage, int] = {
-    frames_of_any_epoch: 124,
+    frames_of_any_epoch: 237,
     an_emptied_disk_keeps_its_id: 0,
     acknowledgements_before_the_commit: 0,
     mirrors_do_not_count: 0,
     alone_before_the_compare_and_set: 2,
     joining_before_it_is_complete: 1,
-    one_set_instead_of_all_possible: 1,
-    late_snapshots: 36,
-    frames_while_it_serves: 36,
+    one_set_instead_of_all_possible: 3,
+    late_snapshots: 80,
+    frames_while_it_serves: 289,
     the_same_epoch_after_a_restart: 30,
-    a_primary_without_a_lease: 49,
+    a_primary_without_a_lease: 52,
     a_mirror_that_does_not_wait: 29,
     an_empty_storage_as_the_first_content: 0,
 }

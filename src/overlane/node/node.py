@@ -135,6 +135,11 @@ class Node:
     def is_serving(self) -> bool:
         return self._serving.is_set()
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was asked to end, for good."""
+        return self._ending.is_set() and self.begins_anew_with is None
+
     # Life
 
     async def start(self) -> None:

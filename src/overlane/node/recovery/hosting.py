@@ -10,6 +10,7 @@ of its own: it does only that.
 
 import asyncio
 import logging
+import os
 import signal
 import threading
 from collections import Counter
@@ -272,6 +273,8 @@ class Hosting:
         if self._store is not None:
             self._store.void()
         logging.shutdown()
+        if self._ending.is_set() or (self._node is not None and self._node.is_ending):
+            os._exit(0)  # it was asked to end, and must not begin anew
         self._options.begin_anew(DEPOSED)
 
     def durable(self, effect: Durable) -> None:
