@@ -173,19 +173,20 @@ def test_bytes_pass_both_ways_behind_the_greeting(tmp_path: Path, is_encrypted: 
     """In the event loop that brokers have, whose transports of TLS are its own."""
     authority = Authority(tmp_path)
 
-    def contexts(name: str) -> dict[str, ssl.SSLContext]:
-        identity = authority.broker(name)
-        files = {"certificate": str(identity.certificate), "key": str(identity.key), "client_ca": str(authority.ca)}
-        return {
-            "server_tls": server_context(Security(**files)),  # type: ignore[arg-type]
-            "client_tls": client_context(ca=files["client_ca"], certificate=files["certificate"], key=files["key"]),
-        }
+    def contexts(name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        identity, ca = authority.broker(name), str(authority.ca)
+        certificate, key = str(identity.certificate), str(identity.key)
+        security = Security(certificate=certificate, key=key, client_ca=ca)
+        return server_context(security), client_context(ca=ca, certificate=certificate, key=key)
 
     def secured(name: str, instance: int) -> Overlay:
         core = OverlayBroker(BrokerConfig(name, QosTable({})), 1)
-        if is_encrypted:
-            return Overlay(core, time.monotonic_ns, Turns(), instance=instance, **contexts(name))
-        return Overlay(core, time.monotonic_ns, Turns(), instance=instance, secret=SECRET)
+        if not is_encrypted:
+            return Overlay(core, time.monotonic_ns, Turns(), instance=instance, secret=SECRET)
+        server_tls, client_tls = contexts(name)
+        return Overlay(
+            core, time.monotonic_ns, Turns(), instance=instance, server_tls=server_tls, client_tls=client_tls
+        )
 
     async def story() -> bytes:
         one, other = secured("west-1", 1), secured("west-2", 2)
