@@ -174,20 +174,19 @@ def test_bytes_pass_both_ways_behind_the_greeting(tmp_path: Path, is_encrypted: 
     authority = Authority(tmp_path)
 
     def contexts(name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        """Of the server and of the client."""
-        identity = authority.broker(name)
-        certificate, key, ca = str(identity.certificate), str(identity.key), str(authority.ca)
+        identity, ca = authority.broker(name), str(authority.ca)
+        certificate, key = str(identity.certificate), str(identity.key)
         security = Security(certificate=certificate, key=key, client_ca=ca)
         return server_context(security), client_context(ca=ca, certificate=certificate, key=key)
 
     def secured(name: str, instance: int) -> Overlay:
         core = OverlayBroker(BrokerConfig(name, QosTable({})), 1)
-        if is_encrypted:
-            server_tls, client_tls = contexts(name)
-            return Overlay(
-                core, time.monotonic_ns, Turns(), instance=instance, server_tls=server_tls, client_tls=client_tls
-            )
-        return Overlay(core, time.monotonic_ns, Turns(), instance=instance, secret=SECRET)
+        if not is_encrypted:
+            return Overlay(core, time.monotonic_ns, Turns(), instance=instance, secret=SECRET)
+        server_tls, client_tls = contexts(name)
+        return Overlay(
+            core, time.monotonic_ns, Turns(), instance=instance, server_tls=server_tls, client_tls=client_tls
+        )
 
     async def story() -> bytes:
         one, other = secured("west-1", 1), secured("west-2", 2)
