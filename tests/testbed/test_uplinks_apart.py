@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +13,11 @@ import pytest
 from ground import needs_a_wide_area
 
 from overlane.core.units import MS
+from overlane.errors import Unavailable
+from overlane.membership.endpoint import Endpoint
 from overlane.network import parse_network
 from overlane.testbed import namespaces
+from overlane.testbed.environment import admin_request
 from overlane.testbed.trial import run_trial
 from overlane.testbed.wide_area import Conditions, Site, Uplink, WideArea
 from waiting import eventually
@@ -24,6 +26,8 @@ pytestmark = [needs_a_wide_area, pytest.mark.slow]
 
 WITHIN_S = 60.0
 NAMES = ("office", "plant")
+DOWN: dict[str, Any] = {"state": "down", "paths": []}
+ADMIN = Endpoint("127.0.0.1", 8001)
 _PLANT_END = {"office": "remote", "plant": "local"}
 
 OFFICE_AND_PLANT = """
@@ -48,10 +52,6 @@ reliability = "reliable"
 {security}
 """
 
-ASK = (
-    "import sys, urllib.request as r; sys.stdout.buffer.write(r.urlopen('http://127.0.0.1:8001' + sys.argv[1]).read())"
-)
-
 
 class Brokers:
     def __init__(self, area: WideArea, directory: Path) -> None:
@@ -64,15 +64,14 @@ class Brokers:
             log = self._directory / f"{name}.log"
             self.area.start(name, [*words, "--data", str(self._directory / name)], log=log)
 
-    def ask(self, name: str, path: str) -> Any:
-        process = self.area.start(name, [sys.executable, "-c", ASK, path], stdout=subprocess.PIPE)
-        answer, _ = process.communicate(timeout=30)
-        return json.loads(answer) if process.returncode == 0 else None
-
     def link(self, name: str) -> dict[str, Any]:
         """The only one of this broker."""
-        answer = self.ask(name, "/links")
-        return answer["items"][0] if answer else {"state": "down", "paths": []}
+        try:
+            answer = admin_request(name, ADMIN, "GET", "/links", lambda: self.area.inside(name))
+        except Unavailable:  # it starts
+            return DOWN
+        links: list[dict[str, Any]] = json.loads(answer)["items"]
+        return links[0] if links else DOWN
 
     def paths(self, name: str) -> dict[str, str]:
         """The state of each path, by the address at the plant."""

@@ -1,5 +1,6 @@
 """A broker joins the coordination: what of the broker the coordination is shown, and what it gives back."""
 
+import asyncio
 import logging
 import socket
 from collections import Counter
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from overlane.node.node import Node
 
 
+SETTLES_S = 0.2
+"""How long after a change of addresses it is looked up which one is used: routes follow addresses."""
+
 log = logging.getLogger("overlane.coordination")
 
 
@@ -46,7 +50,7 @@ class Coordinating:
 
         self._coordinated = Coordinated(
             node.options.name,
-            _record(node, access.hosts),
+            _record(node, own_host(access.hosts) or socket.gethostname()),
             node.network.routing,
             read_kept(data),
             data,
@@ -66,6 +70,7 @@ class Coordinating:
         node.overlay.on_stranger = self._coordinated.dialled_by
         node.overlay.multipath.on_addresses = self._addresses_changed
         self._hosts = access.hosts
+        self._looking: asyncio.Task[None] | None = None
         self._coordinated.scope_changed(node.driver.core.scope_digest())  # what its records of before say
 
     # What the node asks
@@ -101,6 +106,8 @@ class Coordinating:
         await self._coordinated.leave()
 
     async def end(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         await self._coordinated.end()
 
     def _share_clients(self) -> None:
@@ -117,9 +124,16 @@ class Coordinating:
             self._node.driver.follow_domain(domain)
 
     def _addresses_changed(self) -> None:
-        """Of this machine. Where the broker listens on all of them, it is reached at another one now."""
-        record = _record(self._node, self._hosts)
-        if record != self._coordinated.view.own and own_host(self._hosts) != socket.gethostname():
+        """Of this machine. Where the broker listens on all of them, it may be reached at another one now."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look_for_host())
+
+    async def _look_for_host(self) -> None:
+        await asyncio.sleep(SETTLES_S)
+        # In a thread: names are resolved by servers that may not be reached at this moment.
+        host = await asyncio.to_thread(own_host, self._hosts)
+        record = _record(self._node, host) if host is not None else self._coordinated.view.own
+        if record != self._coordinated.view.own:
             log.info("reached at %s from now on", ", ".join(record.overlay))
             self._coordinated.reached_at(record)
 
@@ -162,11 +176,11 @@ class Coordinating:
         return self._node.admin_service.inspection.loop_lag.lag_s
 
 
-def _record(node: "Node", hosts: str) -> BrokerRecord:
+def _record(node: "Node", host: str) -> BrokerRecord:
+    """`host`: the address of this machine."""
     name, at = node.options.name, node.endpoints
     broker = next(one for one in node.network.brokers if one.name == name)
     reach = (at.overlay,) if broker.reach is None else broker.reach
-    host = own_host(hosts)
     return BrokerRecord(
         domain=broker.domain or name,
         role=broker.role,
@@ -185,8 +199,9 @@ def _reachable(endpoint: Endpoint, host: str) -> Endpoint:
     return Endpoint(host, endpoint.port) if endpoint.is_wildcard() else endpoint
 
 
-def own_host(hosts: str) -> str:
-    """The address of this machine on the way to ZooKeeper: others reach it there if it listens on all addresses."""
+def own_host(hosts: str) -> str | None:
+    """The address of this machine on the way to ZooKeeper: others reach it there if it listens on all addresses. None
+    if there is no way."""
     host, _, port = hosts.split(",")[0].rpartition(":")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
@@ -194,4 +209,4 @@ def own_host(hosts: str) -> str:
             probe.connect(address)
             return str(probe.getsockname()[0])
     except OSError:
-        return socket.gethostname()
+        return None

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from overlane.core.links.path_choice import PathSample
-from overlane.core.units import Nanos
+from overlane.core.units import MS, Nanos
 from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_path import DatagramPath
+from overlane.node.links.datagram_path import DatagramPath, PathState
 from overlane.node.links.datagram_seal import Opener, Sealer
 from overlane.node.links.datagram_socket import Address, DatagramSocket
 from overlane.node.links.greeting import DatagramSession
 from overlane.node.links.pacing import Pace
 from overlane.node.links.watched_path import PathNotice, WatchedPath
+
+REPORT_EVERY: Nanos = 20 * MS
 
 
 class PathOwner(Protocol):
@@ -64,6 +66,8 @@ class PathLink(DatagramLink):
         pace: Pace | None,
     ) -> None:
         self._paths = paths
+        self._reported: tuple[PathState, bool, PathNotice | None] | None = None
+        self._reports_at: Nanos = 0
         self.watched: WatchedPath
         super().__init__(
             socket,
@@ -112,8 +116,16 @@ class PathLink(DatagramLink):
     def _take(self, datagram: bytes, address: Address) -> None:
         super()._take(datagram, address)
         if not self._is_closed:
-            self._paths.review()
+            self._report()
 
     def _tend(self) -> None:
         super()._tend()
-        self._paths.review()
+        self._report()
+
+    def _report(self) -> None:
+        """Not after each of many datagrams: only if something is different, and now and then."""
+        path, now = self.watched, self._now()
+        reported = path.state, path.is_silent, path.told
+        if reported != self._reported or now >= self._reports_at:
+            self._reported, self._reports_at = reported, now + REPORT_EVERY
+            self._paths.review()

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -377,4 +378,4 @@ class Hosting:
 
 
 def _reachable(address: Endpoint, hosts: str) -> Endpoint:
-    return Endpoint(own_host(hosts), address.port) if address.is_wildcard() else address
+    return Endpoint(own_host(hosts) or socket.gethostname(), address.port) if address.is_wildcard() else address
