@@ -173,7 +173,7 @@ SABOTAGES: dict[Sabotage, tuple[Callable[[], TierWorld], int]] = {
     not_waiting_until_it_is_known_who_needs_a_message: (somebody_publishes_for_a_subscriber_elsewhere, 7),
     dropping_filters_before_their_carrier_knows_better: (
         a_bundle_moves_to_a_broker_that_does_not_reach_the_subscriber,
-        17,
+        33,
     ),
     forgetting_what_was_told_over_an_earlier_connection: (
         a_routing_broker_restarts_and_a_visitor_leaves_before_somebody_else_asks_for_what_is_retained,

@@ -1,8 +1,9 @@
 """Whole brokers in two tiers, whose bundles move: edges with clients, and routing brokers between them.
 
 Edges are linked with all routing brokers, and with the others of their domain. Bundles move several times, all or some,
-and some are assigned to nobody for a while; some have standbys. Each broker hears of it at a time of its own; one that
-is down takes it up when it starts again. All other faults are those of flat overlays, and what must hold is the same.
+and some are assigned to nobody for a while. On half of the seeds they have standbys. Each broker hears of it at a time
+of its own; one that is down takes it up when it starts again. All other faults are those of flat overlays, and what
+must hold is the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,13 +77,15 @@ def draw_moves(drawn: Drawn) -> list[Move]:
     luck = stream(drawn.seed, "moves")
     routers = [name for name, role in drawn.roles.items() if role == ROUTING]
     count = between(luck, 1, MOVES_MAX)
+    standby_luck = stream(drawn.seed, "standbys")
+    has_standbys = chance(standby_luck, 0.5)
     moves = []
     for number in range(1, count + 1):
         assignment = _whole(luck, routers)
         if number < count and chance(luck, 0.3):
             gone = one_of(luck, (0, 1))
             assignment = {bundle: name for bundle, name in assignment.items() if bundle % 2 != gone}
-        standbys = _whole(luck, routers) if chance(luck, 0.5) else {}
+        standbys = _whole(standby_luck, routers) if has_standbys else {}
         moves.append(Move(CHAOS_NS * number // (count + 1), assignment, standbys))
     return moves
 
