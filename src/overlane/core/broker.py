@@ -421,10 +421,10 @@ class OverlayBroker:
             self._role.release_held(now)
         if self._drafts.open or self._drafts.published:
             self._has_changes |= self._drafts.flush(now)
-        is_due = self._has_changes or now >= self.next_deadline()
-        if is_due and not self._has_changes:
-            # Mostly a ping or a hop acknowledgement, which concerns its link alone.
-            is_due = self._links.tend(now) or now >= self.next_deadline()
+        # What is due is mostly a ping or a hop acknowledgement, which concerns its link alone.
+        is_due = self._has_changes or (
+            now >= self.next_deadline() and (self._links.tend(now) or now >= self.next_deadline())
+        )
         if not is_due and self._links.has_news():
             is_due = self._links.advertise(now)
         if is_due:
