@@ -77,10 +77,10 @@ def ran(project: Path) -> list[str]:
     ] + ["unpacked"] * sum("--download-only" in line for line in installed)
 
 
-def test_the_demo_gets_the_pipeline_and_java_and_no_more(project: Path) -> None:
+def test_the_demo_gets_the_pipeline_the_coordination_and_java_and_no_more(project: Path) -> None:
     done = set_up(project, "demo")
     assert done.returncode == 0, done.stderr
-    assert ran(project) == [".[pipeline,telemetry]", "openjdk-17-jre-headless"]
+    assert ran(project) == [".[coordination,pipeline,telemetry]", "openjdk-17-jre-headless"]
     assert done.stdout == ""
     assert "a warning" not in done.stderr
     assert "a warning" in (project / ".venv" / "setup.log").read_text()
@@ -121,7 +121,7 @@ def test_nothing_is_done_twice_and_what_serves_tests_serves_the_demo(project: Pa
     with (project / "pyproject.toml").open("a") as file:
         file.write("# changed\n")
     set_up(project, "demo")
-    assert ran(project) == [".[pipeline,telemetry]"]
+    assert ran(project) == [".[coordination,pipeline,telemetry]"]
 
 
 def test_a_failure_is_told_and_the_next_run_tries_again(project: Path) -> None:
@@ -129,10 +129,10 @@ def test_a_failure_is_told_and_the_next_run_tries_again(project: Path) -> None:
     done = set_up(project, "demo")
     assert done.returncode == 1
     assert "no network" in done.stderr
-    assert ran(project) == [".[pipeline,telemetry]"]
+    assert ran(project) == [".[coordination,pipeline,telemetry]"]
     (project / "no-network").unlink()
     assert set_up(project, "demo").returncode == 0
-    assert ran(project) == [".[pipeline,telemetry]", "openjdk-17-jre-headless"]
+    assert ran(project) == [".[coordination,pipeline,telemetry]", "openjdk-17-jre-headless"]
 
 
 def test_another_purpose_is_refused(project: Path) -> None:
