@@ -314,7 +314,7 @@ class Load:
                     number = next(numbers)
                     await client.publish(f"load/{qos}", str(number), qos=qos)
                     self.acknowledged[qos].add(number)
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0.05)
 
             await asyncio.gather(*(one_by_one() for _ in range(self._in_flight)))
 

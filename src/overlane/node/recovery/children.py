@@ -54,15 +54,20 @@ class Children:
         pause_s = PAUSE_MIN_S
         while True:
             started = loop.time()
-            process = self._processes[hosted] = await asyncio.create_subprocess_exec(
-                *self._command(hosted), stdin=PIPE, start_new_session=True
-            )
-            status = await process.wait()
-            if status == DEPOSED:
-                continue
+            try:
+                process = self._processes[hosted] = await asyncio.create_subprocess_exec(
+                    *self._command(hosted), stdin=PIPE, start_new_session=True
+                )
+            except OSError as error:
+                why = error.strerror or str(error)
+            else:
+                status = await process.wait()
+                if status == DEPOSED:
+                    continue
+                why = f"status {status}"
             if loop.time() - started > STEADY_S:
                 pause_s = PAUSE_MIN_S
-            log.error("the copy of %s ended with status %d; starts again in %.1f s", hosted.broker, status, pause_s)
+            log.error("the copy of %s has ended: %s; starts again in %.1f s", hosted.broker, why, pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(PAUSE_MAX_S, 2 * pause_s)
 
