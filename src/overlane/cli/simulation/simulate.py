@@ -33,6 +33,7 @@ class SoakOf(StrEnum):
     OVERLAY = "overlay"
     BROKERS = "brokers"
     TIERS = "tiers"
+    DOMAIN = "domain"
     BOTH = "both"
 
 
@@ -72,8 +73,8 @@ def simulate(
         SoakOf,
         typer.Option(
             "--soak-of",
-            help="Simulate the overlay protocol of many brokers, whole brokers with MQTT clients and disks, or whole "
-            "brokers in two tiers; both: the first two.",
+            help="Simulate the overlay protocol of many brokers, whole brokers with MQTT clients and disks, whole "
+            "brokers in two tiers, or whole brokers of a domain that share their clients; both: the first two.",
         ),
     ] = SoakOf.BOTH,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes for --soak.")] = 1,
@@ -121,7 +122,12 @@ def simulate(
 def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> None:
     from overlane.sim import soak, whole
 
-    kinds = {SoakOf.OVERLAY: soak.run_seeds, SoakOf.BROKERS: whole.run_seeds, SoakOf.TIERS: whole.run_tier_seeds}
+    kinds = {
+        SoakOf.OVERLAY: soak.run_seeds,
+        SoakOf.BROKERS: whole.run_seeds,
+        SoakOf.TIERS: whole.run_tier_seeds,
+        SoakOf.DOMAIN: whole.run_domain_seeds,
+    }
     soaks = [kinds[of]] if of in kinds else [soak.run_seeds, whole.run_seeds]
     verdicts = []
     seeds = range(first_seed, first_seed + count)
