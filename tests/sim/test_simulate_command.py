@@ -198,7 +198,7 @@ def test_a_soak_of_one_seed_tells_how_it_went() -> None:
     assert "0 runs with a violated invariant" in output
 
 
-@pytest.mark.parametrize("of", ["overlay", "brokers", "tiers", "coordinated"])
+@pytest.mark.parametrize("of", ["overlay", "brokers", "tiers", "coordinated", "domain"])
 def test_a_soak_of_one_kind_leaves_the_others_out(of: str) -> None:
     status, output, _ = invoke("--soak", "1", "--soak-of", of, "--seed", "3")
     assert (status, output.split(" deliveries")[0].split(", ")[:2]) == (0, ["1 seeds", "1 runs"]), output

@@ -21,7 +21,8 @@ from overlane.local_ports import free_ports
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.network.schema import Security
-from overlane.node.clients.pass_through import INTRODUCTION_BYTES_MAX, Introduction, Upstream, read_introduction
+from overlane.node.clients.introduction import INTRODUCTION_BYTES_MAX, Introduction, read_introduction
+from overlane.node.clients.pass_through import Upstream
 from overlane.node.links.greeting import CLIENT, Credentials, Greeting
 from overlane.node.links.overlay import Overlay
 from overlane.node.security.tls import client_context, server_context

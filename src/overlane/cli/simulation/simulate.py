@@ -34,6 +34,7 @@ class SoakOf(StrEnum):
     BROKERS = "brokers"
     TIERS = "tiers"
     COORDINATED = "coordinated"
+    DOMAIN = "domain"
     BOTH = "both"
 
 
@@ -74,7 +75,8 @@ def simulate(
         typer.Option(
             "--soak-of",
             help="Simulate the overlay protocol of many brokers, whole brokers with MQTT clients and disks, whole "
-            "brokers in two tiers, or these with a leader and a coordination service; both: the first two.",
+            "brokers in two tiers, these with a leader and a coordination service, or whole brokers of a domain that "
+            "share their clients; both: the first two.",
         ),
     ] = SoakOf.BOTH,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes for --soak.")] = 1,
@@ -127,6 +129,7 @@ def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> 
         SoakOf.BROKERS: whole.run_seeds,
         SoakOf.TIERS: whole.run_tier_seeds,
         SoakOf.COORDINATED: whole.run_coordinated_seeds,
+        SoakOf.DOMAIN: whole.run_domain_seeds,
     }
     soaks = [kinds[of]] if of in kinds else [soak.run_seeds, whole.run_seeds]
     verdicts = []

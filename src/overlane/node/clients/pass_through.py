@@ -4,9 +4,7 @@
 
 The other broker is dialled at its overlay address, where brokers prove who they are (`links.greeting`): there is no way
 to claim at a listener for clients that a connection was passed on. The introduction says who the client is, as this
-broker has found out, and where it came from:
-
-    introduction   length u16 | msgpack [address, is loopback, is secure, user or nil, listener]
+broker has found out, and where it came from (`introduction`).
 
 Bytes are passed as they come. While one end does not read, nothing more is read from the other. Keep-alive is a matter
 of the client and the broker with its session. When either end closes, the other one is closed at once; when the link to
@@ -16,21 +14,18 @@ that broker has failed and is not soon back, the client's is.
 import asyncio
 import logging
 import secrets
-import struct
 from typing import cast
-
-import msgspec
 
 from overlane.core.events import LinkChanged
 from overlane.core.links.link_health import LinkState
 from overlane.errors import ProtocolViolation
 from overlane.mqtt.placing import PassOn
 from overlane.node.clients.client_end import Diverting
+from overlane.node.clients.introduction import Introduction
 from overlane.node.driver import Driver
 from overlane.node.links.greeting import CLIENT, NONCE_BYTES, Greeting
 from overlane.node.links.overlay import Overlay
 from overlane.node.links.stream_socket import tune
-from overlane.pubsub.consumer import Peer
 from overlane.turn.client_link import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink, Pipe
 from overlane.turn.lingering import Drain
 
@@ -38,44 +33,8 @@ DIAL_S = 2.0
 """For one address of the other broker, greeting included."""
 LINKED_WITHIN_S = 1.0
 """How long a link may be down before the connections that are passed on to its broker are closed."""
-INTRODUCTION_BYTES_MAX = 2048
-
-LENGTH = struct.Struct("!H")
 
 log = logging.getLogger("overlane.node")
-
-
-class Introduction(msgspec.Struct, frozen=True, array_like=True):
-    """Who the client is, as the broker says that it has reached."""
-
-    address: str
-    is_loopback: bool
-    is_secure: bool
-    user: str | None
-    listener: str
-
-    def encoded(self) -> bytes:
-        body = msgspec.msgpack.encode(self)
-        return LENGTH.pack(len(body)) + body
-
-    def peer(self, via: str) -> Peer:
-        return Peer(self.address, self.is_loopback, self.is_secure, self.user, self.listener, via)
-
-
-def read_introduction(data: bytes | bytearray) -> tuple[Introduction, int] | None:
-    """The introduction, and where it ends; None if it is not complete. ProtocolViolation."""
-    if len(data) < LENGTH.size:
-        return None
-    (length,) = LENGTH.unpack_from(data)
-    if length > INTRODUCTION_BYTES_MAX:
-        raise ProtocolViolation(f"an introduction of {length} bytes")
-    end = LENGTH.size + length
-    if len(data) < end:
-        return None
-    try:
-        return msgspec.msgpack.decode(bytes(data[LENGTH.size : end]), type=Introduction), end
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ProtocolViolation("an introduction that says nothing") from None
 
 
 class Upstream(asyncio.Protocol):

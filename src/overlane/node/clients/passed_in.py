@@ -1,7 +1,7 @@
 """Connections of clients that another broker of the domain passes on to this one, which has their sessions.
 
 They come in at the overlay address, behind the greeting of a broker that has proven to be one of this domain, and begin
-with an introduction (`pass_through`). From then on they are like any other connection of a client, and count as one.
+with an introduction. From then on they are like any other connection of a client, and count as one.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ import logging
 
 from overlane.errors import ProtocolViolation
 from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter
+from overlane.node.clients.introduction import read_introduction
 from overlane.node.clients.listeners import ClientProtocol, read_bytes
-from overlane.node.clients.pass_through import read_introduction
 from overlane.node.driver import Driver
 from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
 
