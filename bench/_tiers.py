@@ -188,7 +188,7 @@ def _is_redundant(found: Overview) -> bool:
     ):
         return False
     for name, report in found.reports.items():
-        if found.brokers[name].role == "edge":
+        if name in found.brokers and found.brokers[name].role == "edge":
             used = [found.assigned[bundle] for bundle in unpack(report.wants) | unpack(report.offers)]
             if not {one for bundle in used for one in (bundle.broker, bundle.standby) if one} <= set(report.latency_us):
                 return False

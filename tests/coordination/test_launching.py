@@ -1,11 +1,17 @@
 """The commands of launchers, and what makes a broker's load."""
 
+import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from overlane.cli.brokers.two_tiers import _Tiers
 from overlane.coordination.launching import launch_commands
+from overlane.network.reading import read_network
+from overlane.network.schema import RoutingTier
+from overlane.node.coordination.launcher import Launcher
 from overlane.node.coordination.load import LoadMeter
 
 
@@ -62,3 +68,31 @@ def test_a_broker_of_a_file_alone_imports_neither_kazoo_nor_the_coordination() -
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_the_leader_runs_the_command_with_the_number_that_it_wants_once_for_each(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    tier = RoutingTier(launcher="command", command=("sh", "-c", f'echo "$0" >> {told}'))
+
+    async def want() -> None:
+        launcher = Launcher(tier)
+        for count in (2, 2, 3):
+            launcher.want(count)
+            async with asyncio.timeout(60):
+                while not told.exists() or told.read_text().split()[-1] != str(count):
+                    await asyncio.sleep(0.01)
+        launcher.end()
+
+    asyncio.run(want())
+    assert told.read_text().split() == ["2", "3"]
+
+
+def test_overlane_up_runs_as_many_routing_brokers_as_the_leader_wants(tmp_path: Path) -> None:
+    file = Path(__file__).parents[2] / "examples" / "two-tiers.toml"
+    tiers = _Tiers(file, read_network(file), None, tmp_path, [], print, print, None, is_chaotic=False)
+    own = ["routing-1", "routing-2", "west-1", "west-2", "east-1"]
+    assert tiers._names() == own
+    tiers._wanted = 4
+    assert tiers._names() == [*own, "routing-auto-1", "routing-auto-2"]
+    tiers._wanted = 3
+    assert tiers._names() == [*own, "routing-auto-1"]

@@ -124,6 +124,17 @@ def test_a_single_routing_broker_has_no_standby_until_another_comes() -> None:
     assert all(one.standby not in ("", one.broker) for one in found.assigned.values())
 
 
+def test_a_broker_that_was_not_reached_lately_stands_by_where_there_is_no_other() -> None:
+    found = world(routing=2)
+    found.suspects = dict.fromkeys(found.used, frozenset({"r1"}))
+    found.decide(0)
+    assert {(one.broker, one.standby) for one in found.assigned.values()} == {("r0", "r1")}
+    assert not found.decide(SECOND).assigned
+    found.add("r2", "routing")
+    found.decide(SECOND)
+    assert "r1" not in {name for one in found.assigned.values() for name in (one.broker, one.standby)}
+
+
 def test_a_broker_whose_bundle_moves_while_it_lives_stands_by_for_it() -> None:
     found = world(routing=2)
     used = frozenset().union(*found.used.values())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -162,11 +163,24 @@ def test_one_file_runs_zookeeper_and_two_tiers(tmp_path: Path) -> None:
             rows = _items(("assignments", str(file), "--data", str(data), "--json"))
             assert {row["broker"] for row in rows} == {"routing-1", "routing-2"}
             assert len(rows) == 256
+            assert_assignments_are_watched(file, data)
             assert_monitor_shows_the_leader(file)
         finally:
             up.terminate()
             up.wait(60)
     assert up.returncode == 0
+
+
+def assert_assignments_are_watched(file: Path, data: Path) -> None:
+    words = ["assignments", str(file), "--data", str(data), "--json", "--watch"]
+    with subprocess.Popen([*OVERLANE, *words], stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        for _ in range(2):
+            rows = json.loads(watch.stdout.readline())["items"]
+            assert {row["standby"] for row in rows} == {"routing-1", "routing-2"}
+            assert all(row["standby"] != row["broker"] for row in rows)
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(60) == 0
 
 
 def assert_monitor_shows_the_leader(file: Path) -> None:

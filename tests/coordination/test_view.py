@@ -81,6 +81,15 @@ def test_links_with_routing_brokers_follow_the_bundles_that_clients_use() -> Non
     assert ends(found.membership(0)) == {("west-1", "west-2"), ("r1", "west-1")}
 
 
+def test_an_edge_is_linked_with_the_standbys_of_its_bundles_too() -> None:
+    found = view()
+    found.assign({1: Assigned("r1", 0, "placed", "r2"), 2: Assigned("r2", 0, "placed")}, 0)
+    found.use(frozenset({1}), 0)
+    assert found.needed() == {"r1", "r2"}
+    assert ends(found.membership(0)) == {("west-1", "west-2"), ("r1", "west-1"), ("r2", "west-1")}
+    assert (found.assignment, found.standbys) == ({1: "r1", 2: "r2"}, {1: "r2"})
+
+
 def test_the_link_with_the_former_routing_broker_stays_for_a_while_after_a_move() -> None:
     found = view()
     found.use(frozenset({1}), 0)

@@ -97,6 +97,10 @@ def _home(seen: Seen, bundle: int) -> str | None:
     return seen.assigned[bundle].broker if bundle in seen.assigned else None
 
 
+def _is_leaving(seen: Seen, name: str) -> bool:
+    return name in seen.reports and seen.reports[name].is_leaving
+
+
 class Leader:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -204,7 +208,9 @@ class Leader:
         before = {bundle: one.standby for bundle, one in seen.assigned.items()}
         before |= {bundle: seen.assigned[bundle].broker for bundle in chosen if _home(seen, bundle) in takers}
         strategy = self.policy.strategy if self.policy.is_by_place else None
-        standbys = choose_standbys(Tier(tier.brokers, tier.bundles, homes, tier.latency_us), before, strategy)
+        unreached = [one for one in self._distrusted if one in seen.members and not _is_leaving(seen, one)]
+        after = Tier(tier.brokers, tier.bundles, homes, tier.latency_us)
+        standbys = choose_standbys(after, before, strategy, unreached)
         changed = {}
         for bundle in sorted(homes):
             standby = standbys.get(bundle, "")

@@ -3,12 +3,13 @@
 Edges are linked with both, and tell both what they need, so nobody waits for a decision of the leader when a broker
 dies: paths over the standby are known already. The leader then makes the standby the carrier, and chooses another one.
 
-  - A standby is no carrier of the same bundle, and takes bundles: it is reached, and is not leaving.
+  - A standby is no carrier of the same bundle, and takes bundles: it is reached, and is not leaving. Where there is no
+    such broker, one that was not reached lately is better than none: edges find out whether it is reached again.
   - It stays as long as it can: another one would have to be told everything first.
   - The bundles of one broker have standbys all over the tier, so that no single broker gets all of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from overlane.coordination.assignment.placement import Strategy, Tier, place, tie
 
@@ -16,10 +17,14 @@ SPREAD_MAX = 2
 """How many more bundles than another a broker may stand by for before some are given to that one."""
 
 
-def choose_standbys(tier: Tier, before: Mapping[int, str], strategy: Strategy | None = None) -> dict[int, str]:
+def choose_standbys(
+    tier: Tier, before: Mapping[int, str], strategy: Strategy | None = None, last_resort: Collection[str] = ()
+) -> dict[int, str]:
     """The standby of each bundle that is assigned; none where there is no other broker. `strategy`: where bundles
-    belong to places, the standby is the second best."""
+    belong to places, the standby is the second best. `last_resort`: brokers that were not reached lately."""
     takers = sorted(tier.expected_loads())
+    if len(takers) < 2:
+        takers, strategy = sorted({*takers, *last_resort}), None
     found = {
         bundle: standby
         for bundle, carrier in sorted(tier.assigned.items())
