@@ -55,7 +55,7 @@ ELSEWHERE = {
     "overlane monitor examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane sub 127.0.0.1:1887": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane pub 127.0.0.1:1885": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
-    "overlane sub 127.0.0.1:1885": (
+    "overlane sub 127.0.0.1:1885,127.0.0.1:1886": (
         "tests/coordination/test_clients_anywhere.py"
         "::test_overlanes_client_switches_with_its_session_and_nothing_is_lost_or_comes_twice"
     ),
