@@ -56,6 +56,10 @@ ELSEWHERE = {
     "overlane monitor examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane sub 127.0.0.1:1887": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane pub 127.0.0.1:1885": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane sub 127.0.0.1:1885,127.0.0.1:1886": (
+        "tests/coordination/test_clients_anywhere.py"
+        "::test_overlanes_client_switches_with_its_session_and_nothing_is_lost_or_comes_twice"
+    ),
     "overlane config push": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane config pull": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane config diff": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
