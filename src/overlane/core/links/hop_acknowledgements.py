@@ -57,7 +57,7 @@ class UnacknowledgedParcels(Generic[T]):
         self._missing: dict[int, SentParcel[T]] = {}
         """Later ones have arrived: their own acknowledgement is not delayed on purpose."""
         self._overdue: dict[int, Nanos] = {}
-        self._twice_until = 0
+        self.twice_until = 0
         """Numbers up to this one were sent over two paths: their round trip is that of neither."""
 
     def add(self, parcel: T, prompt: bool, now: Nanos) -> int:
@@ -92,7 +92,7 @@ class UnacknowledgedParcels(Generic[T]):
                 lost += 1
             del self._overdue[number]
         rtt_ns = (
-            None if sent_ns is None or highest <= self._twice_until else max(0, now - sent_ns - hop_ack.delay_us * US)
+            None if sent_ns is None or highest <= self.twice_until else max(0, now - sent_ns - hop_ack.delay_us * US)
         )
         return HopAckReport(came, lost, rtt_ns, late)
 
@@ -118,7 +118,7 @@ class UnacknowledgedParcels(Generic[T]):
 
     def sent_again(self, patience_ns: Nanos, now: Nanos) -> None:
         """Everything was sent again over another path just now, which has this patience."""
-        self._twice_until = self._number
+        self.twice_until = self._number
         self._overdue.clear()
         for queue in (self._prompt, self._patient, self._missing):
             for number, sent in queue.items():

@@ -382,7 +382,7 @@ class Neighbour:
         if told.rtt_ns is not None:
             self.health.observed(told.rtt_ns, now, told.late)
             self.health.attested(now)
-        elif told.came:
+        elif told.came and hop_ack.highest <= self._unacknowledged.twice_until:
             self.health.answers(now)
 
     # Time
