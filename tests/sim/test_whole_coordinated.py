@@ -152,7 +152,7 @@ _must_wait = EdgeScope.must_wait
 
 SABOTAGES: dict[Sabotage, int] = {
     a_copy_that_is_not_read_again_after_a_new_connection: 1,
-    what_changes_while_it_is_read_is_not_read_again: 1,
+    what_changes_while_it_is_read_is_not_read_again: 10,
     not_waiting_until_it_is_known_who_needs_a_message: 3,
 }
 
