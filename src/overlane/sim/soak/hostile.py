@@ -14,7 +14,6 @@ from typing import Any
 from msgspec import structs
 
 from overlane.core.broker import OverlayBroker
-from overlane.core.routing.signalling import RouteEntry
 from overlane.core.units import SECOND
 from overlane.core.wire.control_messages import Advert, InterestUpdate, LinkClaim, Receipt
 from overlane.core.wire.frame_codec import Confirmation
@@ -52,7 +51,7 @@ def _swallow(world: World) -> None:
         if receipt.sender == HOSTILE:
             post(receipt)
 
-    def lose_confirmation(_: object, entry: RouteEntry, told: Confirmation) -> None:
+    def lose_confirmation(_: object, entry: Any, told: Confirmation) -> None:
         if entry.message.brokers[told.destination] == HOSTILE:
             confirm(entry, told)
 
