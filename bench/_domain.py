@@ -67,7 +67,8 @@ class Domain:
         process = self.hosts[name].process
         assert process is not None
         for pid in (process.pid, *children_of(process.pid)):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one that goes on may end others at once
+                os.kill(pid, number)
 
     def lose(self, name: str, *, is_wiped: bool = True) -> None:
         """As a host that is lost with its disk."""
@@ -83,7 +84,8 @@ class Domain:
         processes = [host.process for host in self.hosts.values() if host.process is not None]
         for process in processes:
             for pid in (process.pid, *children_of(process.pid)):
-                os.kill(pid, signal.SIGCONT)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
             process.terminate()
         for process in processes:
             try:
