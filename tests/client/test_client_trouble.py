@@ -291,6 +291,26 @@ async def test_the_next_address_is_taken_when_a_broker_goes_away(tmp_path: Path)
 
 
 @in_a_loop
+async def test_the_next_address_is_taken_when_a_broker_does_not_answer_any_more(tmp_path: Path) -> None:
+    """It still accepts connections, as a host does whose processes have stopped."""
+    brokers = [make_broker("overlane", tmp_path / name) for name in ("one", "two")]
+    try:
+        for broker in brokers:
+            broker.start()
+        addresses = [broker.address for broker in brokers]
+        async with connect(addresses, connect_within="10m", keep_alive="2s", pause_first="10ms") as client:
+            subscription = client.subscribe("a", qos=1)
+            await subscription.ready()
+            brokers[0].freeze()
+            await client.publish("a", "over there", qos=1)
+            assert (await anext(subscription)).text == "over there"
+    finally:
+        brokers[0].thaw()
+        for broker in brokers:
+            broker.kill()
+
+
+@in_a_loop
 async def test_an_expired_message_is_told_and_a_full_outbox_holds_back(
     our_mortal_broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,8 +1,12 @@
 """Connecting: opens a connection, waits until it is lost, pauses, and opens the next.
 
 The addresses are tried in turn (`address_book`). The first round must succeed; otherwise the application gets the
-reason for each address. After that, attempts continue without limit. A broker that is asked to may name the one that
-has the session: that is tried next, and if it cannot be reached, the first is asked again and not to redirect.
+reason for each address. After that, attempts continue without limit. Where there are several addresses, one that does
+not answer soon gives way to the next: a host that has stopped accepts connections and never answers. Each round that
+fails gives them twice as long, up to the time that the application allows.
+
+A broker that is asked to may name the one that has the session: that is tried next, and if it cannot be reached, the
+first is asked again and not to redirect.
 
 A refusal that would only be repeated, such as a wrong password, ends the client. So does another client that takes over
 the session: a reconnect would disconnect that client, and so on.
@@ -29,6 +33,8 @@ from overlane.core.units import SECOND, Nanos
 
 log = logging.getLogger("overlane.client")
 
+PATIENCE_FIRST: Nanos = 1 * SECOND
+"""How long an address has to answer in the first round after a lost connection, where there are others."""
 REDIRECTS_MAX = 3
 """In one round of attempts."""
 OTHER_SERVER_CODES = frozenset({0x8B, 0x9C, 0x9D})
@@ -56,12 +62,14 @@ async def stay_connected(engine: Engine, options: ConnectOptions) -> None:
     """Never returns; raises what makes another attempt pointless."""
     addresses = options.addresses
     backoff = Backoff(options.pause_first_ns, options.pause_max_ns)
+    patience_ns = options.within_ns
     while True:
-        address, tried = await _first_that_answers(engine.driver, options)
+        address, tried = await _first_that_answers(engine.driver, options, patience_ns)
         if address is None:
             if not engine.connections:
                 raise Unreachable(tried)
             log.info("%s", Unreachable(tried))
+            patience_ns = min(2 * patience_ns, options.within_ns)
         else:
             log.info("connected to %s", address)
             addresses.connected(address, engine.alternatives)
@@ -76,10 +84,14 @@ async def stay_connected(engine: Engine, options: ConnectOptions) -> None:
             if not options.reconnect:
                 raise Unreachable([(str(address), reason)])
             log.warning("lost the connection to %s: %s; reconnecting", address, reason)
+            has_others = len(addresses.in_order()) > 1
+            patience_ns = min(PATIENCE_FIRST, options.within_ns) if has_others else options.within_ns
         await asyncio.sleep(backoff.pause(random.random()) / SECOND)
 
 
-async def _first_that_answers(driver: Driver, options: ConnectOptions) -> tuple[Address | None, list[tuple[str, str]]]:
+async def _first_that_answers(
+    driver: Driver, options: ConnectOptions, patience_ns: Nanos
+) -> tuple[Address | None, list[tuple[str, str]]]:
     tried: list[tuple[str, str]] = []
     pending = deque(options.addresses.in_order())
     redirects = 0
@@ -87,7 +99,7 @@ async def _first_that_answers(driver: Driver, options: ConnectOptions) -> tuple[
     while pending:
         address = pending.popleft()
         try:
-            async with asyncio.timeout(options.within_ns / SECOND):
+            async with asyncio.timeout(patience_ns / SECOND):
                 context = options.context if address.tls else None
                 connection = await open_connection(address, context, options.server_name, driver)
                 await driver.greet(connection, is_redirected=redirects < REDIRECTS_MAX)

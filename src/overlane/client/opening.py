@@ -54,7 +54,8 @@ def connect(
     clean_start     whether to begin without what the broker has kept; by default only without `session_expiry`
     keep_alive      after this time without a sign of life the connection counts as lost; "0s" turns it off
     will            what the broker publishes if this client is lost
-    connect_within  how long an address has to answer
+    connect_within  how long an address has to answer; less after a lost connection, where there are others: a second at
+                    first
     reconnect       whether to connect again after a lost connection
     alternatives    whether to try addresses that a broker has named, of other brokers of its domain, after these
     redirect        whether to connect to the broker that has the session, instead of having the connection passed on
