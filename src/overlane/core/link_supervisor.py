@@ -138,18 +138,14 @@ class LinkSupervisor:
         if neighbour is not None and neighbour.connected:
             self.close(neighbour, reason, now)
 
-    def tend(self, now: Nanos) -> bool:
-        """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked. Whether one was
-        closed."""
-        is_closed = False
+    def tend(self, now: Nanos) -> None:
+        """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked."""
         if now < self.next_deadline():
-            return is_closed
+            return
         for name in sorted(self.neighbours):
             neighbour = self.neighbours[name]
             if neighbour.connected and now >= neighbour.next_deadline():
                 self._tend(neighbour, now)
-                is_closed |= not neighbour.connected
-        return is_closed
 
     def next_deadline(self) -> Nanos:
         signals = self._signals
@@ -221,9 +217,6 @@ class LinkSupervisor:
                 chunks.append(chunk)
                 room -= len(chunk[1])
                 self.sent.control_bytes += len(chunk[1])
-            if room > 0 and neighbour.parked is None and neighbour.queue.is_empty and not has_sets:
-                self._signals.ready.discard(peer)
-                return chunks
         if has_sets:
             room -= self._pull_sets(neighbour, chunks, min(room, 1))
         if room > 0 and neighbour.parked is not None:
@@ -356,7 +349,7 @@ class LinkSupervisor:
     def advertise(self, now: Nanos) -> bool:
         """Advertise our links, if something significant has changed."""
         news = self._links_differ(now) or self._processing_news or self._has_new_failure_risk
-        if not news and not self.gossip.is_advert_due(now):
+        if not news and now < self.gossip.next_deadline():
             return False
         self._processing_news = self._has_new_failure_risk = False
         claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}

@@ -140,10 +140,6 @@ class Gossip:
         away = (name for name in self._remote.brokers() if self._admission.is_trusted(name))
         return {*self._table.adverts, *away, self._me}
 
-    def is_advert_due(self, now: Nanos) -> bool:
-        """Whether our own links are to be advertised again, or may be now."""
-        return now >= self._advert_throttle.next_deadline()
-
     def announce(
         self, links: list[LinkClaim], processing_us: dict[str, int], failure: int, left: bool, now: Nanos
     ) -> bool:
@@ -164,7 +160,7 @@ class Gossip:
         self._next_sequence()
         self._advert_throttle.said(advert, now)
         self._table.accept(advert, now)
-        self._admission.took(advert, now)
+        self._admission.took(advert)
         self._flood(advert)
         self.tiers.announced(advert, now)
         if self._is_taken_for_gone:
@@ -230,10 +226,6 @@ class Gossip:
         if not self._remote.is_needy(broker):
             self._remote.disown(broker)
             self._proofs.forget(broker)
-
-    def is_known(self, advert: Advert) -> bool:
-        """Whether another neighbour has told it already."""
-        return self._table.version_of(advert.broker) == (advert.incarnation, advert.sequence)
 
     def is_plausible_incarnation(self, broker: str, incarnation: int) -> bool:
         """Whether no proof contradicts this incarnation of a broker. A neighbour's own greeting proves it too,
@@ -352,7 +344,7 @@ class Gossip:
         if broker not in self._table.adverts:
             news.admitted.append(broker)
         self._table.accept(advert, now)
-        self._admission.took(advert, now)
+        self._admission.took(advert)
         if advert.incarnation > incarnation_before:
             news.restarted.append((broker, advert.incarnation))
         if advert.left:

@@ -123,8 +123,7 @@ class LinkStateTable:
         """What all adverts together say; the same object until they say something else."""
         if self._drawn != self.changes:
             self._drawn = self.changes
-            before, self._map = self._map, draw(tuple(self._matter[name] for name in sorted(self._matter)))
-            self._map.follow(before)
+            self._map = draw(tuple(self._matter[name] for name in sorted(self._matter)))
         return self._map
 
 

@@ -69,7 +69,6 @@ class RouteEntry:
     _spared: dict[str, bool] = field(default_factory=dict)
     _frame: bytes | None = None
     _return_paths: dict[str, list[str]] = field(default_factory=dict)
-    _ways_back: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def route_frame(self) -> bytes:
         """What goes ahead of a parcel to a next hop that may not know the route; empty if that would refuse it."""
@@ -86,24 +85,6 @@ class RouteEntry:
         found = self._return_paths.get(hop)
         if found is None:
             found = self._return_paths[hop] = _return_path(self.message, self.here, hop)
-        return found
-
-    def ends_over(self, hop: str) -> tuple[int, int] | None:
-        """The places of this broker and of the neighbour over which a parcel came; None if no return path begins so."""
-        brokers = self.message.brokers
-        return (brokers.index(self.here), brokers.index(hop)) if self.return_path(hop) else None
-
-    def way_back(self, destination: int, last_hop: int) -> str:
-        """Where what returns from a destination goes from here, against the path over its last hop; empty if that does
-        not pass here. All brokers find the same path, since all have the same description."""
-        ends = destination, last_hop
-        found = self._ways_back.get(ends)
-        if found is None:
-            brokers = self.message.brokers
-            path = [brokers[end] for end in ends if end < len(brokers)]
-            path = [path[0], *_return_path(self.message, *path)] if len(path) == len(ends) else []
-            following = path.index(self.here) + 1 if self.here in path else len(path)
-            found = self._ways_back[ends] = path[following] if following < len(path) else ""
         return found
 
     def spares(self, hop: str) -> bool:
