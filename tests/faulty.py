@@ -25,8 +25,8 @@ from overlane.mqtt.handshake import Handshake
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
 from overlane.node.driver import Driver
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.dialling import Dialling
+from overlane.node.links.datagrams.link import DatagramLink
+from overlane.node.links.dialling.dialling import Dialling
 from overlane.node.node import Node
 from overlane.node.security.logins import Logins
 from overlane.node.store.record_file import RecordFile

@@ -18,8 +18,8 @@ from tunnels import Tunnel
 from brokers import free_port
 from overlane.core.units import SECOND
 from overlane.core.wire import frame_codec
+from overlane.node.links.dialling.replacing import SAME_MOMENT
 from overlane.node.links.greeting import Credentials, Greeting
-from overlane.node.links.replacing import SAME_MOMENT
 from overlays import Member, RealOverlay
 from waiting import eventually
 

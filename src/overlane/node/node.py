@@ -38,8 +38,8 @@ from overlane.node.clock import Clock
 from overlane.node.coordination.options import Own
 from overlane.node.driver import Driver
 from overlane.node.failures import unhandled
+from overlane.node.links.multipath.uplinks import OwnUplinks, is_literal
 from overlane.node.links.overlay import Overlay
-from overlane.node.links.uplinks import OwnUplinks, is_literal
 from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins

@@ -13,10 +13,10 @@ from overlane.core.events import Lane
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import Nanos
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_path import PathState
-from overlane.node.links.datagram_seal import FRAMES_BYTES_MAX, DatagramAck, Kind, Opener, Sealer
-from overlane.node.links.datagram_socket import DatagramSockets
+from overlane.node.links.datagrams.link import DatagramLink
+from overlane.node.links.datagrams.path import PathState
+from overlane.node.links.datagrams.seal import FRAMES_BYTES_MAX, DatagramAck, Kind, Opener, Sealer
+from overlane.node.links.datagrams.sockets import DatagramSockets
 from overlane.node.links.emulation import Emulation, LinkConditions
 from overlane.node.links.greeting import DatagramSession
 

@@ -7,9 +7,9 @@ import pytest
 
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagram_flight import WINDOW_FIRST, WINDOW_MIN, Flight
-from overlane.node.links.datagram_path import PROBE_LATEST, SMALL_BYTES, DatagramPath, PathState
-from overlane.node.links.datagram_seal import (
+from overlane.node.links.datagrams.flight import WINDOW_FIRST, WINDOW_MIN, Flight
+from overlane.node.links.datagrams.path import PROBE_LATEST, SMALL_BYTES, DatagramPath, PathState
+from overlane.node.links.datagrams.seal import (
     FRAMES_BYTES_MAX,
     DatagramAck,
     DatagramRefusal,

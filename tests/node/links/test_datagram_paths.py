@@ -10,11 +10,11 @@ from test_overlay_link import _until
 
 from overlane.core.units import Nanos
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_paths import PATHS_OPEN_MAX, DatagramPaths
-from overlane.node.links.datagram_socket import DatagramSocket, DatagramSockets
+from overlane.node.links.datagrams.link import DatagramLink
+from overlane.node.links.datagrams.sockets import DatagramSocket, DatagramSockets
 from overlane.node.links.greeting import DatagramSession
-from overlane.node.links.path_link import LinkCallbacks
+from overlane.node.links.multipath.path_link import LinkCallbacks
+from overlane.node.links.multipath.paths import PATHS_OPEN_MAX, DatagramPaths
 
 PING = frame_codec.ping(1)
 HOSTS = [f"127.0.0.{number}" for number in range(1, 40)]

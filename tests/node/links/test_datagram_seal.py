@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagram_seal import (
+from overlane.node.links.datagrams.seal import (
     DATAGRAM_BYTES_MAX,
     FRAMES_BYTES_MAX,
     KEY_BYTES,

@@ -6,7 +6,7 @@ from random import Random
 from overlane.local_ports import free_ports
 from overlane.membership.endpoint import Endpoint
 from overlane.node.failures import Failures
-from overlane.node.links.dialling import MOVED, Dialling
+from overlane.node.links.dialling.dialling import MOVED, Dialling
 
 OLD, NEW = Endpoint("127.0.0.1", 1), Endpoint("127.0.0.1", 2)
 PATIENCE_S = 30

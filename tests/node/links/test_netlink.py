@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from overlane.node.links import netlink
-from overlane.node.links.address_watch import AddressWatch
-from overlane.node.links.netlink import LocalAddress
-from overlane.node.links.uplinks import OwnUplinks, is_literal
+from overlane.node.links.multipath import netlink
+from overlane.node.links.multipath.address_watch import AddressWatch
+from overlane.node.links.multipath.netlink import LocalAddress
+from overlane.node.links.multipath.uplinks import OwnUplinks, is_literal
 
 UP, RUNNING = 0x1, 0x40
 

@@ -14,20 +14,19 @@ import uvloop
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Security
-from overlane.node.links import overlay_link
-from overlane.node.links.datagram_link import DatagramLink
+from overlane.node.links import reading
+from overlane.node.links.datagrams.link import DatagramLink
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import Credentials, DatagramSession, Offer
-from overlane.node.links.overlay_link import (
+from overlane.node.links.overlay_link import READ_BYTES, OverlayLink
+from overlane.node.links.pacing import Pace
+from overlane.node.links.reading import (
     CALM_PATIENCE_NS,
     MOVING_BYTES,
     PATIENCE_NS,
-    READ_BYTES,
     READ_SLOWLY_BYTES,
     RECORDED_BYTES_MAX,
-    OverlayLink,
 )
-from overlane.node.links.pacing import Pace
 from overlane.node.security.tls import client_context, server_context
 from overlane.testbed.certificates import Authority
 
@@ -154,7 +153,7 @@ def test_what_comes_is_read_when_there_is_room_for_it_again() -> None:
         link = await _flooded(receiver)
         while_crowded = await _as_much_as_comes(receiver)
         receiver.others_are_crowded = False
-        link.read_on()
+        link.reading.others_have_room()
         await _until(lambda: receiver.received_bytes == SENT_BYTES)
         return while_crowded <= READ_BYTES, receiver.received_bytes
 
@@ -256,7 +255,7 @@ class Recorder(Broker):
     def received(self, link: OverlayLink, data: bytes) -> None:
         super().received(link, data)
         self.reads.append(len(data))
-        link.recorded(10 * len(data), turn=self.turn)
+        link.reading.recorded(10 * len(data), turn=self.turn)
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -268,19 +267,19 @@ def test_a_neighbour_whose_words_are_recorded_is_read_on_when_they_are_on_disk_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On a busy machine the usual patience ends before the disk is said to be done.
-    monkeypatch.setattr(overlay_link, "CALM_PATIENCE_NS", 3_600 * SECOND)
+    monkeypatch.setattr(reading, "CALM_PATIENCE_NS", 3_600 * SECOND)
 
     async def story() -> list[int]:
         receiver = Recorder("receiver")
         link = await _flooded(receiver)
         first = await _as_much_as_comes(receiver)
         assert first <= READ_BYTES
-        link.written(0)
+        link.reading.written(0)
         assert await _as_much_as_comes(receiver) == first
-        link.written(1)
+        link.reading.written(1)
         assert first < await _as_much_as_comes(receiver) <= first + RECORDED_BYTES_MAX // 10 + READ_SLOWLY_BYTES
         while receiver.received_bytes < SENT_BYTES:
-            link.written(1)
+            link.reading.written(1)
             await asyncio.sleep(0.001)
         return receiver.reads
 

@@ -8,7 +8,7 @@ import pytest
 
 from overlane.core.units import MS, Nanos
 from overlane.network.schema import Endpoint
-from overlane.node.links.redialling import PAUSE_MAX, PAUSE_MIN, STEADY, Redialling
+from overlane.node.links.dialling.redialling import PAUSE_MAX, PAUSE_MIN, STEADY, Redialling
 
 ONE, OTHER, THIRD = (Endpoint(f"10.0.0.{number}", 7001) for number in (1, 2, 3))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from overlane.core.units import MS, Nanos
-from overlane.node.links.replacing import SAME_MOMENT, replaces
+from overlane.node.links.dialling.replacing import SAME_MOMENT, replaces
 
 
 @dataclass(frozen=True)

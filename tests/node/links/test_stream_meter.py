@@ -10,11 +10,11 @@ from overlane.core.events import Lane
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.core.wire.frame_codec import FrameType
-from overlane.node.links.datagram_path import PathState
-from overlane.node.links.datagram_seal import FRAMES_BYTES_MAX
+from overlane.node.links.datagrams.path import PathState
+from overlane.node.links.datagrams.seal import FRAMES_BYTES_MAX
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import USED_PERCENT, Pace
-from overlane.node.links.stream_meter import PART_BYTES_MIN, REST_BYTES_MAX, StreamMeter
+from overlane.node.links.streams.meter import PART_BYTES_MIN, REST_BYTES_MAX, StreamMeter
 from waiting import eventually_async
 
 RATE_BPS = 8_000_000 * 100 // USED_PERCENT + 1  # of which a byte a microsecond is used

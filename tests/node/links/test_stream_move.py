@@ -13,9 +13,9 @@ import uvloop
 from test_overlay_link import Broker, _until, joined
 
 from overlane.network.schema import Security
-from overlane.node.links.movable_transport import KEPT_BYTES_MAX, MovableTransport
 from overlane.node.links.overlay_link import OverlayLink
-from overlane.node.links.stream_move import StreamMove
+from overlane.node.links.streams.movable_transport import KEPT_BYTES_MAX, MovableTransport
+from overlane.node.links.streams.move import StreamMove
 from overlane.node.security.tls import client_context, server_context
 from overlane.testbed.certificates import Authority
 

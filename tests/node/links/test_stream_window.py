@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from overlane.core.units import MS, SECOND, Nanos
-from overlane.node.links.stream_window import FAR, URGENT_FOR, WINDOW_FIRST, WINDOW_MAX, WINDOW_MIN, StreamWindow
+from overlane.node.links.streams.window import FAR, URGENT_FOR, WINDOW_FIRST, WINDOW_MAX, WINDOW_MIN, StreamWindow
 
 ONE_WAY: Nanos = 30 * MS
 STEP: Nanos = 1 * MS

@@ -6,9 +6,9 @@ import pytest
 
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagram_path import PathState
-from overlane.node.links.datagram_seal import Opener, Sealer
-from overlane.node.links.watched_path import (
+from overlane.node.links.datagrams.path import PathState
+from overlane.node.links.datagrams.seal import Opener, Sealer
+from overlane.node.links.multipath.watched_path import (
     KEEP_EVERY,
     PathNotice,
     WatchedPath,

@@ -53,9 +53,9 @@ from overlane.node.admin.loop_lag import LoopLag
 from overlane.node.admin.paging import in_pieces, page
 from overlane.node.admin.session_views import all_subscriptions, client_view, place, subscription_view
 from overlane.node.driver import Driver
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_paths import DatagramPaths
+from overlane.node.links.datagrams.link import DatagramLink
 from overlane.node.links.emulation import LinkConditions
+from overlane.node.links.multipath.paths import DatagramPaths
 from overlane.node.links.overlay import Overlay
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.logs.event_log import EventLog

@@ -10,12 +10,12 @@ certificate, if the link has one, must belong to the broker that the hello names
 is accepted only if the connection comes from the same machine, or the file allows it.
 
 A hello may offer datagrams in addition to the connection: [port, session, key part]. If both do, they have a session
-(`datagram_seal`), and keys for it if there is a secret to derive them from: the secret of the overlay, or the key
+(`datagrams.seal`), and keys for it if there is a secret to derive them from: the secret of the overlay, or the key
 parts, which are sent only on encrypted connections. A proof covers the offers.
 
 A connection is a link unless the hello of the end that dialled names another purpose: `client`, to pass on the
 connection of a client (`node.clients.pass_through`). It may continue a link over another path: then that hello has the
-id of the link, which both ends know from the nonces of its first greeting (`stream_move`). A proof covers both.
+id of the link, which both ends know from the nonces of its first greeting (`streams.move`). A proof covers both.
 
 No I/O: bytes go in, bytes come out. No more than a few hundred bytes are ever kept.
 """

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from overlane.core.links.neighbour import Chunk
 from overlane.core.units import Nanos
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_paths import DatagramPaths
+from overlane.node.links.datagrams.link import DatagramLink
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import Credentials, DatagramSession, Offer
+from overlane.node.links.multipath.paths import DatagramPaths
 from overlane.node.links.pacing import Pace
 
 if TYPE_CHECKING:

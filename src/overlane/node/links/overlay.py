@@ -6,7 +6,7 @@ dialled later replaces the first: it would not dial if it had a connection, so i
 have dialled at the same moment, the connection dialled by the broker with the lesser name stays; both ends decide
 alike.
 
-If the network file allows it, datagrams are offered with each connection (`datagram_link`).
+If the network file allows it, datagrams are offered with each connection (`datagrams.link`).
 
 An unreachable neighbour is tried again after growing, partly random pauses, at each of its addresses in turn
 (`dialling`).
@@ -42,19 +42,19 @@ from overlane.errors import Failure, InDoubt, Unavailable
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.node.failures import Failures
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_paths import DatagramPaths
-from overlane.node.links.datagram_seal import new_session
-from overlane.node.links.datagram_socket import DatagramSockets
-from overlane.node.links.dialling import DIAL_S, MOVED, Dialling
+from overlane.node.links.datagrams.link import DatagramLink
+from overlane.node.links.datagrams.seal import new_session
+from overlane.node.links.datagrams.sockets import DatagramSockets
+from overlane.node.links.dialling.dialling import DIAL_S, MOVED, Dialling
+from overlane.node.links.dialling.replacing import replaces
 from overlane.node.links.emulation import Emulation, LinkConditions
 from overlane.node.links.greeting import KEY_PART_BYTES, Credentials, DatagramSession, Offer
-from overlane.node.links.multipath import Multipath
+from overlane.node.links.multipath.multipath import Multipath
+from overlane.node.links.multipath.paths import DatagramPaths
+from overlane.node.links.multipath.uplinks import OwnUplinks
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import Pace
-from overlane.node.links.replacing import replaces
-from overlane.node.links.stream_move import StreamMove
-from overlane.node.links.uplinks import OwnUplinks
+from overlane.node.links.streams.move import StreamMove
 from overlane.node.security.tls import broker_of
 from overlane.secret import Secret
 
@@ -416,7 +416,7 @@ class Overlay:
 
     def sent(self) -> None:
         for link in self.links.values():
-            link.read_on()
+            link.reading.others_have_room()
         self._turns.links_have_room()
 
     def lost(self, link: OverlayLink, why: str) -> None:
@@ -451,12 +451,12 @@ class Overlay:
     def recorded(self, peer: str, size_bytes: int, turn: int) -> None:
         """The interest of a neighbour made records of so many bytes, written in this turn."""
         if (link := self.links.get(peer)) is not None:
-            link.recorded(size_bytes, turn)
+            link.reading.recorded(size_bytes, turn)
 
     def written(self, turn: int) -> None:
         """The records of all turns up to this one are on disk."""
         for link in self.links.values():
-            link.written(turn)
+            link.reading.written(turn)
 
     def pump(self) -> None:
         for peer in self._core.ready():

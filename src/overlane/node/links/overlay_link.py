@@ -5,13 +5,13 @@ TCP_NOTSENT_LOWAT limits what the kernel accepts beyond what it can send. More i
 transport is empty and, if the rate of the line is known, no sooner than the line can take it (`pacing`). On an emulated
 link, data arrives when the emulation says.
 
-If both ends have offered them, datagrams are used in addition to the connection (`datagram_link`): for probes, answers,
-and parcels with a deadline, if they fit and the path takes them. They are sent even while the connection is blocked.
-They must not make a connection look alive that transfers nothing: from time to time one of them is sent over the
-connection, and if only datagrams arrive, the connection is closed.
+If both ends have offered them, datagrams are used in addition to the connection (`datagrams.link`): for probes,
+answers, and parcels with a deadline, if they fit and the path takes them. They are sent even while the connection is
+blocked. They must not make a connection look alive that transfers nothing: from time to time one of them is sent over
+the connection, and if only datagrams arrive, the connection is closed.
 
-A link with several paths (`datagram_paths`) survives the connection: the stream continues over another one, which takes
-a path that works (`movable_transport`, `stream_move`).
+A link with several paths (`multipath.paths`) survives the connection: the stream continues over another one, which
+takes a path that works (`streams.movable_transport`, `streams.move`).
 """
 
 import asyncio
@@ -25,35 +25,22 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.frame_codec import is_urgent
 from overlane.errors import ProtocolViolation
 from overlane.membership.endpoint import Endpoint
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_paths import DatagramPaths
+from overlane.node.links.datagrams.link import DatagramLink
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import CLIENT, NONCE_BYTES, Greeting
 from overlane.node.links.link_host import LinkHost
-from overlane.node.links.movable_transport import MovableTransport
+from overlane.node.links.multipath.paths import DatagramPaths
 from overlane.node.links.pacing import Pace
-from overlane.node.links.stream_meter import LOOK_AGAIN_NS, StreamMeter
-from overlane.node.links.stream_socket import NOTSENT_BYTES, STUCK_MS, tune
+from overlane.node.links.reading import READ_SLOWLY_BYTES, Reading
+from overlane.node.links.streams.meter import LOOK_AGAIN_NS, StreamMeter
+from overlane.node.links.streams.movable_transport import MovableTransport
+from overlane.node.links.streams.tcp import NOTSENT_BYTES, STUCK_MS, tune
 
 GREETING_S = 5.0
 PULL_BYTES = 64 * 1024
 PULL_SECURE_BYTES = 16 * 1024
 """With TLS what was pulled waits twice, encrypted and not, when the line takes no more: it is to be little."""
 READ_BYTES = 64 * 1024
-MUCH_BYTES = 16 * 1024
-"""After a read of so much, more may be there."""
-PATIENCE_NS: Nanos = 20 * MS
-CALM_PATIENCE_NS: Nanos = 500 * MS
-"""Where much waits for another neighbour, this one is read again when less does, or after this time: sooner where
-something urgent comes from it, and after no more than a part of the time that has to spare; later where nothing is. A
-neighbour whose processor was busy catches up in it. One behind a slow link must not hold up others, nor the pings."""
-MOVING_BYTES = 128 * 1024
-"""Where the others have taken so much within the longer of these times they are busy, not slow: it begins anew."""
-LOOK_AGAIN_S = 0.001
-RECORDED_BYTES_MAX = 64 * 1024
-READ_SLOWLY_BYTES = 4 * 1024
-"""A neighbour that tells what is to be recorded, by more than that at once, is read again when it is on disk, and by no
-more than so much at a time: acknowledgements of clients wait for the same disk and the same loop."""
 EMULATED_AHEAD_NS: Nanos = 2 * MS
 """An emulated link takes more only when it has less than this left to send."""
 
@@ -74,11 +61,7 @@ log = logging.getLogger("overlane.link")
 
 
 class OverlayLink(asyncio.BufferedProtocol):
-    """`dials`: the neighbour's name where we dial, "" where we are dialled.
-
-    After a read that may not have been all there is, the next one waits for the end of the turn: what has come is
-    passed on before more is taken in. Where it cannot be passed on at once it also waits for a moment, not for long.
-    """
+    """`dials`: the neighbour's name where we dial, "" where we are dialled."""
 
     def __init__(self, host: LinkHost, dials: str = "", dialled_at: Endpoint | None = None, moves: bytes = b"") -> None:
         self.dialled_at = dialled_at
@@ -101,16 +84,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._under_way: deque[tuple[Nanos, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Nanos = 0
-        self._rest: asyncio.TimerHandle | None = None
-        self._crowded_from: Nanos = NEVER
-        self._left_before = 0
-        """How much had left for other neighbours then."""
-        self._recorded_bytes = 0
-        self._recorded_turn = 0
-        """Records caused by this neighbour that may not be on disk yet: their bytes, and the last turn."""
-        self._reads_slowly = False
-        self._disk_patience: asyncio.TimerHandle | None = None
-        """Set while no more is read because of that."""
+        self.reading = Reading(host, self)
         self._why = "closed by the neighbour"
         self.pace: Pace | None = None
         self.datagrams: DatagramLink | DatagramPaths | None = None
@@ -135,6 +109,10 @@ class OverlayLink(asyncio.BufferedProtocol):
     @property
     def bytes_out(self) -> int:
         return self._bytes_out + (self.datagrams.bytes_out if self.datagrams is not None else 0)
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        return self._transport
 
     @property
     def is_broken(self) -> bool:
@@ -163,76 +141,20 @@ class OverlayLink(asyncio.BufferedProtocol):
         self._transport.write(self._greeting.opening())
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return _buffer[:READ_SLOWLY_BYTES] if self._reads_slowly else _buffer
+        return _buffer[:READ_SLOWLY_BYTES] if self.reading.is_slow else _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(_buffer[:nbytes])
         self._bytes_in += nbytes
         self._alone_from = NEVER
         try:
-            if (nbytes >= MUCH_BYTES or self._reads_slowly) and self._transport is not None:
-                self._transport.pause_reading()
-                self._loop.call_soon(self._go_on)
+            self.reading.after_read(nbytes)
             if self._greeting is not None:
                 data = self._greet(self._greeting, data)
             if data and self.is_up:
                 self._host.received(self, data)
         except Exception as error:
             self._host.failed(self, error)
-
-    def recorded(self, size_bytes: int, turn: int) -> None:
-        """What came made records of so many bytes, which are written at the end of the turn."""
-        self._recorded_bytes += size_bytes
-        self._recorded_turn = turn
-        if self._recorded_bytes <= RECORDED_BYTES_MAX or self._disk_patience is not None:
-            return
-        self._reads_slowly = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
-            self._disk_patience = self._loop.call_later(CALM_PATIENCE_NS / SECOND, self._disk_is_slow)
-
-    def written(self, turn: int) -> None:
-        """All turns up to this one are on disk."""
-        if turn < self._recorded_turn or not self._recorded_bytes:
-            return
-        self._reads_slowly = self._recorded_bytes > RECORDED_BYTES_MAX // 2
-        self._recorded_bytes = 0
-        if self._disk_patience is not None:
-            self._disk_patience.cancel()
-            self._disk_is_slow()
-
-    def _disk_is_slow(self) -> None:
-        """A disk may be slow, or broken: the link must not fail for that."""
-        self._disk_patience = None
-        self._recorded_bytes = 0
-        if self._rest is None:
-            self._go_on()
-
-    def read_on(self) -> None:
-        """Something has left for a neighbour: perhaps there is room again for what comes from this one."""
-        if self._rest is not None:
-            self._rest.cancel()
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Read on, unless what came has to wait for another neighbour, and has not for long."""
-        self._rest = None
-        if self._transport is None or self._transport.is_closing() or self._disk_patience is not None:
-            return
-        if not self._host.is_crowded(self.peer):
-            self._crowded_from = NEVER
-        else:
-            now, patience_ns = self._host.now(), self._host.patience_ns(self.peer)
-            is_calm = patience_ns >= NEVER
-            left_bytes = self._host.left_bytes(self.peer)
-            is_moving = is_calm and left_bytes - self._left_before >= MOVING_BYTES
-            if self._crowded_from == NEVER or (is_moving and now - self._crowded_from >= CALM_PATIENCE_NS // 2):
-                self._crowded_from, self._left_before = now, left_bytes
-            patience_ns = CALM_PATIENCE_NS if is_calm else min(patience_ns, PATIENCE_NS)
-            if now - self._crowded_from < patience_ns:
-                self._rest = self._loop.call_later(LOOK_AGAIN_S, self._go_on)
-                return
-        self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -274,9 +196,10 @@ class OverlayLink(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.datagrams is not None and self.is_up and self.datagrams.keeps_link(exc):
             return
-        for timer in (self._late, self._timer, self._rest, self._disk_patience):
+        for timer in (self._late, self._timer):
             if timer is not None:
                 timer.cancel()
+        self.reading.end()
         self._end_datagrams()
         self._transport = None
         self.settled.set()

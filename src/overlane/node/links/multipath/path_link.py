@@ -6,13 +6,13 @@ from typing import Protocol
 
 from overlane.core.links.path_choice import PathSample
 from overlane.core.units import MS, Nanos
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_path import DatagramPath, PathState
-from overlane.node.links.datagram_seal import Opener, Sealer
-from overlane.node.links.datagram_socket import Address, DatagramSocket
+from overlane.node.links.datagrams.link import DatagramLink
+from overlane.node.links.datagrams.path import DatagramPath, PathState
+from overlane.node.links.datagrams.seal import Opener, Sealer
+from overlane.node.links.datagrams.sockets import Address, DatagramSocket
 from overlane.node.links.greeting import DatagramSession
+from overlane.node.links.multipath.watched_path import PathNotice, WatchedPath
 from overlane.node.links.pacing import Pace
-from overlane.node.links.watched_path import PathNotice, WatchedPath
 
 REPORT_EVERY: Nanos = 20 * MS
 

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.node.links.datagram_seal import DatagramAck
+from overlane.node.links.datagrams.seal import DatagramAck
 
 WINDOW_MIN, WINDOW_FIRST, WINDOW_MAX = 16 * 1024, 32 * 1024, 1024 * 1024
 """The least is a dozen datagrams in a round trip: deadlines are kept beside other people's bulk."""

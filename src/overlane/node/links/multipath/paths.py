@@ -15,16 +15,16 @@ from typing import Literal, TypeAlias
 from overlane.core.links.path_choice import PathChoice
 from overlane.core.units import US, Nanos
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_path import DatagramPath, PathState
-from overlane.node.links.datagram_seal import PATH_MAX
-from overlane.node.links.datagram_socket import Address, DatagramSocket, DatagramSockets
+from overlane.node.links.datagrams.link import DatagramLink
+from overlane.node.links.datagrams.path import DatagramPath, PathState
+from overlane.node.links.datagrams.seal import PATH_MAX
+from overlane.node.links.datagrams.sockets import Address, DatagramSocket, DatagramSockets
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import DatagramSession
+from overlane.node.links.multipath.path_link import LinkCallbacks, PathLink
+from overlane.node.links.multipath.watched_path import PathNotice
 from overlane.node.links.pacing import Pace
-from overlane.node.links.path_link import LinkCallbacks, PathLink
-from overlane.node.links.stream_window import StreamWindow
-from overlane.node.links.watched_path import PathNotice
+from overlane.node.links.streams.window import StreamWindow
 
 PathWord: TypeAlias = Literal["in_use", "copies", "standby", "silent", "probing", "gone"]
 

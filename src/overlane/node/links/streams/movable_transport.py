@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, cast
 
-from overlane.node.links.stream_socket import tune
+from overlane.node.links.streams.tcp import tune
 
 KEPT_BYTES_MAX = 8 * 1024 * 1024
 

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from overlane.node.links.netlink import LocalAddress
+from overlane.node.links.multipath.netlink import LocalAddress
 
 
 @dataclass(frozen=True, slots=True)

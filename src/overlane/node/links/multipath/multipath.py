@@ -18,16 +18,16 @@ from typing import Protocol
 
 from overlane.core.units import MS, Nanos
 from overlane.membership.endpoint import Endpoint
-from overlane.node.links.address_watch import AddressWatch
-from overlane.node.links.datagram_link import DatagramLink
-from overlane.node.links.datagram_paths import DatagramPaths
-from overlane.node.links.datagram_seal import PATH_MAX
-from overlane.node.links.datagram_socket import Address, DatagramSocket, DatagramSockets
+from overlane.node.links.datagrams.link import DatagramLink
+from overlane.node.links.datagrams.seal import PATH_MAX
+from overlane.node.links.datagrams.sockets import Address, DatagramSocket, DatagramSockets
 from overlane.node.links.greeting import DatagramSession
-from overlane.node.links.netlink import LocalAddress
+from overlane.node.links.multipath.address_watch import AddressWatch
+from overlane.node.links.multipath.netlink import LocalAddress
+from overlane.node.links.multipath.path_link import LinkCallbacks
+from overlane.node.links.multipath.paths import DatagramPaths
+from overlane.node.links.multipath.uplinks import OwnUplinks, is_literal, same_family
 from overlane.node.links.overlay_link import OverlayLink
-from overlane.node.links.path_link import LinkCallbacks
-from overlane.node.links.uplinks import OwnUplinks, is_literal, same_family
 
 UNREACHABLE_S = 1.0
 """After this time an address from which the kernel would not send is tried again."""

@@ -10,8 +10,8 @@ import socket
 import sys
 from collections.abc import Callable
 
-from overlane.node.links import netlink
-from overlane.node.links.netlink import LocalAddress
+from overlane.node.links.multipath import netlink
+from overlane.node.links.multipath.netlink import LocalAddress
 
 ANSWER_BYTES = 64 * 1024
 ANSWER_S = 1.0

@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagram_path import DatagramPath, PathState
-from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, DatagramRefused, Opener, Sealer
-from overlane.node.links.datagram_socket import Address, DatagramSocket
+from overlane.node.links.datagrams.path import DatagramPath, PathState
+from overlane.node.links.datagrams.seal import DATAGRAM_BYTES_MAX, DatagramRefused, Opener, Sealer
+from overlane.node.links.datagrams.sockets import Address, DatagramSocket
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import DatagramSession
 from overlane.node.links.pacing import Pace
-from overlane.node.links.stream_window import StreamWindow
+from overlane.node.links.streams.window import StreamWindow
 
 CHALLENGE_GAP: Nanos = 100 * MS
 """Another address is challenged no more often than this."""

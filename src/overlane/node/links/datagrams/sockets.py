@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from overlane.node.links.datagram_seal import DATAGRAM_BYTES_MAX, PATH_MAX, session_of
+from overlane.node.links.datagrams.seal import DATAGRAM_BYTES_MAX, PATH_MAX, session_of
 
 RECEIVE_BYTES = 1024 * 1024
 AT_ONCE_MAX = 64

@@ -20,8 +20,8 @@ from collections import Counter
 from enum import Enum
 
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.node.links.datagram_flight import Flight
-from overlane.node.links.datagram_seal import (
+from overlane.node.links.datagrams.flight import Flight
+from overlane.node.links.datagrams.seal import (
     DATAGRAM_BYTES_MAX,
     FRAMES_BYTES_MAX,
     DatagramAck,

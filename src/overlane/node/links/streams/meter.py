@@ -8,8 +8,8 @@ a part is limited by the pace of the line if its rate is known, otherwise by the
 import asyncio
 
 from overlane.core.units import MS, Nanos
-from overlane.node.links.stream_socket import under_way_bytes
-from overlane.node.links.stream_window import StreamWindow
+from overlane.node.links.streams.tcp import under_way_bytes
+from overlane.node.links.streams.window import StreamWindow
 
 PART_BYTES_MIN = 4 * 1024
 """Less is not worth a packet: 3 ms of a line of 10 Mbit/s."""

@@ -1,6 +1,6 @@
 """A watched path: one of several paths of a link, measured all the time so that silence is noticed at once.
 
-Beside what every datagram path does (`datagram_path`):
+Beside what every datagram path does (`datagrams.path`):
 
   keep-alive   a path without other requests gets a small probe every KEEP_EVERY, which is answered at once
   answers      acknowledgements are delayed by PROMPT at most, so that what flows shows within that time that it arrives
@@ -24,8 +24,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from overlane.core.units import MS, NEVER, Nanos
-from overlane.node.links.datagram_path import PROBE_FIRST, DatagramPath, PathState
-from overlane.node.links.datagram_seal import DatagramAck, Kind, Opener, Sealer
+from overlane.node.links.datagrams.path import PROBE_FIRST, DatagramPath, PathState
+from overlane.node.links.datagrams.seal import DatagramAck, Kind, Opener, Sealer
 
 KEEP_EVERY: Nanos = 500 * MS
 """A small probe and its answer are about 150 bytes with all headers: two ends cost an idle path 600 bytes a second."""

@@ -17,7 +17,7 @@ from random import Random
 from overlane.core.units import SECOND, Nanos
 from overlane.membership.endpoint import Endpoint
 from overlane.node.failures import Failures
-from overlane.node.links.redialling import PAUSE_MIN, Redialling
+from overlane.node.links.dialling.redialling import PAUSE_MIN, Redialling
 
 DIAL_S = 5.0
 MOVED = "its address has changed"
