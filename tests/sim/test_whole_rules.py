@@ -1,9 +1,10 @@
-"""The rules for retained messages, wills, groups and keep-alive tell right from wrong, on small stories."""
+"""The rules for order, retained messages, wills, groups and keep-alive tell right from wrong, on small stories."""
 
 import pytest
 
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.sim.whole.contact import Contact
+from overlane.sim.whole.judge import Judge
 from overlane.sim.whole.message import Message
 from overlane.sim.whole.rules.groups import GroupRule
 from overlane.sim.whole.rules.history import History
@@ -30,6 +31,28 @@ def told() -> Told:
 
 def retained(number: int, *, qos: int = 2, clears: bool = False) -> Message:
     return Message("pub", "r/pub", number, qos, is_retained=True, clears=clears)
+
+
+# Order
+
+
+@pytest.mark.parametrize(
+    ("subscribed_at", "is_sent_again", "is_right"), [(2, True, True), (2, False, False), (1, True, False)]
+)
+def test_only_what_was_sent_again_and_missed_at_first_may_come_after_what_followed_it(
+    subscribed_at: int, is_sent_again: bool, is_right: bool
+) -> None:
+    judge = Judge(lambda: SECOND, BROKER_OF, PASSING)
+    first, second = (Message("pub", "t/pub", number, 1) for number in (1, 2))
+    for number, message in enumerate((first, second), 1):
+        if number == subscribed_at:
+            judge.subscribed("near", "t/#", 1)
+        judge.sent(message)
+    judge.got("near", second, 1)
+    if is_sent_again:
+        judge.resent(first)
+    judge.got("near", first, 1)
+    assert (judge.broken is None) == is_right
 
 
 # Retained messages
