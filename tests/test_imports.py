@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "__main__.py":   ("cli.start",),
     "build_kind.py": ("__version__",),
     "errors.py":     (),
+    "certificates.py": (),
     "extras.py":     (),
     "binding.py":    ("errors", "network.schema"),
     "local_ports.py": (),
@@ -72,14 +73,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),
-    "testbed":       ("errors", "core", "network", "sim", "telemetry.rows", "adminapi", "client", "local_ports",
-                      "quantities", "secret_file"),
+    "testbed":       ("errors", "certificates", "core", "network", "sim", "telemetry.rows", "adminapi", "client",
+                      "local_ports", "quantities", "secret_file"),
     "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secret_file"),
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
                       "adminapi", "client", "coordination", "recovery", "pipeline", "testbed", "monitor", "demo",
-                      "extras", "local_ports", "quantities", "secret", "secret_file", "build_kind"),
+                      "certificates", "extras", "local_ports", "quantities", "secret", "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -88,6 +89,7 @@ MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli/brokers/up.py":     ("node.supervision", "node.logs.lines"),
     "cli/brokers/two_tiers.py": ("node.supervision",),
     "cli/brokers/passwd.py": ("node.security.users",),
+    "cli/brokers/check.py":  ("node.checking",),
 }
 
 CORE_CONTRACT = ("core.bundles", "core.config", "core.events", "core.federation", "core.limits", "core.qos",

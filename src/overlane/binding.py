@@ -1,6 +1,7 @@
 """Listening sockets, bound before anything is served on them."""
 
 import asyncio
+import os
 import socket
 
 from overlane.errors import Unavailable
@@ -18,6 +19,11 @@ async def bound(name: str, endpoint: Endpoint, backlog: int) -> list[socket.sock
     except OSError as error:
         for one in sockets:
             one.close()
-        reason = error.strerror or str(error)
-        raise Unavailable(f"{name} address {endpoint}", reason) from None
+        raise Unavailable(f"{name} address {endpoint}", refusal_of(error)) from None
     return sockets
+
+
+def refusal_of(error: OSError) -> str:
+    """Why an address cannot be had, as the system says it: `create_server` repeats the address behind it."""
+    is_of_system = error.errno is not None and not isinstance(error, socket.gaierror)
+    return os.strerror(error.errno) if is_of_system and error.errno is not None else error.strerror or str(error)

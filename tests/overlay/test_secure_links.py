@@ -58,6 +58,33 @@ def test_brokers_with_certificates_of_one_authority_link(tmp_path: Path) -> None
         asyncio.run(_crosses(net["a"].mqtt, net["b"].mqtt))
 
 
+def test_renewed_certificates_of_links_are_taken_up_on_reload_and_the_link_stays(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ours")
+    first = {name: authority.broker(name) for name in "ab"}
+    net = SecureOverlay(tmp_path, {"a": "ours", "b": "ours"})
+    with closing(_Ending(net)):
+        net.start()
+        before = shown_by(net["a"], first["b"], authority.ca)
+        for name in "ab":
+            authority.broker(name)
+        net["a"].reload()
+        net.wait_until(lambda: shown_by(net["a"], first["b"], authority.ca) != before, "the new certificate", 30.0)
+        asyncio.run(_crosses(net["a"].mqtt, net["b"].mqtt))
+        assert net["a"].log.read_text().count("linked") == 1
+        net["b"].kill()
+        net["b"].start()
+        net.wait_until(lambda: net["a"].log.read_text().count("linked") == 2, "linked again")
+        asyncio.run(_crosses(net["a"].mqtt, net["b"].mqtt))
+
+
+def shown_by(member: Member, identity: Identity, ca: Path) -> bytes | None:
+    """The certificate that a broker shows to its neighbours."""
+    context = client_context(ca=ca, certificate=identity.certificate, key=identity.key)
+    host, port = member.overlay.split(":")
+    with context.wrap_socket(socket.create_connection((host, int(port)), 5), server_hostname=member.name) as connection:
+        return connection.getpeercert(binary_form=True)
+
+
 def test_a_certificate_of_another_authority_is_not_believed_and_that_is_said_once(tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
     ours.broker("a")

@@ -18,6 +18,11 @@ COMMANDS = {
         "overlane.cli.simulation.demo",
         "Run five brokers, slow and cut a link, kill a broker, and show what happens to the messages.",
     ),
+    "init": Command("overlane.cli.brokers.init", "Write a first network file, with comments."),
+    "check": Command(
+        "overlane.cli.brokers.check",
+        "Check a network file and everything that its brokers need to start: files, certificates, users, ports, disk.",
+    ),
     "up": Command("overlane.cli.brokers.up", "Run all brokers of a network file until Ctrl-C, each as a process."),
     "broker": Command("overlane.cli.brokers.broker", "Run one broker of a network file until Ctrl-C or SIGTERM."),
     "pub": Command(
@@ -50,6 +55,10 @@ COMMANDS = {
         "Remove a broker from a running network: the other brokers keep nothing for it, and it shuts down.",
     ),
     "passwd": Command("overlane.cli.brokers.passwd", "Set a user's password, remove a user, or list all users."),
+    "certs": Command(
+        "overlane.cli.brokers.certs",
+        "Make and renew certificates of brokers, servers and clients, for overlays without an authority of their own.",
+    ),
     "zookeeper": Command(
         "overlane.cli.coordination.zookeeper",
         "Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it serves.",

@@ -30,10 +30,10 @@ class LazyCommands(TyperGroup):
             return super().get_command(ctx, cmd_name)
         found = _imported(self.table[cmd_name].module, cmd_name)
         if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
+            return _with_plain_help(typer.main.get_group(found))
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         one.command(cmd_name)(found)
-        return typer.main.get_command(one)
+        return _with_plain_help(typer.main.get_command(one))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         path = f"overlane{ctx.command_path.removeprefix(ctx.find_root().command_path)}"
@@ -46,6 +46,14 @@ def group_of(commands: Mapping[str, Command], more_options: Mapping[str, str] | 
         options = more_options or {}
 
     return Group
+
+
+def _with_plain_help(command: Any) -> Any:
+    """Help as text, without boxes and without types of flags."""
+    command.rich_markup_mode = None
+    for one in getattr(command, "commands", {}).values():
+        _with_plain_help(one)
+    return command
 
 
 def _imported(module: str, name: str) -> Any:

@@ -20,7 +20,6 @@ app = typer.Typer(
     cls=group_of(COMMANDS, OPTIONS),
     help=ABOUT,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

@@ -13,7 +13,13 @@ from overlane.cli.commands import COMMANDS
 from overlane.cli.help_text import help_text
 
 ABOUT = "Publish/subscribe messaging across wide areas, within each topic's deadline."
-OPTIONS = {"--version": "Print the version and exit."}
+OPTIONS = {
+    "--version": "Print the version and exit.",
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Print the completion script of the current shell.",
+}
+COMPLETE = "_OVERLANE_COMPLETE"
+"""In the environment where a shell asks how a line may go on."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C."""
 
@@ -27,6 +33,10 @@ def run() -> None:
 
 def _run() -> None:
     match sys.argv[1:]:
+        case _ if COMPLETE in os.environ:
+            from overlane.cli.main import app
+
+            app()
         case [] | ["--help"]:
             _print(help_text("overlane", ABOUT, COMMANDS, OPTIONS))
         case ["--version"] | ["version"]:

@@ -1,8 +1,12 @@
-"""The membership that a network file describes."""
+"""What a network file means: the membership that it describes, and the network as one broker takes it."""
+
+from msgspec import structs
 
 from overlane.membership.membership import Direction, Emulated, Member, MemberLink, Membership, membership_of
 from overlane.network.endpoints import overlay_endpoints
 from overlane.network.schema import Back, Link, Network
+
+BROKER_NAME = "{name}"
 
 
 def members_of(network: Network, *, is_emulated: bool = False) -> Membership:
@@ -22,6 +26,18 @@ def members_of(network: Network, *, is_emulated: bool = False) -> Membership:
         ),
         (_link(link, is_emulated) for link in network.links),
     )
+
+
+def of_broker(network: Network, name: str) -> Network:
+    """The network as this broker takes it: `{name}` in the paths of the certificate and the key is its name."""
+    security = network.security
+    own = {
+        field: path.replace(BROKER_NAME, name)
+        for field, path in (("certificate", security.certificate), ("key", security.key))
+        if path is not None
+    }
+    replaced: Network = structs.replace(network, security=structs.replace(security, **own))
+    return replaced
 
 
 def _link(link: Link, is_emulated: bool) -> MemberLink:

@@ -8,6 +8,7 @@ observing      reports the effects of turns to the log and to observers
 telemetry      whether and where a broker records telemetry
 reconfiguring  the one way in which the configuration of a running broker changes
 reloading      reads the network file again while the broker runs
+checking       everything that a start needs, without a start; `open_files` says how many connections are possible
 
 store/         the durable store
 links/         links to neighbours
@@ -20,4 +21,4 @@ coordination/  a broker's part in the coordination through ZooKeeper
 supervision/   all brokers of a file on one machine
 """
 
-__all__ = ["coordination", "logs", "node", "recovery", "security", "supervision"]
+__all__ = ["checking", "coordination", "logs", "node", "recovery", "security", "supervision"]

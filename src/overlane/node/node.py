@@ -9,11 +9,9 @@ changes nothing.
 
 import asyncio
 import logging
-import resource
 import secrets
 import signal
 import ssl
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ from overlane.membership.membership import BadMembership, Membership
 from overlane.network.classes import broker_config, mirrored_topics, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
-from overlane.network.members import members_of
+from overlane.network.members import members_of, of_broker
 from overlane.network.reading import read_network
 from overlane.network.schema import Network, Security
 from overlane.node.admin.service import AdminService
@@ -40,10 +38,11 @@ from overlane.node.driver import Driver
 from overlane.node.failures import unhandled
 from overlane.node.links.multipath.uplinks import OwnUplinks, is_literal
 from overlane.node.links.overlay import Overlay
+from overlane.node.open_files import connections_possible, raise_file_limit
 from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins
-from overlane.node.security.tls import client_context, server_context
+from overlane.node.security.tls import LinkContexts, link_contexts, renew_link_contexts, server_context
 from overlane.node.security.users import Users
 from overlane.node.store.durable import RecordStore, Store, StoreError
 from overlane.node.store.none import NoStore
@@ -51,7 +50,7 @@ from overlane.node.store.timed import TimedStore
 from overlane.node.suspect_file import SuspectFile
 from overlane.node.telemetry import recording_of
 from overlane.pubsub.access import Access
-from overlane.pubsub.limits import NONE
+from overlane.pubsub.limits import NONE, Limits
 from overlane.pubsub.state import Settings
 from overlane.secret_file import read_token, warning_of
 from overlane.turn.assembly import assemble
@@ -62,9 +61,6 @@ if TYPE_CHECKING:
 
 DRAIN_S = 5.0
 """How long a broker that ends waits for its clients to read DISCONNECT."""
-
-FILES_KEPT = 256
-"""Open files that are not connections of clients: the store, neighbours, operators, and rejected clients."""
 
 log = logging.getLogger("overlane.node")
 
@@ -118,7 +114,7 @@ class Node:
         self.begins_anew_with: int | None = None
         """The incarnation with which another node is to take this one's place, once it has ended."""
         self.options = options
-        self.network = network
+        self.network = network = of_broker(network, options.name)
         self._started_with = network
         self.endpoints: Endpoints = endpoints(network, options.name, str(options.file))
         self.unwritten: StoreError | None = None
@@ -144,14 +140,14 @@ class Node:
 
     async def start(self) -> None:
         """Serve; ConfigError or Unavailable when it cannot."""
-        self._files_max = _raise_file_limit()
+        self._files_max = raise_file_limit()
         loop = asyncio.get_running_loop()
         self._heed_signals(loop)
         _warn_of_open_secrets(self.network.security)
         self.clock = Clock()
         self.store = self._open_store(loop)
         settings = self._settings(self.network)
-        link_tls = self._link_tls()
+        self._link_tls = link_tls = link_contexts(self.network.security)
         turn = assemble(
             broker_config(self.network, self.options.name),
             settings,
@@ -307,6 +303,8 @@ class Node:
             self.network = fresh.network
             self.overlay.multipath.set_uplinks(self._uplinks())
             _warn_of_open_secrets(fresh.network.security)
+            if self._link_tls is not None and fresh.network.security.overlay_tls:
+                renew_link_contexts(self._link_tls, fresh.network.security)
             self._use_logins(logins, fresh.users)
             self.admin_service.reconfigure(fresh.network, fresh.token)
             if self.recording is not None:
@@ -320,8 +318,8 @@ class Node:
     def _read_network(self) -> Network:
         """ConfigError."""
         if self.coordinating is not None and self.options.own is not None:
-            return self.coordinating.read_network()
-        return read_network(self.options.file)
+            return of_broker(self.coordinating.read_network(), self.options.name)
+        return of_broker(read_network(self.options.file), self.options.name)
 
     def _follow(self, network: Network, renewed: "Iterable[PreparedListener]" = ()) -> None:
         """Make of the file what the broker can take up while it runs; BadMembership, RestartNeeded or ConfigError."""
@@ -373,10 +371,11 @@ class Node:
 
     def _settings(self, network: Network) -> Settings:
         """As the file has them; with no more connections than there can be open files."""
-        limits, possible = network.limits, max(1, self._files_max - FILES_KEPT)
+        limits, possible = network.limits, connections_possible(self._files_max)
         if limits.connections > possible:
             told = "the system allows %d open files; accepting at most %d connections instead of %d"
-            log.warning(told, self._files_max, possible, limits.connections)
+            level = logging.INFO if limits.connections == Limits().connections else logging.WARNING
+            log.log(level, told, self._files_max, possible, limits.connections)
             limits = structs.replace(limits, connections=possible)
         return Settings(
             limits, Access(network.access), qos_table(network), network.security.anonymous, mirrored_topics(network)
@@ -398,14 +397,6 @@ class Node:
         )
         return TimedStore(opened)
 
-    def _link_tls(self) -> tuple[ssl.SSLContext, ssl.SSLContext] | None:
-        """For neighbours that dial, and for those that are dialled."""
-        security = self.network.security
-        if not security.overlay_tls:
-            return None
-        server_tls = server_context(structs.replace(security, client_certificate="required"))
-        return server_tls, client_context(**_identity(security))
-
     def _link_identity(self) -> BrokerIdentity | None:
         security = self.network.security
         if not security.overlay_tls:
@@ -415,9 +406,7 @@ class Node:
 
         return CertifiedIdentity(self.options.name, self.store.incarnation, security)
 
-    def _overlay(
-        self, core: OverlayBroker, driver: Driver, link_tls: tuple[ssl.SSLContext, ssl.SSLContext] | None
-    ) -> Overlay:
+    def _overlay(self, core: OverlayBroker, driver: Driver, link_tls: LinkContexts | None) -> Overlay:
         security = self.network.security
         server_tls, client_tls = link_tls or (None, None)
         return Overlay(
@@ -471,10 +460,6 @@ def _close_prepared(prepared: Iterable[PreparedListener]) -> None:
             server.close()
 
 
-def _identity(security: Security) -> dict[str, str | None]:
-    return {"ca": security.client_ca, "certificate": security.certificate, "key": security.key}
-
-
 def _warn_of_open_secrets(security: Security) -> None:
     secrets_of = {
         "the private key": security.key,
@@ -489,11 +474,3 @@ def _warn_of_open_secrets(security: Security) -> None:
 
 def _fresh_id() -> str:
     return f"overlane-{secrets.token_hex(8)}"
-
-
-def _raise_file_limit() -> int:
-    """As many connections as the system allows; how many files may be open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard if hard != resource.RLIM_INFINITY else sys.maxsize

@@ -1,7 +1,7 @@
 """Reloading: the network file is read again while the broker runs.
 
 Everything is read and checked first: the file, the certificates, the token, the users. If anything is invalid, nothing
-changes. These can change while running: users, certificates of listeners for clients, the admin token, access rules,
+changes. These can change while running: users, certificates of listeners and links, the admin token, access rules,
 limits, the QoS of topics, the amount of telemetry kept, links. Other changes need a restart, and are reported.
 """
 
@@ -16,7 +16,7 @@ from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.schema import Network
 from overlane.node.admin.service import token_of
-from overlane.node.security.tls import server_context
+from overlane.node.security.tls import link_contexts, server_context
 from overlane.node.security.users import Users, read_users
 from overlane.secret import Secret
 
@@ -35,6 +35,7 @@ def reload_config(read: Callable[[], Network], at: Endpoints) -> ReloadedConfig:
     """ConfigError or Unavailable if anything is wrong. `at`: where the broker listens, and goes on listening."""
     network = read()
     users = network.security.users
+    link_contexts(network.security)
     return ReloadedConfig(
         network,
         token_of(network),
@@ -92,5 +93,4 @@ def _histories(network: Network) -> dict[str, object]:
 
 def _between_brokers(network: Network) -> tuple[object, ...]:
     security = network.security
-    shown = (security.certificate, security.key, security.client_ca) if security.overlay_tls else ()
-    return security.overlay_secret, security.overlay_open, *shown
+    return security.overlay_secret, security.overlay_open, security.overlay_tls

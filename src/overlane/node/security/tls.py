@@ -11,6 +11,9 @@ Errors in the files are reported per file, before any client connects.
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import structs
 
 from overlane.errors import ConfigError, Fault
 from overlane.network.schema import Security
@@ -52,6 +55,28 @@ def client_context(
     if faults:
         raise ConfigError(faults)
     return context
+
+
+LinkContexts: TypeAlias = tuple[ssl.SSLContext, ssl.SSLContext]
+"""For neighbours that dial, and for those that are dialled."""
+
+
+def link_contexts(security: Security) -> LinkContexts | None:
+    """None where links go without certificates. ConfigError when a file is missing or wrong."""
+    if not security.overlay_tls:
+        return None
+    serving = server_context(structs.replace(security, client_certificate="required"))
+    return serving, client_context(ca=security.client_ca, certificate=security.certificate, key=security.key)
+
+
+def renew_link_contexts(contexts: LinkContexts, security: Security) -> None:
+    """New connections show the certificate of the files as they are now, and trust authorities that were added; those
+    that were removed are trusted until the end. The files are valid: `link_contexts` has read them."""
+    for context in contexts:
+        if security.certificate is not None:
+            context.load_cert_chain(security.certificate, security.key)
+        if security.client_ca is not None:
+            context.load_verify_locations(security.client_ca)
 
 
 def user_of(peer_certificate: Mapping[str, object] | None) -> str | None:

@@ -52,6 +52,22 @@ class DataDirectory:
             self._descriptor = -1
 
 
+def holder_of(path: Path) -> str | None:
+    """Who uses the directory now: ", process N", or nothing where that is not known; None if nobody does."""
+    try:
+        descriptor = os.open(path / LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        return f", process {holder}" if holder else ""
+    finally:
+        os.close(descriptor)
+    return None
+
+
 def _make(path: Path) -> None:
     if path.is_dir():
         return
