@@ -70,10 +70,10 @@ def test_renewed_certificates_of_links_are_taken_up_on_reload_and_the_link_stays
         net["a"].reload()
         net.wait_until(lambda: shown_by(net["a"], first["b"], authority.ca) != before, "the new certificate", 30.0)
         asyncio.run(_crosses(net["a"].mqtt, net["b"].mqtt))
-        assert net["a"].log.read_text().count("linked") == 1
+        assert net["a"].log.read_text().count("link to b is up") == 1
         net["b"].kill()
         net["b"].start()
-        net.wait_until(lambda: net["a"].log.read_text().count("linked") == 2, "linked again")
+        net.wait_until(lambda: net["a"].log.read_text().count("link to b is up") == 2, "linked again")
         asyncio.run(_crosses(net["a"].mqtt, net["b"].mqtt))
 
 

@@ -23,12 +23,11 @@ from overlane.network.endpoints import Endpoints, endpoints, overlay_endpoints
 from overlane.network.members import of_broker
 from overlane.network.schema import Network, Security
 from overlane.node.admin.service import token_of
-from overlane.node.open_files import connections_possible, files_allowed
+from overlane.node.open_files import are_too_few, connections_possible, files_allowed
 from overlane.node.reloading import needs_tls
 from overlane.node.security.tls import client_context, server_context
 from overlane.node.security.users import read_users
 from overlane.node.store.data_directory import holder_of
-from overlane.pubsub.limits import NONE, Limits
 from overlane.secret_file import read_token, warning_of
 
 EXPIRES_SOON = datetime.timedelta(days=30)
@@ -176,9 +175,8 @@ def _directory(data: Path, *, is_to_be_free: bool) -> Iterator[Finding]:
 
 
 def _open_files(network: Network) -> Iterator[Finding]:
-    """The default is a limit for large machines: less of it is nothing to warn of."""
     wanted, possible = network.limits.connections, connections_possible(files_allowed())
-    if wanted not in (NONE, Limits().connections) and wanted > possible:
+    if are_too_few(possible, wanted):
         told = f"the system allows {files_allowed()} open files: at most {possible} connections instead of {wanted}"
         yield Finding(Level.WARNING, f"{told} (ulimit -n, or LimitNOFILE of systemd)")
 

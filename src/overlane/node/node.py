@@ -38,7 +38,7 @@ from overlane.node.driver import Driver
 from overlane.node.failures import unhandled
 from overlane.node.links.multipath.uplinks import OwnUplinks, is_literal
 from overlane.node.links.overlay import Overlay
-from overlane.node.open_files import connections_possible, raise_file_limit
+from overlane.node.open_files import are_too_few, connections_possible, raise_file_limit
 from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins
@@ -50,7 +50,7 @@ from overlane.node.store.timed import TimedStore
 from overlane.node.suspect_file import SuspectFile
 from overlane.node.telemetry import recording_of
 from overlane.pubsub.access import Access
-from overlane.pubsub.limits import NONE, Limits
+from overlane.pubsub.limits import NONE
 from overlane.pubsub.state import Settings
 from overlane.secret_file import read_token, warning_of
 from overlane.turn.assembly import assemble
@@ -373,9 +373,9 @@ class Node:
         """As the file has them; with no more connections than there can be open files."""
         limits, possible = network.limits, connections_possible(self._files_max)
         if limits.connections > possible:
-            told = "the system allows %d open files; accepting at most %d connections instead of %d"
-            level = logging.INFO if limits.connections == Limits().connections else logging.WARNING
-            log.log(level, told, self._files_max, possible, limits.connections)
+            if are_too_few(possible, limits.connections):
+                told = "the system allows %d open files; accepting at most %d connections instead of %d"
+                log.warning(told, self._files_max, possible, limits.connections)
             limits = structs.replace(limits, connections=possible)
         return Settings(
             limits, Access(network.access), qos_table(network), network.security.anonymous, mirrored_topics(network)

@@ -3,8 +3,12 @@
 import resource
 import sys
 
+from overlane.pubsub.limits import NONE, Limits
+
 FILES_KEPT = 256
 """Open files that are not connections of clients: the store, neighbours, operators, and rejected clients."""
+
+FEW_CONNECTIONS = 4_000
 
 
 def files_allowed() -> int:
@@ -23,3 +27,9 @@ def raise_file_limit() -> int:
 
 def connections_possible(files_max: int) -> int:
     return max(1, files_max - FILES_KEPT)
+
+
+def are_too_few(possible: int, wanted: int) -> bool:
+    """Whether to warn. The default limit is for large machines: a little less of it is nothing to warn of."""
+    is_default = wanted in (NONE, Limits().connections)
+    return possible < wanted and (not is_default or possible < FEW_CONNECTIONS)
