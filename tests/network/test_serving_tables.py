@@ -294,11 +294,13 @@ PATH = "the path of a file, absolute or relative to this one"
         ('[[access]]\nuser = "a\\n"\npublish = ["a"]', f'3: access[0].user: found "a\\n", allowed is {USER}'),
         (
             '[[access]]\nuser = "alice"',
-            "2: access[0]: found nothing that it allows, allowed is publish, subscribe or both",
+            "2: access[0]: found nothing that it allows or denies, allowed is at least one of publish, subscribe,"
+            " deny_publish, deny_subscribe",
         ),
         (
             '[[access]]\nuser = "alice"\npublsh = ["a"]\nsubscribe = []',
-            "4: access[0].publsh: found an unknown field, allowed is publish, subscribe, user; did you mean publish?",
+            "4: access[0].publsh: found an unknown field, allowed is deny_publish, deny_subscribe, publish, subscribe,"
+            " user; did you mean publish?",
         ),
         (
             '[[access]]\nuser = "alice"\npublish = "a"',

@@ -202,6 +202,8 @@ rules = st.lists(
         user=st.sampled_from(["a", "b", "*", "anonymous"]),
         publish=st.lists(patterns, max_size=12).map(tuple),
         subscribe=st.lists(patterns, max_size=12).map(tuple),
+        deny_publish=st.lists(patterns, max_size=2).map(tuple),
+        deny_subscribe=st.lists(patterns, max_size=2).map(tuple),
     ),
     min_size=1,
     max_size=4,
@@ -251,28 +253,71 @@ def patterns_for(given: list[Rule], user: str | None, action: str) -> list[str]:
     ]
 
 
+def is_denied(given: list[Rule], user: str | None, client: str, action: str, topic: str) -> bool:
+    """Some rule denies it. A name that cannot be a level stands for all of them."""
+    named = {"%u": user, "%c": client}
+
+    def widened(pattern: str) -> str:
+        for level, name in named.items():
+            if not name or any(sign in name for sign in "+#/"):
+                pattern = "/".join("+" if one == level else one for one in pattern.split("/"))
+        first, *others = pattern.split("/")
+        # Unlike what a rule allows, what it denies may begin with a name that begins with a dollar.
+        return "/".join([named.get(first) or first, *others])
+
+    denied = [widened(pattern) for pattern in patterns_for(given, user, f"deny_{action}")]
+    return some_pattern_matches(denied, user, client, topic)
+
+
 @given(rules, users, names, st.lists(topics, min_size=1, max_size=6))
-def test_a_topic_is_allowed_exactly_when_some_rule_matches(
+def test_a_topic_is_allowed_exactly_when_some_rule_allows_it_and_none_denies_it(
     given_rules: list[Rule], user: str | None, client: str, asked: list[str]
 ) -> None:
     access = Access(given_rules)
     receivable = [p for p in patterns_for(given_rules, user, "subscribe") if has_usable_names(p, user, client)]
     publishable = [p for p in patterns_for(given_rules, user, "publish") if has_usable_names(p, user, client)]
     for topic in asked * 2:  # the second time from memory
-        assert access.may_receive(user, client, topic) is some_pattern_matches(receivable, user, client, topic)
+        assert access.may_receive(user, client, topic) is (
+            some_pattern_matches(receivable, user, client, topic)
+            and not is_denied(given_rules, user, client, "subscribe", topic)
+        )
         assert access.may_publish(user, client, topic) is (
-            not topic.startswith("$") and some_pattern_matches(publishable, user, client, topic)
+            not topic.startswith("$")
+            and some_pattern_matches(publishable, user, client, topic)
+            and not is_denied(given_rules, user, client, "publish", topic)
         )
 
 
+def test_what_is_denied_counts_whatever_the_order_of_the_rules() -> None:
+    allow = Rule(user="*", publish=("#",), subscribe=("#",))
+    deny = Rule(user="guest", deny_publish=("valves/#",), deny_subscribe=("secret/#",))
+    for order in ([allow, deny], [deny, allow]):
+        access = Access(order)
+        assert access.may_publish("alice", "c1", "valves/1")
+        assert not access.may_publish("guest", "c1", "valves/1")
+        assert access.may_publish("guest", "c1", "news")
+        assert access.may_subscribe("guest", "c1", "#")
+        assert access.may_receive("guest", "c1", "news")
+        assert not access.may_receive("guest", "c1", "secret/plan")
+        assert not access.may_subscribe("guest", "c1", "secret/+")
+
+
+def test_a_name_that_would_narrow_what_is_denied_denies_it_for_all_names() -> None:
+    access = Access([Rule(user="*", publish=("#",), deny_publish=("clients/%c/config",))])
+    assert not access.may_publish("alice", "c1", "clients/c1/config")
+    assert access.may_publish("alice", "c1", "clients/c2/config")
+    assert not access.may_publish("alice", "c1/+", "clients/c2/config")
+
+
 @given(rules, users, names, filters, st.lists(topics, max_size=20))
-def test_whoever_may_subscribe_may_receive_all_that_the_filter_matches(
+def test_whoever_may_subscribe_may_receive_all_that_the_filter_matches_but_what_is_denied(
     given_rules: list[Rule], user: str | None, client: str, topic_filter: str, asked: list[str]
 ) -> None:
     access = Access(given_rules)
     if access.may_subscribe(user, client, topic_filter):
         for topic in asked:
-            assert access.may_receive(user, client, topic) or not matches(topic_filter, topic)
+            is_kept_out = is_denied(given_rules, user, client, "subscribe", topic)
+            assert access.may_receive(user, client, topic) or is_kept_out or not matches(topic_filter, topic)
 
 
 @given(rules, st.lists(st.tuples(users, names, topics), max_size=30))

@@ -13,6 +13,8 @@ from overlane.network.schema import CLIENT_CERTIFICATES, Broker, Security
 from overlane.network.table import NOTHING, Table
 from overlane.pubsub.access import Rule
 
+RULE_FIELDS = ("publish", "subscribe", "deny_publish", "deny_subscribe")
+
 
 def read_security(table: Table, brokers: Sequence[Broker], directory: Path | None) -> Security:
     path = kinds.path(directory)
@@ -47,9 +49,13 @@ def read_access(tables: Iterable[Table]) -> Iterator[Rule]:
             user=table.required("user", kinds.access_user()),
             publish=table.many("publish", kinds.access_pattern()),
             subscribe=table.many("subscribe", kinds.access_pattern()),
+            deny_publish=table.many("deny_publish", kinds.access_pattern()),
+            deny_subscribe=table.many("deny_subscribe", kinds.access_pattern()),
         )
-        if "publish" not in table and "subscribe" not in table:
-            table.faults.add(table.path, NOTHING + " that it allows", "publish, subscribe or both")
+        if not any(field in table for field in RULE_FIELDS):
+            table.faults.add(
+                table.path, NOTHING + " that it allows or denies", f"at least one of {', '.join(RULE_FIELDS)}"
+            )
         table.close()
         yield rule
 

@@ -138,6 +138,9 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"user = {_string(rule.user)}"
     yield f"publish = {_value(rule.publish)}"
     yield f"subscribe = {_value(rule.subscribe)}"
+    for field in ("deny_publish", "deny_subscribe"):
+        if denied := getattr(rule, field):
+            yield f"{field} = {_value(denied)}"
 
 
 def _border(border: Border) -> Iterator[str]:

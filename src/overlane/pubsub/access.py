@@ -1,11 +1,13 @@
 """Access: who may publish and receive which topics.
 
 Without rules, every connected client may do everything. With rules, only what some rule allows, so that a forgotten
-rule denies and never grants. Rules only add rights: a client has those of all rules for its user.
+rule denies and never grants. A client has the rights of all rules for its user, except what one of them denies: the
+order of rules does not matter.
 
 The patterns of a rule are topic filters in which the level `%u` stands for the user name of the client and `%c` for its
 client id. A name that contains `+`, `#` or `/` would change the meaning of the filter, and one that begins with `$` as
-the first level would match the topics of the server: for such a client the pattern matches nothing.
+the first level would match the topics of the server: for such a client the pattern allows nothing, and denies it for
+all names.
 
 A client may subscribe if one pattern covers its whole filter, and each message is checked again by its own topic on
 delivery, since rights can change during a session. Topics that begin with `$` belong to the server: they can be read if
@@ -17,7 +19,7 @@ full one is emptied.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import chain, count
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -44,6 +46,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
+    deny_publish: tuple[str, ...] = ()
+    deny_subscribe: tuple[str, ...] = ()
 
 
 def check_pattern(pattern: str) -> None:
@@ -82,11 +86,14 @@ _Verdicts: TypeAlias = dict[tuple[int, str], bool]
 class _Action:
     """One thing a client may do, publish or receive, with what its user may and what this client alone may."""
 
-    __slots__ = ("_filters", "_number", "_verdicts")
+    __slots__ = ("_denied", "_filters", "_number", "_verdicts")
 
-    def __init__(self, number: int, filters: tuple[_Filters, ...], verdicts: _Verdicts) -> None:
+    def __init__(
+        self, number: int, filters: tuple[_Filters, ...], denied: tuple[_Filters, ...], verdicts: _Verdicts
+    ) -> None:
         self._number = number  # never another's, so that no verdict is taken for one of a forgotten client
         self._filters = filters
+        self._denied = denied
         self._verdicts = verdicts
 
     def allowed(self, topic: str) -> bool:
@@ -94,12 +101,15 @@ class _Action:
         verdict = self._verdicts.get(asked)
         if verdict is None:
             verdict = any(filters.match(topic) for filters in self._filters)
+            verdict = verdict and not any(filters.match(topic) for filters in self._denied)
             if len(topic) <= TOPIC_CHARS_REMEMBERED_MAX:
                 _remember(self._verdicts, asked, verdict, VERDICTS_REMEMBERED_MAX)
         return verdict
 
     def covers(self, topic_filter: str) -> bool:
-        return any(filters.cover(topic_filter) for filters in self._filters)
+        """Whether it is allowed as a whole, and not denied as a whole: what is denied in part is not delivered."""
+        is_allowed = any(filters.cover(topic_filter) for filters in self._filters)
+        return is_allowed and not any(filters.cover(topic_filter) for filters in self._denied)
 
 
 class Rights:
@@ -127,14 +137,30 @@ class Rights:
         return self._receive is None or self._receive.allowed(topic)
 
 
+class _Patterns(NamedTuple):
+    """Of one list of all rules for a user: filters for any of its clients, and patterns that differ from client to
+    client."""
+
+    filters: _Filters
+    by_client: tuple[str, ...]
+    denies: bool
+
+    def of(self, user: str | None, client: str) -> tuple[_Filters, ...]:
+        if not self.by_client:
+            return (self.filters,)
+        return self.filters, _Filters(_filled(self.by_client, user, client, widens=self.denies))
+
+
 class _User(NamedTuple):
-    """What a user may with any client, and the patterns that differ from client to client."""
+    """What a user may with any client, and where it differs from client to client: what is allowed to publish and to
+    receive, and what is denied."""
 
     rights: Rights
-    publish: _Filters
-    subscribe: _Filters
-    publish_patterns: tuple[str, ...]
-    subscribe_patterns: tuple[str, ...]
+    lists: tuple[_Patterns, _Patterns, _Patterns, _Patterns]
+
+    @property
+    def is_same_for_all_clients(self) -> bool:
+        return not any(one.by_client for one in self.lists)
 
 
 class Access:
@@ -163,28 +189,39 @@ class Access:
         if known is None:
             known = self._of_user(user)
             _remember(self._users, user, known, USERS_REMEMBERED_MAX)
-        if not known.publish_patterns and not known.subscribe_patterns:
+        if known.is_same_for_all_clients:
             return known.rights
         rights = self._clients.get((user, client))
         if rights is None:
-            publish = _Filters(_filled(known.publish_patterns, user, client))
-            subscribe = _Filters(_filled(known.subscribe_patterns, user, client))
-            rights = self._rights((known.publish, publish), (known.subscribe, subscribe))
+            rights = self._rights(*(one.of(user, client) for one in known.lists))
             _remember(self._clients, (user, client), rights, CLIENTS_REMEMBERED_MAX)
         return rights
 
     def _of_user(self, user: str | None) -> _User:
         rules = [rule for rule in self.rules if _is_for(rule, user)]
-        any_client, publish_patterns = _divided(pattern for rule in rules for pattern in rule.publish)
-        publish = _Filters(_filled(any_client, user, None))
-        any_client, subscribe_patterns = _divided(pattern for rule in rules for pattern in rule.subscribe)
-        subscribe = _Filters(_filled(any_client, user, None))
-        return _User(self._rights((publish,), (subscribe,)), publish, subscribe, publish_patterns, subscribe_patterns)
 
-    def _rights(self, publish: tuple[_Filters, ...], subscribe: tuple[_Filters, ...]) -> Rights:
+        def patterns(given: Iterable[tuple[str, ...]], *, denies: bool = False) -> _Patterns:
+            for_all, by_client = _divided(chain.from_iterable(given))
+            return _Patterns(_Filters(_filled(for_all, user, None, widens=denies)), by_client, denies)
+
+        lists = (
+            patterns(rule.publish for rule in rules),
+            patterns(rule.subscribe for rule in rules),
+            patterns((rule.deny_publish for rule in rules), denies=True),
+            patterns((rule.deny_subscribe for rule in rules), denies=True),
+        )
+        return _User(self._rights(*((one.filters,) for one in lists)), lists)
+
+    def _rights(
+        self,
+        publish: tuple[_Filters, ...],
+        subscribe: tuple[_Filters, ...],
+        deny_publish: tuple[_Filters, ...],
+        deny_subscribe: tuple[_Filters, ...],
+    ) -> Rights:
         return Rights(
-            _Action(next(self._numbers), publish, self._verdicts),
-            _Action(next(self._numbers), subscribe, self._verdicts),
+            _Action(next(self._numbers), publish, deny_publish, self._verdicts),
+            _Action(next(self._numbers), subscribe, deny_subscribe, self._verdicts),
         )
 
 
@@ -201,8 +238,9 @@ def _divided(patterns: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
     return tuple(pattern for pattern in given if pattern not in by_client), by_client
 
 
-def _filled(patterns: Iterable[str], user: str | None, client: str | None) -> Iterator[str]:
-    """The filters that the patterns mean for a client; those that mean none are left out."""
+def _filled(patterns: Iterable[str], user: str | None, client: str | None, *, widens: bool) -> Iterator[str]:
+    """The filters that the patterns mean for a client. Where a name cannot be a level the pattern is left out, or, if
+    `widens`, is for all names."""
     # All names of a pattern at once: a user called `%c` must not be filled in again.
     names = {"%u": user, "%c": client}
     for pattern in patterns:
@@ -210,7 +248,9 @@ def _filled(patterns: Iterable[str], user: str | None, client: str | None) -> It
         for level in pattern.split("/"):
             name = names.get(level, level)
             if name is None or (level in names and not _is_plain(name, first=not levels)):
-                break
+                if not widens:
+                    break
+                name = name if name and not any(sign in name for sign in "+#/") else "+"
             levels.append(name)
         else:
             yield "/".join(levels)
