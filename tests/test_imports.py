@@ -78,9 +78,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "monitor":       ("errors", "core", "network", "sim", "adminapi", "client", "quantities", "secret", "secret_file"),
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
+    "migration":     ("errors", "core.topics", "pubsub", "membership", "network"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
                       "adminapi", "client", "coordination", "recovery", "pipeline", "testbed", "monitor", "demo",
-                      "certificates", "extras", "local_ports", "quantities", "secret", "secret_file", "build_kind"),
+                      "certificates", "extras", "migration", "local_ports", "quantities", "secret", "secret_file",
+                      "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {

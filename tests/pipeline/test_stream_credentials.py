@@ -8,7 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tlsfront import tls_in_front
 
-from overlane.node.security.users import Cost, set_password
+from overlane.node.security.password_hashes import Cost
+from overlane.node.security.users import set_password
 from overlane.pipeline import register
 from overlane.pipeline.streaming.stream_client import Credentials, StreamClient
 from overlane.secret import Secret

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from overlane.adminapi.views import StreamMessagePage, WriterBatchView, WriterMessageView
-from overlane.node.security.users import Cost, set_password
+from overlane.node.security.password_hashes import Cost
+from overlane.node.security.users import set_password
 from overlane.secret import Secret
 from waiting import WITHIN_S
 from watched import Answer, WatchedBroker, let_in

@@ -10,7 +10,8 @@ import pytest
 
 from overlane.errors import ConfigError
 from overlane.node.security.logins import Login, Logins
-from overlane.node.security.users import Cost, remove_user, set_password
+from overlane.node.security.password_hashes import Cost
+from overlane.node.security.users import remove_user, set_password
 from overlane.secret import Secret
 
 CHEAP = Cost(memory_kib=8, times=1)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
+from overlane.secret_file import reason_of
 
 PORTS = {"mqtt": 1883, "overlay": 7001, "admin": 8001, "tls": 8883, "websocket": 8080}
 """Of the first broker; the next one has the next."""
@@ -71,13 +72,16 @@ def init(
     brokers: Annotated[
         str, typer.Option("--brokers", metavar="NAMES", help="Names of the brokers, separated by commas.")
     ] = "broker-1",
+    mosquitto: Annotated[
+        Path | None, typer.Option("--mosquitto", metavar="FILE", help="Take over this mosquitto.conf.")
+    ] = None,
 ) -> None:
     """Write a first network file, with comments."""
     # Imported here so that other commands start faster.
     from overlane.network.reading import parse_network
 
     names = [name.strip() for name in brokers.split(",")]
-    text = content(names, str(file))
+    text = content(names, str(file)) if mosquitto is None else _from_mosquitto(mosquitto, names[0], str(file))
     with exit_on_error():
         parse_network(text, str(file))
     try:
@@ -88,6 +92,31 @@ def init(
     except OSError as refused:
         fail(f"{file}: cannot be written: {refused.strerror}", UNAVAILABLE)
     typer.echo(f"wrote {file}\nnext: overlane check {file} && overlane up {file}")
+
+
+def _from_mosquitto(conf: Path, name: str, file: str) -> str:
+    """What was not taken over stands at the head of the file, and on standard error."""
+    from overlane.migration import migrated
+    from overlane.network import format_network
+
+    def read(path: str | Path) -> str:
+        try:
+            return (conf.parent / path).read_text()
+        except (OSError, ValueError) as refused:
+            fail(f"{path}: found no way to read it ({reason_of(refused)}), allowed is a file of Mosquitto")
+
+    text = read(conf.name)
+    for line in text.splitlines():
+        setting, _, directory = line.strip().partition(" ")
+        if setting == "include_dir":
+            text += "\n" + "\n".join(read(path) for path in sorted((conf.parent / directory.strip()).glob("*.conf")))
+    made = migrated(text, name, read)
+    if made.faults:
+        fail("\n".join(f"{conf}: {fault}" for fault in made.faults))
+    for note in made.notes:
+        typer.echo(f"{conf}: not taken over: {note}", err=True)
+    notes = "".join(f"# Not taken over: {note}\n" for note in made.notes)
+    return f"{HEAD.format(file=file)}{notes}{format_network(made.network)}"
 
 
 def content(names: list[str], file: str) -> str:

@@ -23,6 +23,10 @@ def passwd(
     user: Annotated[str | None, typer.Argument(metavar="USER", help="User name.", show_default=False)] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="List all users.")] = False,
+    imported: Annotated[
+        str | None,
+        typer.Option("--import", metavar="FILE", help="Add the users of this file, such as Mosquitto's password file."),
+    ] = None,
     from_stdin: Annotated[
         bool, typer.Option("--stdin", help="Read the password from the first line of standard input.")
     ] = False,
@@ -30,11 +34,30 @@ def passwd(
 ) -> None:
     """Set a user's password, remove a user, or list all users. Running brokers read the file when they reload."""
     # Imported here so that other commands start faster.
-    from overlane.node.security.users import BadName, BadPassword, check_name, read_users, remove_user, set_password
+    from overlane.node.security.users import (
+        BadName,
+        BadPassword,
+        add_users,
+        check_name,
+        read_users,
+        remove_user,
+        set_password,
+    )
 
-    if sum((delete, show_list, from_stdin)) > 1:
-        fail("--delete, --list and --stdin exclude each other")
+    if sum((delete, show_list, from_stdin, imported is not None)) > 1:
+        fail("--delete, --list, --import and --stdin exclude each other")
     try:
+        if imported is not None:
+            if user is not None:
+                fail("--import takes no user name")
+            added, kept = add_users(users_file, read_users(imported))
+            if as_json:
+                typer.echo(msgspec.json.encode({"added": added, "kept": kept}))
+            else:
+                typer.echo(
+                    f"added {len(added)} users" + (f"; {len(kept)} were there and were not changed" if kept else "")
+                )
+            return
         if show_list:
             if user is not None:
                 fail("--list takes no user name")

@@ -19,7 +19,8 @@ from enum import Enum
 from pathlib import Path
 
 from overlane.errors import Unavailable
-from overlane.node.security.users import Users, is_password, read_users
+from overlane.node.security.password_hashes import decoy, is_password
+from overlane.node.security.users import Users, read_users
 from overlane.secret import Secret
 
 WAITING_MAX = 256
@@ -88,7 +89,7 @@ class Logins:
     def adopt(self, users: Users) -> None:
         """These are the users from now on."""
         self._users = users
-        self._nobody = users.usual_cost().hasher().hash(secrets.token_bytes(32))
+        self._nobody = decoy(users.hashes.values())
         self._good = {name: good for name, good in self._good.items() if users.hashes.get(name) == good[0]}
 
     def _was_good(self, name: str, hashed: str, digest: bytes) -> bool:

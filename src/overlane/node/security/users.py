@@ -1,22 +1,19 @@
 """The users file: users that can log in with a password.
 
-    # one user per line: the name, a colon, and the argon2id hash of the password
+    # one user per line: the name, a colon, and the hash of the password
     alice:$argon2id$v=19$m=19456,t=2,p=1$...$...
 
-`overlane passwd` writes it. Empty lines and lines that begin with `#` are kept. A file with any error is rejected as a
-whole; the error gives the line number but not its content, which may be a password.
+`overlane passwd` writes it; a password file of Mosquitto is one too. Empty lines and lines that begin with `#` are
+kept. A file with any error is rejected as a whole; the error gives the line number but not its content, which may be a
+password.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
-
-from overlane.errors import ConfigError, Fault, OverlaneError, Unavailable
+from overlane.errors import ConfigError, Fault, OverlaneError
+from overlane.node.security.password_hashes import Cost, fault_of
 from overlane.pubsub.access import ANONYMOUS, ANY_USER
 from overlane.secret import Secret
 from overlane.secret_file import read_secret_file, rewrite_secret_file
@@ -25,14 +22,7 @@ NAME_BYTES_MAX = 256
 PASSWORD_BYTES_MAX = 1_024
 """So that name and password fit into the CONNECT that a client may send before it is known."""
 
-MEMORY_KIB_MAX = 2**20
-TIME_COST_MAX = 64
-LANES_MAX = 16
-
-_ENTRY = "NAME:HASH with an argon2id hash, as `overlane passwd` writes it"
-_HASH = re.compile(
-    r"\$argon2id\$v=19\$m=([0-9]{1,8}),t=([0-9]{1,8}),p=([0-9]{1,8})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}"
-)
+_ENTRY = "NAME:HASH with a hash that `overlane passwd` or mosquitto_passwd has made"
 
 
 class BadName(OverlaneError, ValueError):
@@ -45,18 +35,6 @@ class BadPassword(OverlaneError, ValueError):
     """A password with which no login is possible."""
 
     error_code = "OVL-112"
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one check of a password costs. One lane is one thread: a check never takes more than one processor."""
-
-    memory_kib: int = 19_456
-    times: int = 2
-    lanes: int = 1
-
-    def hasher(self) -> PasswordHasher:
-        return PasswordHasher(time_cost=self.times, memory_cost=self.memory_kib, parallelism=self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +51,6 @@ class Users:
 
     def names(self) -> list[str]:
         return sorted(self.hashes)
-
-    def usual_cost(self) -> Cost:
-        """What it costs to check the password of most users."""
-        costs = Counter(_cost(found) for found in map(_HASH.fullmatch, self.hashes.values()) if found is not None)
-        return costs.most_common(1)[0][0] if costs else Cost()
 
 
 def read_users(path: str | Path) -> Users:
@@ -107,19 +80,25 @@ def set_password(path: str | Path, name: str, password: Secret, cost: Cost | Non
     return not _rewrite(path, name, [entry])
 
 
+def add_users(path: str | Path, users: Users) -> tuple[list[str], list[str]]:
+    """Add users with their hashes, in a new file where there is none. Those that were added, and those that were there
+    and keep their password."""
+    added: list[str] = []
+
+    def change(old: bytes | None) -> bytes:
+        known = read_users(path) if old is not None else Users()
+        added[:] = [name for name in users.hashes if name not in known]
+        lines = [] if old is None else old.splitlines()
+        lines += [f"{name}:{users.hashes[name]}".encode() for name in added]
+        return b"".join(line + b"\n" for line in lines)
+
+    rewrite_secret_file(path, change)
+    return added, [name for name in users.hashes if name not in added]
+
+
 def remove_user(path: str | Path, name: str) -> bool:
     """True if there was such a user."""
     return _rewrite(path, name, [])
-
-
-def is_password(hashed: str, password: Secret) -> bool:
-    """Whether the hash is that of the password. Takes long on purpose; Unavailable where there is no memory for it."""
-    try:
-        return PasswordHasher().verify(hashed, password.reveal())
-    except VerifyMismatchError:
-        return False
-    except (VerificationError, InvalidHashError) as failed:
-        raise Unavailable("the check of a password", str(failed)) from None
 
 
 def check_name(name: str) -> None:
@@ -180,16 +159,5 @@ def _entry(line: bytes) -> tuple[str, str, str]:
         check_name(name)
     except BadName as bad:
         return "", "", f"a name that is not allowed: {bad}"
-    found = _HASH.fullmatch(hashed)
-    if found is None:
-        return name, "", f"user {name} without an argon2id hash"
-    cost = _cost(found)
-    if not (1 <= cost.lanes <= LANES_MAX and 1 <= cost.times <= TIME_COST_MAX):
-        return name, "", f"user {name} with a hash that costs {cost.times} times and {cost.lanes} lanes"
-    if not 8 * cost.lanes <= cost.memory_kib <= MEMORY_KIB_MAX:
-        return name, "", f"user {name} with a hash that costs {cost.memory_kib} KiB of memory"
-    return name, hashed, ""
-
-
-def _cost(found: re.Match[str]) -> Cost:
-    return Cost(*(int(number) for number in found.groups()))
+    found = fault_of(hashed)
+    return (name, "", f"user {name} {found}") if found else (name, hashed, "")
