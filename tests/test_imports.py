@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "membership":    ("errors",),
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
-    "pubsub":        ("errors", "core", "quantities", "__version__"),
+    "pubsub":        ("errors", "core", "quantities", "secret", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),

@@ -54,7 +54,7 @@ COMMANDS = {
         "overlane.cli.brokers.leave",
         "Remove a broker from a running network: the other brokers keep nothing for it, and it shuts down.",
     ),
-    "passwd": Command("overlane.cli.brokers.passwd", "Set a user's password, remove a user, or list all users."),
+    "passwd": Command("overlane.cli.brokers.passwd", "Set a password, add a key, remove a user, or list all users."),
     "certs": Command(
         "overlane.cli.brokers.certs",
         "Make and renew certificates of brokers, servers and clients, for overlays without an authority of their own.",

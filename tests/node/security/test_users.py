@@ -22,7 +22,10 @@ from overlane.secret import Secret
 from overlane.secret_file import others_can_read, read_token, rewrite_secret_file
 
 CHEAP = Cost(memory_kib=8, times=1)
-ALLOWED = "allowed is NAME:HASH with a hash that `overlane passwd` or mosquitto_passwd has made"
+ALLOWED = (
+    "allowed is NAME:HASH with a hash that `overlane passwd` or mosquitto_passwd has made, or NAME:nkey:KEY with a"
+    " public key"
+)
 
 
 def write(path: Path, **passwords: str) -> Path:
