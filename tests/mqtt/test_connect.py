@@ -2,7 +2,7 @@
 
 import mqtt5
 import pytest
-from clients import NEVER_S, Bench, Got
+from clients import NEVER_S, Bench, Client, Got
 from raw import connect, connect_311, packet, properties, text, u16
 
 from overlane.core.units import SECOND
@@ -116,7 +116,7 @@ def test_a_first_packet_that_is_no_connect_closes_the_connection_without_a_word(
         connect(level=3),
         connect_311(name="MQIsdp", level=4),
         connect_311(name="mqtt"),
-        connect_311(level=0x84),
+        connect_311(level=0x85),
     ],
 )
 def test_a_version_that_is_not_spoken_is_answered_so_that_every_version_understands(wrong: bytes) -> None:
@@ -803,3 +803,45 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
     assert len(state.timers._heap) < 300
     assert len(state.connections) == 1
     assert len(state.sessions) == 1
+
+
+# Bridges of Mosquitto
+
+
+def bridge(bench: Bench, level: int = 0x84, name: str = "MQTT") -> Client:
+    client = bench.stranger("bridge", 4)
+    client.open()
+    client.send(connect_311(rest=text("bridge"), name=name, level=level))
+    return client
+
+
+@pytest.mark.parametrize(("level", "name"), [(0x84, "MQTT"), (0x83, "MQIsdp")])
+def test_a_bridge_gets_nothing_back_and_retained_messages_marked_as_such(level: int, name: str) -> None:
+    bench = Bench()
+    one = bridge(bench, level, name)
+    assert one.refusal == 0
+    one.subscribe("#", qos=1)
+    one.publish("t", b"own", qos=1)
+    bench.client("alice").publish("t", b"kept", qos=1, retain=True)
+    assert [(got.payload, got.retain) for got in one.got()] == [(b"kept", True)]
+
+
+@pytest.mark.parametrize(("level", "name"), [(0x85, "MQTT"), (0x86, "MQTT"), (0x84, "MQIsdp"), (0x80, "MQTT")])
+def test_a_bridge_of_an_unknown_version_is_refused(level: int, name: str) -> None:
+    assert bridge(Bench(), level, name).refusal == 0x84
+
+
+def test_a_bridge_says_at_its_broker_whether_it_is_connected_and_nobody_else_says_it_for_it() -> None:
+    bench = Bench(rules=[Rule(user="anonymous", publish=("a",), subscribe=("$SYS/#", "a"))])
+    state = "$SYS/broker/connection/bridge/state"
+    will = mqtt5.Will(state, payload=b"0", qos=mqtt5.QoS(1), retain=True)
+    one = bench.client("bridge", 4, will=will)
+    assert one.refusal == 0
+    one.publish(state, b"1", qos=1, retain=True)
+    bench.client("liar", 4).publish(state, b"2", qos=1, retain=True)
+    reader = bench.client("reader")
+    reader.subscribe(state)
+    assert [got.payload for got in reader.got()] == [b"1"]
+    one.drop()
+    assert [got.payload for got in reader.got()] == [b"0"]
+    assert bench.client("other", 4, will=will).refusal != 0

@@ -235,8 +235,8 @@ def test_a_header_with_a_length_of_five_bytes_has_no_end() -> None:
 
 @pytest.mark.parametrize(
     ("data", "version"),
-    [(connect(), 5), (connect_311(), 4), (connect_311(name="MQIsdp", level=3), 3)],
-    ids=["5", "3.1.1", "3.1"],
+    [(connect(), 5), (connect_311(), 4), (connect_311(name="MQIsdp", level=3), 3), (connect_311(level=0x84), 4)],
+    ids=["5", "3.1.1", "3.1", "a bridge"],
 )
 def test_a_connect_tells_the_version_it_speaks(data: bytes, version: int) -> None:
     assert version_of_connect(data) == version_of_connect(memoryview(data)) == version
@@ -246,7 +246,7 @@ def test_a_connect_tells_the_version_it_speaks(data: bytes, version: int) -> Non
     ("data", "reason"),
     [
         pytest.param(connect(level=6), 0x84, id="a version to come"),
-        pytest.param(connect_311(level=0x84), 0x84, id="a bridge"),
+        pytest.param(connect_311(level=0x85), 0x84, id="a bridge of MQTT 5, which has no bit for it"),
         pytest.param(connect_311(level=3), 0x84, id="the level of 3.1 with the name of 3.1.1"),
         pytest.param(connect_311(name="MQIsdp"), 0x84, id="the name of 3.1 with the level of 3.1.1"),
         pytest.param(connect_311(name="HTTP"), 0x84, id="another protocol"),

@@ -40,6 +40,7 @@ class Connection(ClientConnection):
         "entries",
         "entries_of",
         "framer",
+        "is_bridge",
         "limits_told",
         "packet_bytes_max",
         "received_before",
@@ -50,6 +51,8 @@ class Connection(ClientConnection):
     def __init__(self, peer: Peer, limits: Limits, touched: list[ClientConnection], now: Nanos) -> None:
         super().__init__(peer, touched, now)
         self.version = UNKNOWN
+        self.is_bridge = False
+        """Whether it wants nothing back that it has published, and retained messages marked as such."""
         self.framer = Framer(limits.packet_bytes_before_connect)
         self.ahead: ReadAhead | None = None
         """What it has sent since it has to rest, or to stop; None if it need not, or was not listened to since."""

@@ -17,6 +17,7 @@ from overlane.errors import OverlaneError
 from overlane.mqtt.codec import codec5, writing
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.placing import Placing
+from overlane.pubsub.access import is_own_bridge_state
 from overlane.pubsub.connection import Phase
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.limits import NONE
@@ -299,7 +300,8 @@ class Handshake:
             return Answer.TOPIC_NAME_INVALID, f"will: {told}"
         if will.topic.count("/") >= self._state.limits.filter_levels:
             return Answer.TOPIC_NAME_INVALID, f"a will's topic of more than {self._state.limits.filter_levels} levels"
-        if not self._state.settings.access.may_publish(user, client_id, will.topic):
+        is_allowed = self._state.settings.access.may_publish(user, client_id, will.topic)
+        if not is_allowed and not is_own_bridge_state(will.topic, client_id):
             return Answer.NOT_AUTHORIZED, f"not allowed to publish its will on {will.topic[:100]}"
         if will.retain and not self._state.limits.retained_messages:
             return Answer.RETAIN_NOT_SUPPORTED, "retained messages are not offered"

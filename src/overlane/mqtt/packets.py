@@ -11,7 +11,7 @@ import mqtt5
 
 from overlane.core.units import Nanos
 from overlane.mqtt.codec import codec5, codec311, writing
-from overlane.mqtt.codec.framing import CONNECT, version_of_connect
+from overlane.mqtt.codec.framing import CONNECT, is_bridge, version_of_connect
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.connection import ERRORS, V5, Connection
 from overlane.mqtt.fast_path import FastPath
@@ -113,6 +113,7 @@ class Packets:
         connection.version = version_of_connect(data)
         packet = (codec5 if connection.version == V5 else codec311).read(data, self._bounds)
         assert isinstance(packet, mqtt5.ConnectPacket)
+        connection.is_bridge = is_bridge(data)
         question = self._handshake.connect(connection, packet, data, now)
         if question is not None:
             self._state.questions.append(question)

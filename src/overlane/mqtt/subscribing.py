@@ -11,7 +11,7 @@ from overlane.pubsub.refused import STORE_FAILS, SubscribeRefused
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Replay, Subscribing, SubscriptionRequest, Unsubscribed
-from overlane.pubsub.subscriptions.table import Subscription
+from overlane.pubsub.subscriptions.table import SHARED, Subscription
 
 FAULTS_CHARS_MAX = 500
 
@@ -37,11 +37,12 @@ class SubscribePackets:
         faults: list[str] = []
         replayed: list[Subscription] = []
         for asked in packet.topic_filters:
+            is_of_bridge = connection.is_bridge and not asked.pattern.startswith(SHARED)
             request = SubscriptionRequest(
                 asked.pattern,
                 int(asked.max_qos),
-                asked.no_local,
-                asked.retain_as_published,
+                asked.no_local or is_of_bridge,
+                asked.retain_as_published or is_of_bridge,
                 packet.subscription_id or 0,
                 _REPLAYS[int(asked.retain_handling)],
                 packet.user_properties,

@@ -11,7 +11,7 @@ all names.
 
 A client may subscribe if one pattern covers its whole filter, and each message is checked again by its own topic on
 delivery, since rights can change during a session. Topics that begin with `$` belong to the server: they can be read if
-a pattern names them literally, and no client publishes to them.
+a pattern names them literally, and no client publishes to them but the state of a bridge.
 
 Rules never change here: new rules are a new `Access`. So the rights of each user, of each client if patterns contain
 `%c`, and the results per topic can be cached. Client ids and topics are chosen by clients, so the caches are bounded; a
@@ -40,6 +40,15 @@ TOPIC_CHARS_REMEMBERED_MAX = 200
 
 SCANNED_MAX = 8
 """Up to so many filters are tried one by one, which is faster and smaller than a tree of them."""
+
+
+BRIDGE_STATE = "$SYS/broker/connection/{client}/state"
+
+
+def is_own_bridge_state(topic: str, client_id: str) -> bool:
+    """Whether a bridge says there whether it is connected, as those of Mosquitto do: allowed to every client, and for
+    this broker alone."""
+    return topic.startswith("$") and topic == BRIDGE_STATE.format(client=client_id)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

@@ -261,13 +261,15 @@ class Publishing:
                 self._state.counters.dropped[Drop.SESSION_ENDED] += 1
 
     def _retain(self, message: Message, is_answered: bool, now: Nanos) -> bool:
-        """Keep it at all brokers, this one included; or PublishRefused, and it is kept at none. Whether it is stored.
+        """Keep it at all brokers, this one included; a topic of the broker's own is kept here only. Or PublishRefused,
+        and it is kept at none. Whether it is stored.
 
         This comes before any delivery: a refused message is published again.
         """
         state = self._state
         state.retained.stamp_latest(message)
-        match state.cluster.retain(message, now):
+        is_for_all = not message.topic.startswith("$")
+        match state.cluster.retain(message, now) if is_for_all else PublishResult.ACCEPTED:
             case PublishResult.ACCEPTED:
                 pass
             case _ if not is_answered:

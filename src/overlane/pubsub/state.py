@@ -8,7 +8,7 @@ from overlane.core.events import Effect
 from overlane.core.qos import QosTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
-from overlane.pubsub.access import Access
+from overlane.pubsub.access import Access, is_own_bridge_state
 from overlane.pubsub.cluster.cluster import Cluster
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.connection import ClientConnection
@@ -116,7 +116,8 @@ class State:
     def may_publish(self, session: Session, topic: str) -> bool:
         if session.is_operators:
             return not topic.startswith("$")
-        return self.settings.access.may_publish(session.user, session.client_id, topic)
+        client_id = session.client_id
+        return self.settings.access.may_publish(session.user, client_id, topic) or is_own_bridge_state(topic, client_id)
 
     @property
     def changes(self) -> int:

@@ -26,6 +26,10 @@ from overlane.mqtt.codec.malformed import (
 CONNECT: Final = 0x10
 HEADER_BYTES_MAX: Final = 5
 
+BRIDGE: Final = 0x80
+"""Added to the protocol level by bridges of Mosquitto, for MQTT 3.1 and 3.1.1: they want no message back that they have
+published, and retained messages marked as such, as MQTT 5 lets clients ask for."""
+
 _VERSIONS: Final = {(b"MQTT", 4): 4, (b"MQTT", 5): 5, (b"MQIsdp", 3): 3}
 
 
@@ -63,6 +67,8 @@ def version_of_connect(packet: Buffer) -> int:
         level = packet[position]
     except IndexError:
         raise Malformed(MALFORMED_PACKET, "the packet ends too early") from None
+    if level & BRIDGE and level != BRIDGE | 5:
+        level -= BRIDGE
     version = _VERSIONS.get((name, level))
     if version is None:
         raise Malformed(
@@ -70,6 +76,13 @@ def version_of_connect(packet: Buffer) -> int:
             f"protocol {ascii(name[:16])[1:]} level {level}; understood are 'MQTT' 4 and 5, and 'MQIsdp' 3",
         )
     return version
+
+
+def is_bridge(connect: Buffer) -> bool:
+    """Whether a valid CONNECT is of a bridge."""
+    _, position = variable(connect, 1)
+    _, position = binary(connect, position)
+    return bool(connect[position] & BRIDGE)
 
 
 class Framer:
