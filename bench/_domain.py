@@ -45,6 +45,8 @@ class Domain:
     path: str = "/domain"
     is_synced: bool = False
     hosts: dict[str, Host] = field(default_factory=dict)
+    directories: dict[str, Path] = field(default_factory=dict)
+    """Working directories of hosts, which paths in the configuration are relative to; the present one by default."""
 
     def add(self, name: str, role: str = "edge") -> Host:
         host = self.hosts[name] = Host(name, role, free_ports(3))
@@ -59,7 +61,12 @@ class Domain:
         words += ["--data", str(self.folder / name), *([] if self.is_synced else ["--no-sync"])]
         with (self.folder / f"{name}.log").open("ab") as log:
             host.process = subprocess.Popen(
-                [*OVERLANE, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*OVERLANE, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self.directories.get(name),
             )
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -179,8 +186,9 @@ def domain(
     silence: str = "5s",
     more: str = "",
     is_synced: bool = False,
+    directories: dict[str, Path] | None = None,
 ) -> Iterator[Domain]:
-    made = Domain(folder, ensemble, path, is_synced)
+    made = Domain(folder, ensemble, path, is_synced, directories=directories or {})
     try:
         made.push(CONFIG.format(mirrors=mirrors, silence=silence) + more)
         for name in names:

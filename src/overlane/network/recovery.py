@@ -2,7 +2,7 @@
 
 from overlane.network import kinds
 from overlane.network.kinds import Kind
-from overlane.network.schema import Coordination, Recovery, Scoring, Security
+from overlane.network.schema import Coordination, Recovery, Scoring
 from overlane.network.table import NOTHING, Table
 from overlane.quantities import MS, SECOND
 
@@ -12,9 +12,7 @@ SILENCE_MAX_NS = 600 * SECOND
 WEIGHT_MAX = 1_000.0
 
 
-def read_recovery(
-    root: Table, coordination: Coordination | None, security: Security, *, needs_coordination: bool
-) -> Recovery:
+def read_recovery(root: Table, coordination: Coordination | None, *, needs_coordination: bool) -> Recovery:
     default = Recovery()
     table = root.table("recovery")
     silence = kinds.duration(
@@ -29,9 +27,6 @@ def read_recovery(
     table.close()
     if recovery.mirrors and coordination is None and needs_coordination:
         table.faults.add(("coordination",), NOTHING, "a table [coordination], since [recovery] has mirrors")
-    if recovery.mirrors and security.overlay_tls:
-        # A host would need the certificate of every broker that it may continue.
-        table.refuse("mirrors", "0 where security.overlay_tls is true; with overlay_secret any number")
     return recovery
 
 

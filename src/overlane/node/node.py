@@ -43,7 +43,7 @@ from overlane.node.links.uplinks import OwnUplinks, is_literal
 from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins
-from overlane.node.security.tls import client_context, server_context
+from overlane.node.security.tls import link_contexts, server_context
 from overlane.node.security.users import Users
 from overlane.node.store.durable import RecordStore, Store, StoreError
 from overlane.node.store.none import NoStore
@@ -151,7 +151,7 @@ class Node:
         self.clock = Clock()
         self.store = self._open_store(loop)
         settings = self._settings(self.network)
-        link_tls = self._link_tls()
+        link_tls = link_contexts(self.network.security)
         turn = assemble(
             broker_config(self.network, self.options.name),
             settings,
@@ -398,14 +398,6 @@ class Node:
         )
         return TimedStore(opened)
 
-    def _link_tls(self) -> tuple[ssl.SSLContext, ssl.SSLContext] | None:
-        """For neighbours that dial, and for those that are dialled."""
-        security = self.network.security
-        if not security.overlay_tls:
-            return None
-        server_tls = server_context(structs.replace(security, client_certificate="required"))
-        return server_tls, client_context(**_identity(security))
-
     def _link_identity(self) -> BrokerIdentity | None:
         security = self.network.security
         if not security.overlay_tls:
@@ -469,10 +461,6 @@ def _close_prepared(prepared: Iterable[PreparedListener]) -> None:
     for _, servers in prepared:
         for server in servers:
             server.close()
-
-
-def _identity(security: Security) -> dict[str, str | None]:
-    return {"ca": security.client_ca, "certificate": security.certificate, "key": security.key}
 
 
 def _warn_of_open_secrets(security: Security) -> None:

@@ -43,10 +43,11 @@ class Authority:
         """A certificate for a server under these host names and addresses, in `NAME.pem` and `NAME.key`."""
         return self._issue(name, name, [ExtendedKeyUsageOID.SERVER_AUTH], [_host(host) for host in hosts], 30)
 
-    def broker(self, name: str) -> Identity:
-        """A certificate for a broker of an overlay, which dials and is dialled under its name."""
+    def broker(self, name: str, others: Sequence[str] = ()) -> Identity:
+        """A certificate for a broker of an overlay, which dials and is dialled under its name; `others`: brokers that
+        its host may continue."""
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        return self._issue(name, name, purposes, [x509.DNSName(name)], 30)
+        return self._issue(name, name, purposes, [x509.DNSName(one) for one in (name, *others)], 30)
 
     def client(
         self,

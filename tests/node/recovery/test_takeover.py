@@ -13,8 +13,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from overlane.client import connect
 from overlane.coordination.ensemble.java import java_command, server_jars
 from overlane.errors import Unavailable
+from overlane.testbed.certificates import Authority
 
 if TYPE_CHECKING:
     from _domain import Domain, Load
@@ -50,7 +52,15 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory, bench_folder: None) -> "I
     made.stop()
 
 
-def run(folder: Path, ensemble: "Ensemble", path: str, story: Story, silence: str = "5s") -> "Load":
+def run(
+    folder: Path,
+    ensemble: "Ensemble",
+    path: str,
+    story: Story,
+    silence: str = "5s",
+    more: str = "",
+    directories: dict[str, Path] | None = None,
+) -> "Load":
     """Two hosts with a mirror of each other, and a load on the first. What was acknowledged has to arrive."""
     from _domain import Forwarder, Load, domain
 
@@ -62,7 +72,8 @@ def run(folder: Path, ensemble: "Ensemble", path: str, story: Story, silence: st
             await story(made, load)
         return load
 
-    with domain(folder, ensemble, ("west-1", "west-2"), path=path, silence=silence) as made:
+    names = ("west-1", "west-2")
+    with domain(folder, ensemble, names, path=path, silence=silence, more=more, directories=directories) as made:
         load = asyncio.run(go(made))
         assert load.lost() == {}, made.logs()
         assert load.twice(2) == 0, made.logs()
@@ -103,6 +114,56 @@ def assert_waiting(made: "Domain") -> None:
         return None
 
     assert eventually(not_ready, "its admin API answers", 60) == ["west-2 serves this broker; this host has a copy"]
+
+
+SECURE = """
+[security]
+certificate = "host.pem"
+key = "host.key"
+client_ca = "ca.pem"
+overlay_tls = true
+"""
+
+
+def certificates(folder: Path, named: dict[str, tuple[str, ...]]) -> dict[str, Path]:
+    """A working directory for each host, with a certificate that names it and the brokers that it may continue."""
+    authority = Authority(folder, "ca")
+    directories = {}
+    for name, others in named.items():
+        made = directories[name] = folder / f"{name}-home"
+        made.mkdir()
+        shown = authority.broker(name, others)
+        shown.certificate.rename(made / "host.pem")
+        shown.key.rename(made / "host.key")
+        (made / "ca.pem").write_bytes(authority.ca.read_bytes())
+    return directories
+
+
+def test_with_certificates_a_broker_outlives_its_host_and_its_neighbour_knows_it_again(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    """The third host has no copies: its certificate names itself alone. It has a reader of what west-1 is sent."""
+    directories = certificates(tmp_path, {"west-1": ("west-2",), "west-2": ("west-1",), "west-3": ()})
+
+    async def story(made: "Domain", load: "Load") -> None:
+        made.add("west-3")
+        await made.until_host("west-3")
+        async with (
+            connect(await made.address("west-3")) as reader,
+            reader.subscribe("load/#", qos=1) as messages,
+        ):
+            made.lose("west-1")
+            assert {copy.host for copy in (await made.until_set("west-1", "west-2", 0)).in_sync} == {"west-2"}
+            await load.until_more()
+            before = max(load.acknowledged[1])
+            async with asyncio.timeout(60):
+                while int((await anext(messages)).body) <= before:
+                    pass
+        made.start("west-1")
+        await made.until_set("west-1", "west-2", 1)
+        await load.until_more()
+
+    run(tmp_path, ensemble, "/certified", story, more=SECURE, directories=directories)
 
 
 def test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced(

@@ -30,6 +30,7 @@ from overlane.node.coordination.joining import own_host
 from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
 from overlane.node.node import Node, Options, Replicated
+from overlane.node.recovery.certified import named_in_certificate
 from overlane.node.recovery.children import DEPOSED, Children
 from overlane.node.recovery.directory import Directory
 from overlane.node.recovery.heard import HeardBrokers
@@ -42,6 +43,7 @@ from overlane.node.recovery.replicated_store import ReplicatedStore
 from overlane.node.recovery.replication import Identity, Replication
 from overlane.node.recovery.storage import ReplicaStorage
 from overlane.node.recovery.waiting_page import WaitingPage
+from overlane.node.security.tls import link_contexts
 from overlane.node.store.errors import StoreError
 from overlane.pubsub.limits import NONE
 from overlane.recovery.events import Alarm, Deposed, Durable, Serving
@@ -93,7 +95,7 @@ class Hosting:
         self._access = access_of(coordination, data.parent if data is not None else None)
         security = options.network.security
         secret = read_token(security.overlay_secret) if security.overlay_secret is not None else None
-        identity = Identity(options.name, options.host, secret, security.overlay_open)
+        identity = Identity(options.name, options.host, secret, security.overlay_open, link_contexts(security))
         self._replication = Replication(identity, options.settings.log_bytes_max)
         self._directory = Directory(options.domain)
         self._directory.on_change = self._look
@@ -103,6 +105,7 @@ class Hosting:
         self._driver: ReplicaDriver | None = None
         self._placing: Placing | None = None
         self._watch: PrimaryWatch | None = None
+        self._may_continue = named_in_certificate(options)
         self._measuring: Measuring | None = None
         self._service: ZooKeeper | None = None
 
@@ -319,7 +322,7 @@ class Hosting:
         return node.overlay if node is not None and node.is_serving else None
 
     def _tell_score(self, score: float) -> None:
-        record = HostRecord(self._options.described.role, score)
+        record = HostRecord(self._options.described.role, score, self._may_continue)
         self._directory.announce_host(self._options.host, encode_record(record))
 
     def _rates_bps(self) -> list[int]:

@@ -7,6 +7,7 @@ mirror its place in the replica set, never a message.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from overlane.errors import Unavailable
 from overlane.membership.endpoint import Endpoint
 from overlane.node.links.greeting import Credentials
 from overlane.node.recovery.replication_link import ReplicationLink
+from overlane.node.security.tls import brokers_of
 from overlane.recovery.events import Event as ReplicaEvent
 from overlane.recovery.events import MirrorLost, Received
 from overlane.recovery.frames import Frame
@@ -37,6 +39,8 @@ class Identity:
     secret: Secret | None
     is_open: bool
     """Whether a host on another machine is believed its mere name."""
+    tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+    """For those who dial, and for those who are dialled: as on overlay links (`security.tls.link_contexts`)."""
 
 
 class Replication:
@@ -60,17 +64,26 @@ class Replication:
     async def listen(self, host: str) -> Endpoint:
         """At a free port; Unavailable."""
         loop = asyncio.get_running_loop()
+        tls = None if self._identity.tls is None else self._identity.tls[0]
         try:
-            self._server = await loop.create_server(lambda: ReplicationLink(self, self._buffer_bytes_max), host, 0)
+            self._server = await loop.create_server(
+                lambda: ReplicationLink(self, self._buffer_bytes_max), host, 0, ssl=tls
+            )
         except OSError as error:
             raise Unavailable(f"replication address {host}", error.strerror or str(error)) from None
         return Endpoint(host, self._server.sockets[0].getsockname()[1])
 
     async def dial(self, name: str, at: Endpoint) -> ReplicationLink | None:
         """BROKER@HOST; None where it does not greet as such. OSError or TimeoutError."""
+        tls = None if self._identity.tls is None else self._identity.tls[1]
         _, link = await asyncio.wait_for(
             asyncio.get_running_loop().create_connection(
-                lambda: ReplicationLink(self, self._buffer_bytes_max, name), at.host, at.port
+                lambda: ReplicationLink(self, self._buffer_bytes_max, name),
+                at.host,
+                at.port,
+                ssl=tls,
+                # The greeting checks that the certificate names the broker as well.
+                server_hostname=None if tls is None else name.partition("@")[2],
             ),
             DIAL_S,
         )
@@ -118,7 +131,9 @@ class Replication:
         address = transport.get_extra_info("peername") or ("?",)
         mine = self._identity
         is_near = mine.is_open or Endpoint(str(address[0]), 0).is_loopback()
-        return Credentials(endpoint_name(mine.broker, mine.host), mine.secret, None, is_near)
+        secure = transport.get_extra_info("ssl_object")
+        certified = brokers_of(secure.getpeercert()) if secure is not None else None
+        return Credentials(endpoint_name(mine.broker, mine.host), mine.secret, certified, is_near)
 
     def opened(self, link: ReplicationLink) -> None:
         broker, _, host = link.peer.partition("@")

@@ -3,7 +3,8 @@
     frame    u32 length | msgpack
 
 Both ends are named BROKER@HOST in the greeting, so that two copies of one broker can talk to each other. The identity
-is proven as on overlay links, by the shared secret; on one machine, or where the file allows it, the name is enough.
+is proven as on overlay links: by certificates that name both broker and host, or by the shared secret; on one machine,
+or where the file allows it, the name is enough. With certificates the connection is encrypted.
 
 What is sent waits in the transport, up to a limit. A receiver that is further behind than that is disconnected: it
 dials again, and gets what it lacks from the log or as a snapshot.
