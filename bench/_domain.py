@@ -129,7 +129,7 @@ class Domain:
             while time.monotonic() < until:
                 node = await session.read(replica_path(broker))
                 value = None if node is None else decode_set(broker, node.data)
-                if value is not None and len(value.mirrors) >= mirrors and host_of(value) == primary:
+                if value is not None and len(value.mirrors) >= mirrors and value.primary_host == primary:
                     return value
                 await asyncio.sleep(0.05)
         raise RuntimeError(f"{broker} is not at {primary} with {mirrors} mirrors: {value}\n{self.logs()}")
@@ -158,10 +158,6 @@ class Domain:
                     return record.clients["mqtt"]
                 await asyncio.sleep(0.02)
         raise RuntimeError(f"{broker} is not registered\n{self.logs()}")
-
-
-def host_of(value: ReplicaSet) -> str:
-    return next(copy.host for copy in value.in_sync if copy.storage == value.primary)
 
 
 def children_of(pid: int) -> list[int]:

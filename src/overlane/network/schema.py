@@ -332,8 +332,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     mirrors: int = 0
     """Copies of each broker besides its own."""
-    silence_ns: int = 900 * MS
-    """After which a silent broker is suspected."""
+    silence_ns: int = 600 * MS
+    """After which a silent broker is continued elsewhere."""
     scoring: Scoring = Scoring()
 
 

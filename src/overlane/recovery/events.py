@@ -21,9 +21,9 @@ from overlane.recovery.stored_record import Stored as Stored
 @dataclass(frozen=True, slots=True)
 class Settings:
     heartbeat: Nanos = 300 * MS
-    primary_lease: Nanos = 600 * MS
+    primary_lease: Nanos = 500 * MS
     """How long after a stamp that a mirror has echoed the primary acknowledges; then it drops that mirror."""
-    mirror_lease: Nanos = 900 * MS
+    mirror_lease: Nanos = 600 * MS
     """How long after the last stamp a mirror does not promote itself, unless the primary's process has ended."""
     sync_max: Nanos = 2 * SECOND
     """How long durability waits, when an epoch begins, for a mirror of the set that needs a snapshot."""
@@ -91,6 +91,8 @@ class PrimaryLost:
     epoch: int
     """Which primary is meant."""
     is_dead: bool = False
+    delay: Nanos = 0
+    """How long better candidates get to claim first (`succession`)."""
 
 
 @dataclass(frozen=True, slots=True)

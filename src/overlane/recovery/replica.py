@@ -81,8 +81,10 @@ class Replica:
         self._mirror = self.role = Mirror(broker, self._own, settings, now)
         self._lost: PrimaryLost | None = None
         """Until the primary is heard, or another follows it."""
+        self._lost_at: Nanos = 0
+        """When that was told first."""
         self._promote_at: Nanos = NEVER
-        """When the lease ends that is waited for."""
+        """When the lease ends that is waited for, or the turns of better candidates."""
 
     # What the rest of the broker asks
 
@@ -141,6 +143,8 @@ class Replica:
             case HandOver(host):
                 return self.role.hand_over(host, now) if isinstance(self.role, Primary) else []
             case PrimaryLost():
+                if self._lost is None or self._lost.epoch != event.epoch:
+                    self._lost_at = now
                 self._lost = event
                 return self._consider_claim(now)
             case _:
@@ -239,8 +243,9 @@ class Replica:
         if value.epoch != lost.epoch or not value.has(self._own.id):
             self._lost = None
             return self._register.read() if value.epoch < lost.epoch else []
-        if not lost.is_dead and now < self._mirror.lease.until:
-            self._promote_at = self._mirror.lease.until
+        allowed_at = self._lost_at if lost.is_dead else max(self._lost_at, self._mirror.lease.until)
+        if now < allowed_at + lost.delay:
+            self._promote_at = allowed_at + lost.delay
             return []
         return self._claim(now)
 

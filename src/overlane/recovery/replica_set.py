@@ -47,6 +47,11 @@ class ReplicaSet(msgspec.Struct, frozen=True, dict=True):
     def mirrors(self) -> tuple[Copy, ...]:
         return tuple(copy for copy in self.in_sync if copy.storage != self.primary)
 
+    @property
+    def primary_host(self) -> str:
+        """On which the broker runs."""
+        return next(copy.host for copy in self.in_sync if copy.storage == self.primary)
+
     def has(self, storage: int) -> bool:
         return storage in self.storages
 

@@ -127,12 +127,17 @@ def test_garbage_closes_the_connection_and_frames_of_another_broker_are_not_take
 def test_a_neighbour_tells_how_long_ago_it_has_heard_a_broker() -> None:
     async def go() -> None:
         neighbour = Replication(Identity("denver", "denver", SECRET, is_open=False), LIMIT)
-        neighbour.heard_ago_ns = {"seattle": 5_000}.get  # type: ignore[assignment]
+
+        async def heard_ago_ns(broker: str) -> int:
+            return 5_000 if broker == "seattle" else NOT_LINKED
+
+        neighbour.heard_ago_ns = heard_ago_ns
         address = await neighbour.listen("127.0.0.1")
         mirror, _ = replication("other")
-        assert await mirror.ask("denver", address, "seattle") == 5_000
-        neighbour.heard_ago_ns = lambda _: NOT_LINKED
-        assert await mirror.ask("denver", address, "boston") == NOT_LINKED
+        assert await mirror.ask("denver@denver", address, "seattle", 60) == 5_000
+        assert await mirror.ask("denver@denver", address, "boston", 60) == NOT_LINKED
+        # The broker itself answers at once: it lives.
+        assert await mirror.ask("denver@denver", address, "denver", 60) == 0
         neighbour.close()
 
     asyncio.run(go())

@@ -219,7 +219,7 @@ def _row(
     move_to: MoveRecord | None,
     lag: RecoveryView | None,
 ) -> Row:
-    primary = "" if value is None else _host_of(value)
+    primary = "" if value is None else value.primary_host
     in_sync = set() if value is None else {copy.host for copy in value.mirrors}
     told = {} if lag is None else {one.host: one for one in lag.mirrors}
     mirrors = []
@@ -265,10 +265,6 @@ def _lag(record: BrokerRecord | None, token: Secret | None) -> RecoveryView | No
         return None
 
 
-def _host_of(value: ReplicaSet) -> str:
-    return next(copy.host for copy in value.in_sync if copy.storage == value.primary)
-
-
 # Moving
 
 
@@ -284,7 +280,7 @@ async def _move(access: Access, name: str, host: str, within_s: int) -> int:
             await session.change(Replace(path, data))
         for _ in range(int(within_s / LOOK_S)):
             value = await _replica_set(session, name)
-            if value is not None and _host_of(value) == host and await session.read(path) is None:
+            if value is not None and value.primary_host == host and await session.read(path) is None:
                 return value.epoch
             await asyncio.sleep(LOOK_S)
     raise Unavailable(f"broker {name}", f"not at {host} within {within_s} s; it still moves there when it can")

@@ -22,7 +22,7 @@ from overlane.adminapi.views import MirrorView, RecoveryView
 from overlane.coordination.access import access_of
 from overlane.coordination.contract import Answered, Event, Request
 from overlane.coordination.zookeeper import ZooKeeper
-from overlane.core.units import MS
+from overlane.core.units import MS, SECOND
 from overlane.membership.endpoint import Endpoint
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
@@ -37,7 +37,7 @@ from overlane.node.recovery.heard import HeardBrokers
 from overlane.node.recovery.host_options import HostOptions, host_options
 from overlane.node.recovery.measuring import Measuring
 from overlane.node.recovery.placing import Placing, wanted_here
-from overlane.node.recovery.primary_watch import PrimaryWatch
+from overlane.node.recovery.primary_watch import PrimaryWatch, endpoint_of
 from overlane.node.recovery.replica_driver import ReplicaDriver
 from overlane.node.recovery.replicated_store import ReplicatedStore
 from overlane.node.recovery.replication import Identity, Replication
@@ -48,6 +48,7 @@ from overlane.node.store.errors import StoreError
 from overlane.pubsub.limits import NONE
 from overlane.recovery.events import Alarm, Deposed, Durable, Serving
 from overlane.recovery.host_records import EndpointRecord, HostRecord, encode_record, endpoint_name
+from overlane.recovery.questions import NOT_LINKED, NOT_REACHED
 from overlane.secret_file import read_token
 
 LIVES_MAX = 4
@@ -100,7 +101,7 @@ class Hosting:
         self._directory = Directory(options.domain)
         self._directory.on_change = self._look
         self._children = Children(options.command_of_mirror)
-        self._heard_brokers = HeardBrokers(self._overlay)
+        self._heard_brokers = HeardBrokers(self._overlay, self._probe)
         self._replication.heard_ago_ns = self._heard_brokers.ago_ns
         self._driver: ReplicaDriver | None = None
         self._placing: Placing | None = None
@@ -215,7 +216,7 @@ class Hosting:
             return "ZooKeeper has not told yet which host serves this broker"
         if value.primary == own:
             return "the broker starts"
-        host = next(copy.host for copy in value.in_sync if copy.storage == value.primary)
+        host = value.primary_host
         if host == self._options.host:
             return "the records of this broker were on a disk of this host that is gone, and no mirror has continued it"
         return f"{host} serves this broker; this host has {'a' if value.has(own) else 'no complete'} copy"
@@ -320,6 +321,19 @@ class Hosting:
     def _overlay(self) -> Overlay | None:
         node = self._node
         return node.overlay if node is not None and node.is_serving else None
+
+    async def _probe(self, broker: str) -> int:
+        """For another host, which waits for a third of the silence."""
+        record = self._directory.mirrors.get(broker)
+        name = "" if record is None else endpoint_name(broker, record.primary)
+        address = self._directory.endpoints.get(name)
+        if address is None:
+            return NOT_LINKED
+        within_s = self._options.network.recovery.silence_ns / 4 / SECOND
+        try:
+            return await self._replication.ask(name, endpoint_of(address), broker, within_s)
+        except (OSError, TimeoutError):
+            return NOT_REACHED
 
     def _tell_score(self, score: float) -> None:
         record = HostRecord(self._options.described.role, score, self._may_continue)

@@ -8,7 +8,7 @@ mirror its place in the replica set, never a message.
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from overlane.errors import Unavailable
@@ -43,6 +43,10 @@ class Identity:
     """For those who dial, and for those who are dialled: as on overlay links (`security.tls.link_contexts`)."""
 
 
+async def _knows_nobody(_: str) -> int:
+    return NOT_LINKED
+
+
 class Replication:
     """A `Transport` of the replica's driver, and the owner of its connections."""
 
@@ -57,9 +61,9 @@ class Replication:
         self.on_sign_of_life: Callable[[str], None] = lambda _: None
         """Called with the host that has sent something."""
         self.on_closed: Callable[[], None] = lambda: None
-        self.heard_ago_ns: Callable[[str], int] = lambda _: NOT_LINKED
-        """How long ago this host has heard a broker over the overlay."""
-        self.bytes_out = 0
+        self.heard_ago_ns: Callable[[str], Awaitable[int]] = _knows_nobody
+        """How long ago this host has heard a broker: awaited when another host asks."""
+        self._answering: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str) -> Endpoint:
         """At a free port; Unavailable."""
@@ -87,21 +91,31 @@ class Replication:
             ),
             DIAL_S,
         )
-        await link.settled.wait()
+        try:
+            await link.settled.wait()
+        except asyncio.CancelledError:
+            link.close()
+            raise
         return link if link.is_open else None
 
-    async def ask(self, host: str, at: Endpoint, broker: str) -> int:
-        """How long ago another host has heard a broker; OSError or TimeoutError where it does not answer."""
-        link = await self.dial(endpoint_name(host, host), at)
-        if link is None:
-            raise ConnectionError(f"{host} does not greet")
-        future = self._answers[link] = asyncio.get_running_loop().create_future()
-        try:
-            link.send(Heard(broker))
-            return await asyncio.wait_for(future, DIAL_S)
-        finally:
-            del self._answers[link]
-            link.close()
+    async def ask(self, name: str, at: Endpoint, broker: str, within_s: float) -> int:
+        """How long ago BROKER@HOST has heard a broker; OSError or TimeoutError where it does not answer."""
+        async with asyncio.timeout(within_s):
+            link = await self.dial(name, at)
+            if link is None:
+                raise ConnectionError(f"{name} does not greet")
+            future = self._answers[link] = asyncio.get_running_loop().create_future()
+            try:
+                link.send(Heard(broker))
+                return await future
+            finally:
+                del self._answers[link]
+                link.close()
+
+    def probe(self, host: str) -> None:
+        """Ask the replica of this broker at another host for a sign of life."""
+        if (link := self._links.get(host)) is not None:
+            link.send(Heard(self._identity.broker))
 
     def is_linked(self, host: str) -> bool:
         return host in self._links
@@ -109,6 +123,8 @@ class Replication:
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
+        for task in self._answering:
+            task.cancel()
         for timer in self._losses.values():
             timer.cancel()
         self._losses.clear()
@@ -149,11 +165,18 @@ class Replication:
 
     def received(self, link: ReplicationLink, message: Message) -> None:
         match message:
+            case Heard(broker) if broker == self._identity.broker:
+                link.send(HeardAgo(broker, 0))
             case Heard(broker):
-                link.send(HeardAgo(broker, self.heard_ago_ns(broker)))
+                task = asyncio.get_running_loop().create_task(self._answer(link, broker))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
             case HeardAgo(_, ago_ns):
                 if (future := self._answers.get(link)) is not None and not future.done():
                     future.set_result(ago_ns)
+                broker, _, host = link.peer.partition("@")
+                if broker == self._identity.broker:
+                    self.on_sign_of_life(host)
             case _:
                 broker, _, host = link.peer.partition("@")
                 if broker != self._identity.broker or message.broker != broker:
@@ -161,6 +184,9 @@ class Replication:
                     return
                 self.on_sign_of_life(host)
                 self.on_event(Received(host, message))
+
+    async def _answer(self, link: ReplicationLink, broker: str) -> None:
+        link.send(HeardAgo(broker, await self.heard_ago_ns(broker)))
 
     def closed(self, link: ReplicationLink) -> None:
         _, _, host = link.peer.partition("@")
