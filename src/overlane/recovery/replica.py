@@ -6,8 +6,8 @@
     primary --the znode names another epoch-->  mirror
 
 A storage that the replica set does not contain never claims. The first set is created by the host that the broker is
-configured for, where there is no znode and its storage has never been in a set. Nothing here does I/O or reads a clock:
-`handle` is told the time, and returns what is to be done.
+configured for, where there is no znode or a forgotten one, and its storage has never been in a set. Nothing here does
+I/O or reads a clock: `handle` is told the time, and returns what is to be done.
 """
 
 from typing import assert_never
@@ -230,7 +230,16 @@ class Replica:
         value = self.replica_set
         if self.role is not self._mirror or value is None or self._register.is_reading:
             return []
+        if value.is_forgotten:
+            return self._begin_anew(value, now)
         return self._resume(now) if value.primary == self._own.id else self._promote(value, now)
+
+    def _begin_anew(self, value: ReplicaSet, now: Nanos) -> list[Effect]:
+        """An operator has given all copies up: as where there is no znode. A storage that was in a set does not begin
+        by itself: somebody may still want what it has."""
+        if not self._is_home or self._own.written.position != NOWHERE or not self._register.is_settled:
+            return []
+        return self._register.propose(value.begun(Copy(self._own.id, self._host)), now)
 
     def _resume(self, now: Nanos) -> list[Effect]:
         """A primary that has restarted raises the epoch before it serves (rule 6)."""

@@ -1,4 +1,5 @@
-"""`overlane recovery`: where brokers run, which hosts have copies of them; and to move a broker to another host."""
+"""`overlane recovery`: where brokers run, which hosts have copies of them; to move a broker to another host, and to
+forget one."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +29,7 @@ from overlane.cli.coordination.where import (
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, TokenFile, Watch, table
 from overlane.coordination.asking import Asking, asking
-from overlane.coordination.contract import Create, Done, Replace
+from overlane.coordination.contract import Create, Delete, Done, Replace
 from overlane.coordination.reading import read_overview
 from overlane.coordination.records import BrokerRecord, MalformedRecord
 from overlane.coordination.zookeeper import Access
@@ -44,7 +45,7 @@ from overlane.recovery.host_records import (
     decode_record,
     encode_record,
 )
-from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
+from overlane.recovery.replica_set import ReplicaSet, decode_set, encode_set, replica_path
 from overlane.secret import Secret
 from overlane.secret_file import read_token
 
@@ -142,6 +143,31 @@ def move(
         access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
         epoch = asyncio.run(_move(access, name, host, within))
     typer.echo(f"{name} is served by {host}, epoch {epoch}")
+
+
+@app.command()
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Broker.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    file: NetworkFile = None,
+    zookeeper: Zookeeper = "",
+    path: RootPath = ROOT,
+    data: Data = DATA,
+    user: User = "",
+    password: Password = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Forget a broker: its mirrors end, and nobody continues it. To remove it for good, or to let it begin anew, empty,
+    when all copies are lost."""
+    with exit_on_error():
+        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        told = asyncio.run(_what_is_lost(access, name))
+        if not yes and not typer.confirm(f"{told} Forget {name}, with all messages that its copies have?"):
+            raise typer.Exit(1)
+        asyncio.run(_forget(access, name))
+    typer.echo(f"{name} is forgotten. It begins anew if its host starts with an empty data directory")
 
 
 # Showing
@@ -271,7 +297,7 @@ def _lag(record: BrokerRecord | None, token: Secret | None) -> RecoveryView | No
 async def _move(access: Access, name: str, host: str, within_s: int) -> int:
     """The epoch in which it is there. ConfigError or Unavailable."""
     async with asking(access) as session:
-        domain, hosts = await _domain_of(session, name)
+        domain, hosts = await _domain_of(session, name, "move")
         if host not in hosts:
             allowed = f"one of {', '.join(sorted(hosts)) or 'none, since no host of the domain is there'}"
             raise ConfigError([Fault("overlane recovery move", 0, "HOST", f'"{host}"', allowed)])
@@ -286,8 +312,41 @@ async def _move(access: Access, name: str, host: str, within_s: int) -> int:
     raise Unavailable(f"broker {name}", f"not at {host} within {within_s} s; it still moves there when it can")
 
 
-async def _domain_of(session: Asking, name: str) -> tuple[str, set[str]]:
+async def _domain_of(session: Asking, name: str, command: str) -> tuple[str, set[str]]:
     for domain in await session.names(MIRRORS):
         if name in await session.names(f"{MIRRORS}/{domain}"):
             return domain, set(await session.names(f"{HOSTS}/{domain}"))
-    raise ConfigError([Fault("overlane recovery move", 0, "NAME", f'"{name}"', "a broker with mirrors")])
+    raise ConfigError([Fault(f"overlane recovery {command}", 0, "NAME", f'"{name}"', "a broker with mirrors")])
+
+
+# Forgetting
+
+
+async def _what_is_lost(access: Access, name: str) -> str:
+    """ConfigError where there is nothing to forget, or its own host serves it."""
+    async with asking(access) as session:
+        domain, hosts = await _domain_of(session, name, "forget")
+        value = await _replica_set(session, name)
+        is_served = name in (await read_overview(session)).brokers
+    if is_served and name in hosts and (value is None or value.primary_host == name):
+        allowed = f"a broker that its own host does not serve: stop {name} first"
+        raise ConfigError([Fault("overlane recovery forget", 0, "NAME", f'"{name}"', allowed)])
+    if value is None or value.is_forgotten:
+        return f"{name} of domain {domain} has no replica set."
+    copies = ", ".join(copy.host for copy in value.in_sync)
+    served = f"is served by {value.primary_host}" if is_served else "is not served"
+    return f"{name} of domain {domain} {served}; complete copies were at {copies}."
+
+
+async def _forget(access: Access, name: str) -> None:
+    async with asking(access) as session:
+        domain, _ = await _domain_of(session, name, "forget")
+        # The set first: whoever serves the broker stops at once. Then hosts end the processes of its mirrors.
+        while (node := await session.read(replica_path(name))) is not None:
+            value = decode_set(replica_path(name), node.data)
+            changed = Replace(replica_path(name), encode_set(value.forgotten()), node.version)
+            if value.is_forgotten or isinstance(await session.change(changed), Done):
+                break
+        for path in (f"{MIRRORS}/{domain}/{name}", f"{MOVES}/{domain}/{name}"):
+            if await session.read(path) is not None:
+                await session.change(Delete(path))

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import socket
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from time import monotonic_ns
@@ -26,6 +25,7 @@ from overlane.core.units import MS, SECOND
 from overlane.membership.endpoint import Endpoint
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
+from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.joining import own_host
 from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
@@ -42,6 +42,7 @@ from overlane.node.recovery.replica_driver import ReplicaDriver
 from overlane.node.recovery.replicated_store import ReplicatedStore
 from overlane.node.recovery.replication import Identity, Replication
 from overlane.node.recovery.storage import ReplicaStorage
+from overlane.node.recovery.takeover_hook import Taken, run_hook
 from overlane.node.recovery.waiting_page import WaitingPage
 from overlane.node.security.tls import link_contexts
 from overlane.node.store.errors import StoreError
@@ -57,8 +58,6 @@ LOOK_S = 0.2
 """How often is looked whether other hosts should have copies; changes in ZooKeeper are looked at at once."""
 SHOWN_AFTER_S = 1.0
 """How long a start may take before the admin API tells why the broker waits."""
-ZOOKEEPER_S = 2.0
-"""How long the end waits for ZooKeeper to be told."""
 
 log = logging.getLogger("overlane.recovery")
 
@@ -87,6 +86,8 @@ class Hosting:
         self._ending = asyncio.Event()
         self._serving = asyncio.Event()
         self._epoch = 0
+        self._former_host = ""
+        """Which has served the broker before this one; empty where that is not known."""
         self._store: ReplicatedStore | None = None
         self._node: Node | None = None
         self._alarms: Counter[str] = Counter()
@@ -171,9 +172,22 @@ class Hosting:
             node = self._node = await self._begin(incarnation_min)
             if node is None:
                 return
+            hook = self._loop.create_task(self._tell_taken(node, self._former_host))
             await self._live(node, READY if self._options.is_home else HOSTED)
-            self._node = None
+            hook.cancel()
+            self._node, self._former_host = None, self._options.host
             incarnation_min, self._unwritten = node.begins_anew_with, node.unwritten
+
+    async def _tell_taken(self, node: Node, former: str) -> None:
+        """Run the operator's command where the broker is at other addresses than before."""
+        command, options = self._options.network.recovery.on_takeover, self._options
+        if not command or (options.is_home and former in ("", options.host)):
+            return
+        await node.until_serving()
+        at = node.endpoints
+        addresses = {**at.listeners, "overlay": at.overlay, "admin": at.admin}
+        shown = {kind: str(address) for kind, address in addresses.items()}
+        await run_hook(command, Taken(options.name, self._epoch, options.host, former, shown))
 
     async def _wait_as_mirror(self) -> None:
         """Until this host is the primary, or the end."""
@@ -216,6 +230,8 @@ class Hosting:
             return "ZooKeeper has not told yet which host serves this broker"
         if value.primary == own:
             return "the broker starts"
+        if value.is_forgotten:
+            return "the broker was forgotten: it begins anew when its data directory is deleted and its host restarted"
         host = value.primary_host
         if host == self._options.host:
             return "the records of this broker were on a disk of this host that is gone, and no mirror has continued it"
@@ -261,10 +277,7 @@ class Hosting:
         if self._driver is not None:
             await self._loop.run_in_executor(None, self._driver.storage.close)
         if self._service is not None:
-            # A thread of its own, which the end of the process does not wait for: ZooKeeper may be away.
-            closing = threading.Thread(target=self._service.close, daemon=True)
-            closing.start()
-            await self._loop.run_in_executor(None, closing.join, ZOOKEEPER_S)
+            await close_soon(self._service)
 
     # replica_driver.Owner
 
@@ -360,6 +373,7 @@ class Hosting:
                 if is_of_directory:
                     self._directory.handle(Answered(own, answer), monotonic_ns())
                 elif self._driver is not None:
+                    self._note_former_host()
                     self._driver.handle(Answered(own, answer))
             case _:
                 # The directory first: it makes the parents of what the replica reads and writes.
@@ -384,7 +398,13 @@ class Hosting:
             value = self._driver.replica.replica_set
             self._node.driver.mirrors_changed(value is not None and bool(value.mirrors))
 
+    def _note_former_host(self) -> None:
+        value = None if self._driver is None else self._driver.replica.replica_set
+        if value is not None and not self._serving.is_set():
+            self._former_host = value.primary_host
+
     def _look(self) -> None:
+        self._note_former_host()
         self._tell_mirrors()
         if self._placing is not None:
             self._placing.look(self._epoch)

@@ -79,7 +79,9 @@ class PrimaryWatch:
         """The replica set and the host of its primary, if that is another one."""
         replica = self._driver.replica
         value = replica.replica_set
-        if value is None or replica.is_primary or value.primary == self._driver.storage.stored.storage:
+        if value is None or value.is_forgotten or replica.is_primary:
+            return None
+        if value.primary == self._driver.storage.stored.storage:
             return None
         host = value.primary_host
         return (value, host) if host != self._driver.host else None
