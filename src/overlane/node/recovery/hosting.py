@@ -29,6 +29,7 @@ from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.joining import own_host
 from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
+from overlane.node.links.pacing import Pace
 from overlane.node.node import Node, Options, Replicated
 from overlane.node.recovery.certified import named_in_certificate
 from overlane.node.recovery.children import DEPOSED, Children
@@ -41,6 +42,7 @@ from overlane.node.recovery.primary_watch import PrimaryWatch, endpoint_of
 from overlane.node.recovery.replica_driver import ReplicaDriver
 from overlane.node.recovery.replicated_store import ReplicatedStore
 from overlane.node.recovery.replication import Identity, Replication
+from overlane.node.recovery.replication_pace import ReplicationPace
 from overlane.node.recovery.storage import ReplicaStorage
 from overlane.node.recovery.takeover_hook import Taken, run_hook
 from overlane.node.recovery.waiting_page import WaitingPage
@@ -104,6 +106,7 @@ class Hosting:
         self._children = Children(options.command_of_mirror)
         self._heard_brokers = HeardBrokers(self._overlay, self._probe)
         self._replication.heard_ago_ns = self._heard_brokers.ago_ns
+        self._replication.pace_of = self._pace_of
         self._driver: ReplicaDriver | None = None
         self._placing: Placing | None = None
         self._watch: PrimaryWatch | None = None
@@ -351,6 +354,20 @@ class Hosting:
     def _tell_score(self, score: float) -> None:
         record = HostRecord(self._options.described.role, score, self._may_continue)
         self._directory.announce_host(self._options.host, encode_record(record))
+
+    def _pace_of(self, host: str) -> ReplicationPace | None:
+        """Of the line to another host: that of the link between the brokers that the two are configured for."""
+        own = self._options.host
+        for link in self._options.network.links:
+            if set(link.ends) == {own, host} and (rate_bps := link.from_end(own).rate_bps) is not None:
+                return ReplicationPace(rate_bps, lambda: self._line(host))
+        return None
+
+    def _line(self, host: str) -> Pace | None:
+        """Of the overlay link to that host, where it is driven here."""
+        overlay = self._overlay() if self._options.is_home else None
+        link = None if overlay is None else overlay.links.get(host)
+        return None if link is None else link.pace
 
     def _rates_bps(self) -> list[int]:
         """Of links whose rate the file gives."""

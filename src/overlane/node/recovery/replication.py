@@ -15,10 +15,11 @@ from overlane.errors import Unavailable
 from overlane.membership.endpoint import Endpoint
 from overlane.node.links.greeting import Credentials
 from overlane.node.recovery.replication_link import ReplicationLink
+from overlane.node.recovery.replication_pace import ReplicationPace
 from overlane.node.security.tls import brokers_of
 from overlane.recovery.events import Event as ReplicaEvent
 from overlane.recovery.events import MirrorLost, Received
-from overlane.recovery.frames import Frame
+from overlane.recovery.frames import PART_BYTES, Frame
 from overlane.recovery.host_records import endpoint_name
 from overlane.recovery.questions import NOT_LINKED, Heard, HeardAgo, Message
 from overlane.secret import Secret
@@ -63,6 +64,9 @@ class Replication:
         self.on_closed: Callable[[], None] = lambda: None
         self.heard_ago_ns: Callable[[str], Awaitable[int]] = _knows_nobody
         """How long ago this host has heard a broker: awaited when another host asks."""
+        self.pace_of: Callable[[str], ReplicationPace | None] = lambda _: None
+        """Of the line to another host, where its rate is known."""
+        self._paces: dict[str, ReplicationPace | None] = {}
         self._answering: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str) -> Endpoint:
@@ -141,6 +145,10 @@ class Replication:
         link = self._links.get(host)
         return link is not None and await link.send_slowly(frame)
 
+    def part_bytes(self, host: str) -> int:
+        pace = self._paces.get(host)
+        return PART_BYTES if pace is None else min(PART_BYTES, pace.room_bytes_max)
+
     # replication_link.LinkOwner
 
     def credentials(self, transport: asyncio.Transport) -> Credentials:
@@ -151,10 +159,10 @@ class Replication:
         certified = brokers_of(secure.getpeercert()) if secure is not None else None
         return Credentials(endpoint_name(mine.broker, mine.host), mine.secret, certified, is_near)
 
-    def opened(self, link: ReplicationLink) -> None:
+    def opened(self, link: ReplicationLink) -> ReplicationPace | None:
         broker, _, host = link.peer.partition("@")
         if broker != self._identity.broker:
-            return  # somebody who asks, or is asked
+            return None  # somebody who asks, or is asked
         former = self._links.get(host)
         self._links[host] = link
         if (timer := self._losses.pop(host, None)) is not None:
@@ -162,6 +170,13 @@ class Replication:
         if former is not None and former is not link:
             former.close()
         self.on_sign_of_life(host)
+        self._paces[host] = pace = self.pace_of(host)
+        return pace
+
+    def heard(self, link: ReplicationLink) -> None:
+        broker, _, host = link.peer.partition("@")
+        if broker == self._identity.broker:
+            self.on_sign_of_life(host)
 
     def received(self, link: ReplicationLink, message: Message) -> None:
         match message:
@@ -174,15 +189,11 @@ class Replication:
             case HeardAgo(_, ago_ns):
                 if (future := self._answers.get(link)) is not None and not future.done():
                     future.set_result(ago_ns)
-                broker, _, host = link.peer.partition("@")
-                if broker == self._identity.broker:
-                    self.on_sign_of_life(host)
             case _:
                 broker, _, host = link.peer.partition("@")
                 if broker != self._identity.broker or message.broker != broker:
                     link.close()
                     return
-                self.on_sign_of_life(host)
                 self.on_event(Received(host, message))
 
     async def _answer(self, link: ReplicationLink, broker: str) -> None:
