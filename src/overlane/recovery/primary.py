@@ -77,12 +77,14 @@ class Primary:
         for host, mirror in sorted(self.mirrors.hosts.items()):
             progress = self.mirrors.progress_of(mirror)
             echoed = None if mirror.storage is None else self._lease.echoed_at(mirror.storage)
+            behind_since = now if mirror.storage is None else self.mirrors.behind_since.get(mirror.storage, now)
             found.append(
                 MirrorState(
                     host,
                     mirror.storage is not None and current.has(mirror.storage),
                     None if progress is None else self._log.last - progress,
                     self._log.bytes_after(self._log.start if progress is None else progress),
+                    max(0, now - behind_since),
                     None if echoed is None else max(0, now - echoed),
                 )
             )

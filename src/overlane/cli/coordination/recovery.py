@@ -77,6 +77,7 @@ class Mirror(msgspec.Struct, frozen=True):
     lag_batches: int | None = None
     lag_bytes: int | None = None
     """None: the broker did not tell."""
+    lag_ms: float | None = None
     heard_ms: float | None = None
 
 
@@ -215,7 +216,7 @@ def _render(rows: list[Row]) -> RenderableType:
 
 def _told(mirror: Mirror) -> str:
     state = "in sync" if mirror.in_sync else "catching up"
-    lag = "" if mirror.lag_bytes is None else f", {mirror.lag_bytes} B behind"
+    lag = "" if mirror.lag_bytes is None else f", {mirror.lag_bytes} B and {mirror.lag_ms or 0:.0f} ms behind"
     heard = "" if mirror.heard_ms is None else f", heard {mirror.heard_ms:.0f} ms ago"
     return f"{mirror.host} {state}{lag}{heard}"
 
@@ -254,7 +255,7 @@ def _row(
         mirrors.append(
             Mirror(host, host in in_sync)
             if one is None
-            else Mirror(host, host in in_sync, one.lag_batches, one.lag_bytes, one.heard_ms)
+            else Mirror(host, host in in_sync, one.lag_batches, one.lag_bytes, one.lag_ms, one.heard_ms)
         )
     candidates = {name: host.score for name, host in sorted(hosts.items()) if name != primary}
     epoch = 0 if value is None else value.epoch

@@ -323,6 +323,7 @@ class Hosting:
                     in_sync=one.is_in_sync,
                     lag_batches=one.lag_batches,
                     lag_bytes=one.lag_bytes,
+                    lag_ms=round(one.lag / MS, 1),
                     heard_ms=None if one.heard_ago is None else round(one.heard_ago / MS, 1),
                 )
                 for one in driver.replica.mirror_states(driver.now())
