@@ -135,6 +135,9 @@ class RecoveryView(View, frozen=True, kw_only=True):
     mirrors: tuple[MirrorView, ...] = ()
     alarms: dict[str, int] = {}
     """How often what was reported since the start."""
+    bytes_in: int = 0
+    """Over replication connections since the start, without headers of TLS, TCP and IP."""
+    bytes_out: int = 0
 
 
 class BrokerView(View, frozen=True, kw_only=True):

@@ -162,6 +162,12 @@ class Metrics(Collector):
             behind.add_metric([one.host], one.lag_ms / 1_000)
         yield lag
         yield behind
+        traffic = CounterMetricFamily(
+            "overlane_recovery_bytes", "Bytes of replication connections, by direction.", labels=["direction"]
+        )
+        traffic.add_metric(["in"], recovery.bytes_in)
+        traffic.add_metric(["out"], recovery.bytes_out)
+        yield traffic
         alarms = CounterMetricFamily("overlane_recovery_alarms", "Reported, by kind.", labels=["kind"])
         for kind, count in sorted(recovery.alarms.items()):
             alarms.add_metric([kind], count)

@@ -329,6 +329,8 @@ class Hosting:
                 for one in driver.replica.mirror_states(driver.now())
             ),
             alarms=dict(self._alarms),
+            bytes_in=self._replication.bytes_in,
+            bytes_out=self._replication.bytes_out,
         )
 
     def _store_changed(self, error: StoreError | None) -> None:

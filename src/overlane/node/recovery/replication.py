@@ -67,6 +67,8 @@ class Replication:
         self.pace_of: Callable[[str], ReplicationPace | None] = lambda _: None
         """Of the line to another host, where its rate is known."""
         self._paces: dict[str, ReplicationPace | None] = {}
+        self.bytes_in = self.bytes_out = 0
+        """Of all connections, behind their greetings."""
         self._answering: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str) -> Endpoint:
@@ -173,7 +175,11 @@ class Replication:
         self._paces[host] = pace = self.pace_of(host)
         return pace
 
-    def heard(self, link: ReplicationLink) -> None:
+    def sent_bytes(self, size: int) -> None:
+        self.bytes_out += size
+
+    def heard(self, link: ReplicationLink, size: int) -> None:
+        self.bytes_in += size
         broker, _, host = link.peer.partition("@")
         if broker == self._identity.broker:
             self.on_sign_of_life(host)

@@ -39,8 +39,11 @@ class LinkOwner(Protocol):
     def opened(self, link: "ReplicationLink") -> ReplicationPace | None:
         """The greeting has come to its end: `link.peer` is who it says. How it is paced."""
 
-    def heard(self, link: "ReplicationLink") -> None:
-        """Something has come."""
+    def heard(self, link: "ReplicationLink", size: int) -> None:
+        """So many bytes have come."""
+
+    def sent_bytes(self, size: int) -> None:
+        """So many are sent."""
 
     def received(self, link: "ReplicationLink", message: Message) -> None: ...
 
@@ -80,6 +83,7 @@ class ReplicationLink(asyncio.Protocol):
         if not self.is_open or transport is None or transport.is_closing():
             return False
         data = encode_message(message)
+        self._owner.sent_bytes(LENGTH_BYTES + len(data))
         if self._pace is None:
             transport.write(len(data).to_bytes(LENGTH_BYTES) + data)
         else:
@@ -134,7 +138,7 @@ class ReplicationLink(asyncio.Protocol):
             if self._greeting is not None:
                 data = self._greet(self._greeting, data)
             if self.is_open:
-                self._owner.heard(self)
+                self._owner.heard(self, len(data))
                 self._received += data
                 self._take_frames()
         except ProtocolViolation as violation:
