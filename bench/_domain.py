@@ -20,6 +20,7 @@ from overlane.coordination.asking import asking
 from overlane.coordination.records import MalformedRecord, decode_registration
 from overlane.coordination.zookeeper import Access
 from overlane.local_ports import free_ports
+from overlane.recovery.host_records import HostRecord, decode_record
 from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
 
 CONFIG = """
@@ -134,11 +135,13 @@ class Domain:
                 await asyncio.sleep(0.05)
         raise RuntimeError(f"{broker} is not at {primary} with {mirrors} mirrors: {value}\n{self.logs()}")
 
-    async def until_host(self, name: str) -> None:
-        """It is there, and takes copies."""
-        until = time.monotonic() + START_S
+    async def until_host(self, name: str, score: float | None = None) -> None:
+        """It is there, and takes copies; and has this score."""
+        until, path = time.monotonic() + START_S, f"/hosts/west/{name}"
         async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
-            while await session.read(f"/hosts/west/{name}") is None:
+            while (node := await session.read(path)) is None or (
+                score is not None and decode_record(path, node.data, HostRecord).score != score
+            ):
                 if time.monotonic() > until:
                     raise RuntimeError(f"{name} is not there\n{self.logs()}")
                 await asyncio.sleep(0.05)

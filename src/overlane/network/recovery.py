@@ -22,7 +22,7 @@ def read_recovery(root: Table, coordination: Coordination | None, *, needs_coord
     recovery = Recovery(
         mirrors=table.optional("mirrors", count, default.mirrors),
         silence_ns=table.optional("silence", silence, default.silence_ns),
-        on_takeover=table.optional("on_takeover", kinds.command(), default.on_takeover),
+        on_takeover=table.optional("on_takeover", kinds.command(), None) or (),
         scoring=_read_scoring(table.table("scoring")),
     )
     table.close()
@@ -45,7 +45,7 @@ def _read_scoring(table: Table) -> Scoring:
         memory_needed_bytes=table.optional("memory_needed", size, default.memory_needed_bytes),
         bandwidth_needed_bps=table.optional("bandwidth_needed", kinds.rate(), default.bandwidth_needed_bps),
         battery_needed_ns=table.optional("battery_needed", kinds.duration(), default.battery_needed_ns),
-        command=table.optional("command", kinds.command(), default.command),
+        command=table.optional("command", kinds.command(), None) or (),
     )
     table.close()
     if not scoring.command and not scoring.cpu + scoring.memory + scoring.bandwidth + scoring.battery:

@@ -17,6 +17,7 @@ from overlane.client import connect
 from overlane.coordination.ensemble.java import java_command, server_jars
 from overlane.errors import Unavailable
 from overlane.testbed.certificates import Authority
+from waiting import eventually_async
 
 if TYPE_CHECKING:
     from _domain import Domain, Load
@@ -188,6 +189,59 @@ def test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced(
         await load.until_more()
 
     run(tmp_path, ensemble, "/moved", story, silence="3s")
+
+
+RANKED = """
+on_takeover = "sh -c 'env > taken'"
+
+[recovery.scoring]
+cpu = 0
+memory = 0
+bandwidth = 0
+battery = 0
+command = "cat score"
+"""
+
+
+def test_the_best_scored_host_continues_a_broker_and_tells_so_and_a_broker_that_was_forgotten_begins_anew(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    from _domain import domain
+
+    scores = {"west-1": 1.0, "spare-1": 0.2, "spare-2": 0.9}
+    directories = {name: tmp_path / f"{name}-home" for name in scores}
+    for name, made_in in directories.items():
+        made_in.mkdir()
+        (made_in / "score").write_text(str(scores[name]))
+
+    async def go(made: "Domain") -> None:
+        for name, score in scores.items():
+            made.add(name, "edge" if name == "west-1" else "backup")
+            await made.until_host(name, score)
+        before = await made.until_set("west-1", "west-1", 2)
+        made.lose("west-1")
+        after = await made.until_set("west-1", "spare-2", 1)
+        assert {copy.host for copy in after.in_sync} == {"spare-1", "spare-2"}
+        address = await made.address("west-1", before.epoch + 1)
+        taken = directories["spare-2"] / "taken"
+        await eventually_async(lambda: taken.exists() and "OVERLANE_OVERLAY" in taken.read_text(), "it is told", 60)
+        told = dict(line.split("=", 1) for line in taken.read_text().splitlines() if line.startswith("OVERLANE_"))
+        expected = ("west-1", "spare-2", "west-1", address)
+        found = tuple(told[f"OVERLANE_{name}"] for name in ("BROKER", "HOST", "FORMER_HOST", "MQTT"))
+        assert found == expected
+        assert not (directories["spare-1"] / "taken").exists()
+        where = ("--zookeeper", ensemble.addresses, "--path", made.path)
+        forgotten = await asyncio.to_thread(overlane, "recovery", "forget", "west-1", "--yes", *where)
+        assert forgotten.returncode == 0, forgotten.stderr
+        made.start("west-1")
+        anew = await made.until_set("west-1", "west-1", 2)
+        assert anew.epoch > after.epoch
+        refused = await asyncio.to_thread(overlane, "recovery", "forget", "west-1", "--yes", *where)
+        assert (refused.returncode, "stop west-1 first" in refused.stderr) == (2, True), refused.stderr
+
+    options = {"path": "/ranked", "mirrors": 2, "more": RANKED, "directories": directories}
+    with domain(tmp_path, ensemble, (), **options) as made:
+        asyncio.run(go(made))
 
 
 def assert_shown(where: tuple[str, ...], host: str, other: str) -> None:
