@@ -264,8 +264,10 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class Load:
     """Publishers of QoS 1 and 2 and a persistent subscriber, at one address."""
 
-    def __init__(self, address: str, in_flight: int = 4) -> None:
+    def __init__(self, address: str, name: str = "", in_flight: int = 4) -> None:
+        """`name`: of the clients. Those of a whole domain are in one space."""
         self._address = address
+        self._name = name
         self._in_flight = in_flight
         self._is_over = False
         self.acknowledged: dict[int, set[int]] = {1: set(), 2: set()}
@@ -315,13 +317,13 @@ class Load:
             await asyncio.sleep(0.02)
 
     async def _send(self, qos: int) -> None:
-        async with overlane.client.connect(self._address, client_id=f"writer-{qos}", **_KEPT) as client:
+        async with overlane.client.connect(self._address, client_id=f"{self._name}writer-{qos}", **_KEPT) as client:
             numbers = count()
 
             async def one_by_one() -> None:
                 while not self._is_over:
                     number = next(numbers)
-                    await client.publish(f"load/{qos}", str(number), qos=qos)
+                    await client.publish(f"load/{self._name}{qos}", str(number), qos=qos)
                     self.acknowledged[qos].add(number)
                     await asyncio.sleep(0.05)
 
@@ -329,12 +331,12 @@ class Load:
 
     async def _receive(self, ready: asyncio.Event) -> None:
         async with (
-            overlane.client.connect(self._address, client_id="reader", **_KEPT) as client,
-            client.subscribe("load/#", qos=2) as messages,
+            overlane.client.connect(self._address, client_id=f"{self._name}reader", **_KEPT) as client,
+            client.subscribe(*(f"load/{self._name}{qos}" for qos in (1, 2)), qos=2) as messages,
         ):
             ready.set()
             async for message in messages:
-                qos = int(message.topic.rpartition("/")[2])
+                qos = int(message.topic[-1])
                 self.arrived[qos].append((int(message.body), time.monotonic()))
 
 

@@ -112,7 +112,7 @@ async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list
         loads = []
         for name in victims:
             address = await stack.enter_async_context(Forwarder(made, name).running())
-            loads.append(await stack.enter_async_context(Load(address).running()))
+            loads.append(await stack.enter_async_context(Load(address, f"{name}-").running()))
         since = time.monotonic()
         for name in victims:
             if kind == "kill":

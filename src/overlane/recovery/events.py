@@ -29,7 +29,7 @@ class Settings:
     """How long durability waits, when an epoch begins, for a mirror of the set that needs a snapshot."""
     stall_max: Nanos = 5 * SECOND
     """How long durability waits for a mirror that is heard, and whose disk does not get on."""
-    alone_max: Nanos = 10 * SECOND
+    alone_max: Nanos = 30 * SECOND
     """How long an epoch may begin without a mirror before that is an alarm: the first one takes a while to join."""
     retry: Nanos = 200 * MS
     """When the coordination service is asked again for what it has not answered."""
