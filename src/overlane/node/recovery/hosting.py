@@ -9,6 +9,7 @@ of its own: it does only that.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -202,6 +203,9 @@ class Hosting:
                     await page.start()
                 if not has_told and self._is_mirror():
                     has_told = True
+                    # All that is loaded stays. A broker that begins to serve collects garbage, and clients wait for it.
+                    gc.collect()
+                    gc.freeze()
                     log.info("%s waits: %s", self._options.name, self.why_waiting())
                     if self._options.is_home:
                         self._tell_waiting(self._options.name, self.why_waiting())
