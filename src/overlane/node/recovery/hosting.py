@@ -23,7 +23,6 @@ from overlane.coordination.access import access_of
 from overlane.coordination.contract import Answered, Event, Request
 from overlane.coordination.zookeeper import ZooKeeper
 from overlane.core.units import MS, SECOND
-from overlane.membership.endpoint import Endpoint
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
 from overlane.node.coordination.closing import close_soon
@@ -38,6 +37,7 @@ from overlane.node.recovery.directory import Directory
 from overlane.node.recovery.heard import HeardBrokers
 from overlane.node.recovery.host_options import HostOptions, host_options
 from overlane.node.recovery.measuring import Measuring
+from overlane.node.recovery.own_endpoint import OwnEndpoint
 from overlane.node.recovery.placing import Placing, wanted_here
 from overlane.node.recovery.primary_watch import PrimaryWatch, endpoint_of
 from overlane.node.recovery.replica_driver import ReplicaDriver
@@ -114,6 +114,7 @@ class Hosting:
         self._may_continue = named_in_certificate(options)
         self._measuring: Measuring | None = None
         self._service: ZooKeeper | None = None
+        self._endpoint: OwnEndpoint | None = None
 
     # Life
 
@@ -127,8 +128,9 @@ class Hosting:
         if options.has_broker:
             self._open_replica()
         address = await self._replication.listen(endpoints(options.network, options.host).overlay.host)
-        endpoint = EndpointRecord(str(_reachable(address, self._access.hosts)))
-        self._directory.announce_endpoint(endpoint_name(options.name, options.host), encode_record(endpoint))
+        self._endpoint = OwnEndpoint(
+            address, lambda: own_host(self._access.hosts), socket.gethostname(), self._announce_endpoint
+        )
         if options.is_home:
             self._tell_score(1.0)
             self._measuring = Measuring(options.network.recovery.scoring, self._rates_bps, self._tell_score)
@@ -141,6 +143,10 @@ class Hosting:
             await self._end()
         if self._unwritten is not None:
             raise self._unwritten
+
+    def _announce_endpoint(self, address: str) -> None:
+        name = endpoint_name(self._options.name, self._options.host)
+        self._directory.announce_endpoint(name, encode_record(EndpointRecord(address)))
 
     def _open_replica(self) -> None:
         options = self._options
@@ -274,6 +280,8 @@ class Hosting:
     async def _end(self) -> None:
         await self._children.end()
         self._heard_brokers.end()
+        if self._endpoint is not None:
+            self._endpoint.close()
         if self._measuring is not None:
             self._measuring.end()
         if self._watch is not None:
@@ -436,7 +444,3 @@ class Hosting:
             self._children.want(wanted_here(self._options, self._directory, self._access.hosts))
         self._directory.tick(monotonic_ns())
         self._ask_for_directory()
-
-
-def _reachable(address: Endpoint, hosts: str) -> Endpoint:
-    return Endpoint(own_host(hosts) or socket.gethostname(), address.port) if address.is_wildcard() else address

@@ -25,7 +25,7 @@ from overlane.recovery.host_records import endpoint_name
 from overlane.recovery.questions import NOT_LINKED, NOT_REACHED
 from overlane.recovery.replica_set import ReplicaSet
 from overlane.recovery.succession import claim_delay
-from overlane.recovery.watching import AskNeighbour, Lost, Probe, WatchEffect, Watcher, WatchSettings
+from overlane.recovery.watching import AskNeighbour, Lost, Probe, WatchEffect, Watcher, WatchSettings, WatchState
 
 START_GRACE_S = 10.0
 LOOK: Nanos = 50 * MS
@@ -190,8 +190,14 @@ class PrimaryWatch:
         if ago_ns == NOT_LINKED:
             return
         heard_ago = None if ago_ns == NOT_REACHED else max(0, ago_ns)
-        if watcher is self._watcher:
-            self._carry_out(watcher.answered(neighbour, round_, heard_ago, self._driver.now()), value)
+        if watcher is not self._watcher:
+            return
+        was_asking = watcher.state is WatchState.ASKING
+        self._carry_out(watcher.answered(neighbour, round_, heard_ago, self._driver.now()), value)
+        if was_asking and watcher.state is WatchState.ALIVE:
+            # It lives, and has not answered the probe: the connection is dead, since one of us has another address.
+            log.info("%s lives, and is not heard: dialling it again", self._driver.broker)
+            self._replication.hang_up(value.primary_host)
 
 
 def endpoint_of(address: str) -> Endpoint:

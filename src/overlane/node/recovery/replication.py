@@ -123,6 +123,11 @@ class Replication:
         if (link := self._links.get(host)) is not None:
             link.send(Heard(self._identity.broker))
 
+    def hang_up(self, host: str) -> None:
+        """Its connection carries nothing any more; another one may."""
+        if (link := self._links.get(host)) is not None:
+            link.close()
+
     def is_linked(self, host: str) -> bool:
         return host in self._links
 
