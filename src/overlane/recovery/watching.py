@@ -3,7 +3,6 @@
     alive    --nothing heard for `suspect`-->  asking       it is probed, by us and by neighbours, all at once
     asking   --a neighbour reaches it-->  alive             our own link is broken: asked again later
     asking   --silence for `silence`-->  silent             reported, and again at every `silence` after that
-    asking   --as long, and nobody has answered-->  asking  until `unconfirmed`: then it is reported all the same
     any      --connection closed, and another refused-->  dead
     any      --a frame-->  alive
 
@@ -11,10 +10,10 @@ Every frame is a sign of life. Neighbours are asked before the silence is over, 
 at once, so that those who have failed together with the broker cost none either. A watcher that was itself late (its
 loop was busy, or the process was stopped) has not listened: the time by which it was late is added to what it allows.
 
-One whom nobody answers may be cut off. It is not asked to find out: whoever continues a broker needs a compare-and-set
-in the coordination service, and one that is cut off does not get it. Where only hosts do not reach each other, the
-primary drops the mirror before this one's silence is over (`lease`), and the watcher's report is void. A false alarm
-costs a handover, never a message.
+Only an answer that a neighbour reaches the broker counts. A watcher whom nobody answers may be cut off itself, and need
+not find out: whoever continues a broker needs a compare-and-set in the coordination service, and one that is cut off
+does not get it. Where only hosts do not reach each other, the primary drops the mirror before this one's silence is
+over (`lease`), and the report is void. A false alarm costs a handover, never a message.
 """
 
 from collections.abc import Sequence
@@ -34,14 +33,12 @@ class WatchSettings:
     """After which a silent broker is reported."""
     suspect: Nanos = 400 * MS
     """After which it is probed."""
-    unconfirmed: Nanos = 700 * MS
-    """After which it is reported if there are neighbours, and none has answered."""
     lag_max: Nanos = 5_000 * MS
     """By how much the own lag stretches the silence, at most."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.suspect < self.silence <= self.unconfirmed:
-            raise ValueError("a broker is probed before it is reported, and reported with confirmation first")
+        if not 0 < self.suspect < self.silence:
+            raise ValueError("a broker is probed before it is reported")
 
 
 class WatchState(Enum):
@@ -94,8 +91,6 @@ class Watcher:
         self._round = 0
         self._asked: set[str] = set()
         """Neighbours whose answer is awaited."""
-        self._confirmed = 0
-        """How many do not reach it either."""
 
     # Inputs
 
@@ -131,9 +126,6 @@ class Watcher:
         if heard_ago is not None and heard_ago < self._settings.suspect:
             # It lives, as far as anybody knows: until it has been silent to that neighbour for as long.
             self._alive_at(now - max(0, heard_ago))
-            return []
-        self._asked.discard(neighbour)
-        self._confirmed += 1
         return []
 
     def tick(self, neighbours: Sequence[str], now: Nanos) -> list[WatchEffect]:
@@ -143,25 +135,16 @@ class Watcher:
         match self.state:
             case WatchState.ALIVE:
                 return self._ask(neighbours[:ASKED_MAX], now)
-            case WatchState.ASKING:
-                return self._conclude(now)
             case _:
                 return self._report(now)
 
     def _ask(self, chosen: Sequence[str], now: Nanos) -> list[WatchEffect]:
         self.state = WatchState.ASKING
         self._round += 1
-        self._asked, self._confirmed = set(chosen), 0
+        self._asked = set(chosen)
         # A watcher that is late asks all the same, and gives the answers their time.
         self._due = max(self._heard_at + self._stretch + self._settings.silence, now + self._answer_time)
         return [Probe(), *(AskNeighbour(neighbour, self._round) for neighbour in chosen)]
-
-    def _conclude(self, now: Nanos) -> list[WatchEffect]:
-        later = self._settings.unconfirmed - self._settings.silence
-        if self._confirmed or not self._asked or now >= self._heard_at + self._stretch + self._settings.unconfirmed:
-            return self._report(now)
-        self._due = now + later
-        return []
 
     # What is known
 

@@ -24,7 +24,7 @@ from waiting import eventually_async
 SECRET = Secret(b"a secret of sixteen bytes or more")
 SET = ReplicaSet(3, 1, (Copy(1, "seattle"), Copy(2, "spare")))
 OWN = Stored(2)
-SETTINGS = WatchSettings(silence=3_000 * MS, suspect=300 * MS, unconfirmed=3_000 * MS)
+SETTINGS = WatchSettings(silence=3_000 * MS, suspect=300 * MS)
 
 
 def test_a_host_that_listens_on_all_addresses_announces_the_one_by_which_it_is_reached_when_that_changes() -> None:

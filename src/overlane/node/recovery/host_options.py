@@ -84,7 +84,7 @@ class HostOptions:
     @property
     def watch_settings(self) -> WatchSettings:
         silence = self.network.recovery.silence_ns
-        return WatchSettings(silence=silence, suspect=2 * silence // 3, unconfirmed=7 * silence // 6)
+        return WatchSettings(silence=silence, suspect=2 * silence // 3)
 
     def configuration(self) -> tuple[Options, Network]:
         """Of the broker that runs in this process, as it is to start now. ConfigError."""
