@@ -20,6 +20,7 @@ from overlane.coordination.asking import asking
 from overlane.coordination.records import MalformedRecord, decode_registration
 from overlane.coordination.zookeeper import Access
 from overlane.local_ports import free_ports
+from overlane.recovery.host_records import HostRecord, decode_record
 from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
 
 CONFIG = """
@@ -45,6 +46,8 @@ class Domain:
     path: str = "/domain"
     is_synced: bool = False
     hosts: dict[str, Host] = field(default_factory=dict)
+    directories: dict[str, Path] = field(default_factory=dict)
+    """Working directories of hosts, which paths in the configuration are relative to; the present one by default."""
 
     def add(self, name: str, role: str = "edge") -> Host:
         host = self.hosts[name] = Host(name, role, free_ports(3))
@@ -59,7 +62,12 @@ class Domain:
         words += ["--data", str(self.folder / name), *([] if self.is_synced else ["--no-sync"])]
         with (self.folder / f"{name}.log").open("ab") as log:
             host.process = subprocess.Popen(
-                [*OVERLANE, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*OVERLANE, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self.directories.get(name),
             )
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -122,16 +130,18 @@ class Domain:
             while time.monotonic() < until:
                 node = await session.read(replica_path(broker))
                 value = None if node is None else decode_set(broker, node.data)
-                if value is not None and len(value.mirrors) >= mirrors and host_of(value) == primary:
+                if value is not None and len(value.mirrors) >= mirrors and value.primary_host == primary:
                     return value
                 await asyncio.sleep(0.05)
         raise RuntimeError(f"{broker} is not at {primary} with {mirrors} mirrors: {value}\n{self.logs()}")
 
-    async def until_host(self, name: str) -> None:
-        """It is there, and takes copies."""
-        until = time.monotonic() + START_S
+    async def until_host(self, name: str, score: float | None = None) -> None:
+        """It is there, and takes copies; and has this score."""
+        until, path = time.monotonic() + START_S, f"/hosts/west/{name}"
         async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
-            while await session.read(f"/hosts/west/{name}") is None:
+            while (node := await session.read(path)) is None or (
+                score is not None and decode_record(path, node.data, HostRecord).score != score
+            ):
                 if time.monotonic() > until:
                     raise RuntimeError(f"{name} is not there\n{self.logs()}")
                 await asyncio.sleep(0.05)
@@ -151,10 +161,6 @@ class Domain:
                     return record.clients["mqtt"]
                 await asyncio.sleep(0.02)
         raise RuntimeError(f"{broker} is not registered\n{self.logs()}")
-
-
-def host_of(value: ReplicaSet) -> str:
-    return next(copy.host for copy in value.in_sync if copy.storage == value.primary)
 
 
 def children_of(pid: int) -> list[int]:
@@ -179,8 +185,9 @@ def domain(
     silence: str = "5s",
     more: str = "",
     is_synced: bool = False,
+    directories: dict[str, Path] | None = None,
 ) -> Iterator[Domain]:
-    made = Domain(folder, ensemble, path, is_synced)
+    made = Domain(folder, ensemble, path, is_synced, directories=directories or {})
     try:
         made.push(CONFIG.format(mirrors=mirrors, silence=silence) + more)
         for name in names:
@@ -257,8 +264,10 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class Load:
     """Publishers of QoS 1 and 2 and a persistent subscriber, at one address."""
 
-    def __init__(self, address: str, in_flight: int = 4) -> None:
+    def __init__(self, address: str, name: str = "", in_flight: int = 4) -> None:
+        """`name`: of the clients. Those of a whole domain are in one space."""
         self._address = address
+        self._name = name
         self._in_flight = in_flight
         self._is_over = False
         self.acknowledged: dict[int, set[int]] = {1: set(), 2: set()}
@@ -308,13 +317,13 @@ class Load:
             await asyncio.sleep(0.02)
 
     async def _send(self, qos: int) -> None:
-        async with overlane.client.connect(self._address, client_id=f"writer-{qos}", **_KEPT) as client:
+        async with overlane.client.connect(self._address, client_id=f"{self._name}writer-{qos}", **_KEPT) as client:
             numbers = count()
 
             async def one_by_one() -> None:
                 while not self._is_over:
                     number = next(numbers)
-                    await client.publish(f"load/{qos}", str(number), qos=qos)
+                    await client.publish(f"load/{self._name}{qos}", str(number), qos=qos)
                     self.acknowledged[qos].add(number)
                     await asyncio.sleep(0.05)
 
@@ -322,12 +331,12 @@ class Load:
 
     async def _receive(self, ready: asyncio.Event) -> None:
         async with (
-            overlane.client.connect(self._address, client_id="reader", **_KEPT) as client,
-            client.subscribe("load/#", qos=2) as messages,
+            overlane.client.connect(self._address, client_id=f"{self._name}reader", **_KEPT) as client,
+            client.subscribe(*(f"load/{self._name}{qos}" for qos in (1, 2)), qos=2) as messages,
         ):
             ready.set()
             async for message in messages:
-                qos = int(message.topic.rpartition("/")[2])
+                qos = int(message.topic[-1])
                 self.arrived[qos].append((int(message.body), time.monotonic()))
 
 

@@ -1,7 +1,9 @@
 """Takeover of lost hosts, and what mirrors cost. Real brokers, three ZooKeeper servers, all on this machine.
 
     python bench/takeover.py                        # everything
-    python bench/takeover.py --only takeover        # one to three brokers at once: killed with their disks, stopped
+    python bench/takeover.py --only takeover        # one to five brokers at once: killed with their disks, stopped
+    python bench/takeover.py --only takeover --kinds stop --counts 1 5
+    python bench/takeover.py --only costs           # bytes to watch a broker; bytes of a queue and of a route
     python bench/takeover.py --only throughput      # durable QoS 1 with and without a mirror, in turns
     python bench/takeover.py --only peers           # NATS JetStream and RabbitMQ quorum queues, one server lost
 
@@ -12,6 +14,7 @@ messages are counted. A backup host has the mirrors of all brokers.
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import statistics
@@ -21,27 +24,35 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import overlane.client
 from _domain import Domain, Forwarder, Load, domain
 from _takeover_peers import PEERS, Peer, Sent
 from _tiers import Ensemble
 
-BROKERS = ("west-1", "west-2", "west-3")
+BROKERS = ("west-1", "west-2", "west-3", "west-4", "west-5")
 BACKUP = "spare"
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+PARTS = ("takeover", "costs", "throughput", "peers")
 PATIENCE_S = 120.0
 ROUNDS = 4
 SECONDS = 4.0
 WRITERS, IN_FLIGHT = 4, 50
+QUEUES = 100
+SETTLED_BYTES = 2_000
+"""A link that grows by less in half a second has told what there is to tell."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=("takeover", "throughput", "peers"))
-    parser.add_argument("--silence", default="900ms", help="after which a silent broker is suspected")
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--silence", default="600ms", help="after which a silent broker is continued elsewhere")
+    parser.add_argument("--kinds", nargs="+", choices=tuple(SIGNALS), default=tuple(SIGNALS))
+    parser.add_argument("--counts", nargs="+", type=int, choices=range(1, len(BROKERS) + 1), default=(1, 2, 3, 4, 5))
     arguments = parser.parse_args()
-    parts = ("takeover", "throughput", "peers") if arguments.only is None else (arguments.only,)
+    parts = PARTS if arguments.only is None else (arguments.only,)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if "peers" in parts:
@@ -52,9 +63,11 @@ def main() -> None:
         ensemble.start()
         try:
             if "takeover" in parts:
-                for kind in SIGNALS:
-                    for count in range(1, len(BROKERS) + 1):
+                for kind in arguments.kinds:
+                    for count in arguments.counts:
                         takeover(folder, ensemble, kind, count, arguments.silence)
+            if "costs" in parts:
+                costs(folder, ensemble, arguments.silence)
             if "throughput" in parts:
                 throughput(folder, ensemble)
         finally:
@@ -72,8 +85,12 @@ def takeover(folder: Path, ensemble: Ensemble, kind: str, count: int, silence: s
     place = folder / f"{kind}-{count}"
     place.mkdir()
     with domain(place, ensemble, (), path=f"/{kind}-{count}", silence=silence) as made:
-        asyncio.run(_start(made, BROKERS))
-        gaps, lost, twice = asyncio.run(_fail(made, kind, BROKERS[:count]))
+        # Where three or more fail, nobody is left who could be asked.
+        brokers = BROKERS[: max(3, count)]
+        asyncio.run(_start(made, brokers))
+        for name in brokers:
+            asyncio.run(made.until_set(name, name, 1))
+        gaps, lost, twice = asyncio.run(_fail(made, kind, brokers[:count]))
     shown = ", ".join(f"{gap:.2f}" for gap in sorted(gaps))
     print(
         f"{kind} {count} at once: gap {shown} s; {lost} acknowledged lost, {twice} of QoS 2 twice;"
@@ -91,13 +108,11 @@ async def _start(made: Domain, brokers: tuple[str, ...]) -> None:
 
 
 async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list[float], int, int]:
-    for name in BROKERS:
-        await made.until_set(name, name, 1)
     async with AsyncExitStack() as stack:
         loads = []
         for name in victims:
             address = await stack.enter_async_context(Forwarder(made, name).running())
-            loads.append(await stack.enter_async_context(Load(address).running()))
+            loads.append(await stack.enter_async_context(Load(address, f"{name}-").running()))
         since = time.monotonic()
         for name in victims:
             if kind == "kill":
@@ -113,6 +128,68 @@ async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list
 def _gap_s(load: Load, since: float, until: float) -> float:
     times = sorted(at for arrived in load.arrived.values() for _, at in arrived if since <= at <= until)
     return max(after - before for before, after in pairwise([since, *times]))
+
+
+# What it costs
+
+
+def costs(folder: Path, ensemble: Ensemble, silence: str) -> None:
+    """Bytes as brokers count them: without headers of TCP and IP."""
+    place = folder / "costs"
+    place.mkdir()
+    with domain(place, ensemble, (), path="/costs", silence=silence) as made:
+        asyncio.run(_start(made, BROKERS[:2]))
+        asyncio.run(_measure_costs(made))
+
+
+async def _measure_costs(made: Domain) -> None:
+    victim, neighbour = BROKERS[:2]
+    await made.until_set(victim, victim, 1)
+    await asyncio.sleep(5)
+    before, since = _replicated(made, victim), time.monotonic()
+    await asyncio.sleep(10)
+    watching = (sum(_replicated(made, victim)) - sum(before)) / (time.monotonic() - since)
+    print(f"watching an idle broker: {watching:.0f} B/s in both directions; load average {_load()}", flush=True)
+    address = await made.address(victim)
+    before, since = _replicated(made, victim), time.monotonic()
+    for number in range(QUEUES):
+        async with (
+            overlane.client.connect(address, client_id=f"queue-{number}", session_expiry="1h") as client,
+            client.subscribe(f"queue/{number}", qos=1),
+        ):
+            pass
+    await asyncio.sleep(1)
+    sent = _replicated(made, victim)[1] - before[1] - watching / 2 * (time.monotonic() - since)
+    print(f"a queue: {sent / QUEUES:.0f} B to its mirror", flush=True)
+    epoch = (await made.until_set(victim, victim, 1)).epoch
+    made.lose(victim)
+    await made.address(victim, epoch + 1)
+    link = await _settled_link(made, neighbour, victim)
+    print(f"a route: {link / QUEUES:.0f} B over the link to a neighbour of {QUEUES} routes", flush=True)
+
+
+def _replicated(made: Domain, name: str) -> tuple[int, int]:
+    view = _admin(made, name, "/recovery")
+    return view["bytes_in"], view["bytes_out"]
+
+
+async def _settled_link(made: Domain, at: str, peer: str) -> int:
+    """Bytes in both directions of a link that is new, when it has told all."""
+    until, before = time.monotonic() + PATIENCE_S, -1
+    while time.monotonic() < until:
+        (view,) = [one for one in _admin(made, at, "/links")["items"] if one["peer"] == peer]
+        total = view["bytes_in"] + view["bytes_out"]
+        if view["state"] == "up" and before >= 0 and total - before < SETTLED_BYTES:
+            return total
+        before = total
+        await asyncio.sleep(0.5)
+    raise RuntimeError(f"the link of {at} with {peer} does not settle")
+
+
+def _admin(made: Domain, name: str, path: str) -> dict[str, Any]:
+    with urlopen(f"http://127.0.0.1:{made.hosts[name].ports[2]}{path}", timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 # Peers

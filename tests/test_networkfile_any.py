@@ -77,8 +77,12 @@ password_file = "password"
 ca = "ca.pem"
 [recovery]
 silence = "2s"
+on_takeover = "./move-address now"
 [recovery.scoring]
 cpu = 2.0
+memory_needed = "1GiB"
+bandwidth_needed = "2Mbit"
+battery_needed = "2h"
 command = ["true"]
 [routing]
 strategy = "topics"
@@ -181,7 +185,17 @@ recoveries = st.builds(
     Recovery,
     mirrors=st.just(0),
     silence_ns=st.integers(100, 5_000).map(lambda count: count * 10**6),
-    scoring=st.builds(Scoring, cpu=weights, battery=weights, command=st.lists(printable, max_size=2).map(tuple)),
+    on_takeover=st.lists(printable, max_size=2).map(tuple),
+    scoring=st.builds(
+        Scoring,
+        cpu=weights,
+        battery=weights,
+        cpu_needed=weights,
+        memory_needed_bytes=st.integers(0, 10**12),
+        bandwidth_needed_bps=st.integers(1, 10**12),
+        battery_needed_ns=st.integers(0, 10**15),
+        command=st.lists(printable, max_size=2).map(tuple),
+    ),
 )
 routing_tiers = st.builds(
     RoutingTier,

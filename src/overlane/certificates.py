@@ -1,6 +1,7 @@
 """A small certificate authority: it issues and renews certificates of brokers, servers and clients.
 
-    broker   one DNS name, the broker's own, by which neighbours know it; IP addresses for clients; dials and is dialled
+    broker   its name as a DNS name, by which neighbours know it, and those of brokers that its host may continue; hosts
+             under which clients connect; dials and is dialled
     server   host names and addresses
     client   the user as common name, and no DNS name: nobody takes it for a broker
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from overlane.cli.main import app
 from overlane.network.schema import Security
-from overlane.node.security.tls import broker_of, client_context, server_context, user_of
+from overlane.node.security.tls import brokers_of, client_context, server_context, user_of
 
 
 @pytest.fixture
@@ -52,12 +52,14 @@ def met(server: str, client: str, host: str) -> tuple[dict[str, object], dict[st
 def test_brokers_and_clients_accept_each_other_by_certificates_of_the_authority(here: Path) -> None:
     done("init")
     done("issue", "north", "--host", "10.0.0.1")
-    done("issue", "south")
+    done("issue", "south", "--continues", "north", "--host", "mq.example.org")
     done("issue", "alice", "--for", "client")
     dialler, dialled = met("north", "south", "north")
-    assert (broker_of(dialler), broker_of(dialled)) == ("south", "north")
+    assert brokers_of(dialler) == {"south", "north", "mq.example.org"}
+    assert brokers_of(dialled) == {"north"}
     client, _ = met("north", "alice", "10.0.0.1")
-    assert (user_of(client), broker_of(client)) == ("alice", "")
+    assert (user_of(client), brokers_of(client)) == ("alice", frozenset())
+    met("south", "alice", "mq.example.org")
     with pytest.raises(ssl.SSLCertVerificationError):
         met("north", "alice", "10.0.0.2")
     for name in ("ca", "north", "alice"):
@@ -103,7 +105,7 @@ def test_what_is_there_is_not_replaced_unasked(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("issue", "north", "--host", "www.example.org"), "one DNS name, north"),
+        (("issue", "north", "--for", "server", "--continues", "south"), "--continues is for brokers"),
         (("issue", "alice", "--for", "client", "--host", "10.0.0.1"), "no hosts"),
         (("issue", "ca"), "found the name 'ca'"),
         (("issue", "../north"), "found the name '../north'"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from brokers import MOSQUITTO, Overlane, RunningBroker, free_port
 from waiting import eventually
@@ -40,7 +41,7 @@ class Reader:
         self.got: list[tuple[str, bytes, bool]] = []
         self._lock = threading.Lock()
         self._subscribed = threading.Event()
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        self.client = paho.Client(CallbackAPIVersion.VERSION2)
         self.client.on_message = self._heard
         self.client.on_subscribe = lambda *_: self._subscribed.set()
         self.client.connect("127.0.0.1", port)
@@ -55,6 +56,9 @@ class Reader:
     def of(self, topic: str) -> list[bytes]:
         with self._lock:
             return [payload for name, payload, _ in self.got if name == topic]
+
+    def wait_for(self, topic: str) -> None:
+        eventually(lambda: self.of(topic), f"{topic} has come", WITHIN_S)
 
     def end(self) -> None:
         self.client.disconnect()
@@ -100,13 +104,14 @@ def test_a_bridge_of_mosquitto_brings_everything_both_ways_once_and_the_old_brok
     topics = {"from/old": b"1", "from/new": b"2", "kept/old": b"3", "kept/new": b"4"}
     for reader in (new, old):
         for topic, payload in topics.items():
-            eventually(lambda r=reader, t=topic: r.of(t), f"{topic} has come", WITHIN_S)
+            reader.wait_for(topic)
             assert reader.of(topic) == [payload]
     # The last message of each side has come to both: whatever came back would have come before it.
     publish(there.port, "end/old", "5")
     publish(here.port, "end/new", "6")
     for reader in (new, old):
-        eventually(lambda r=reader: r.of("end/old") and r.of("end/new"), "the end has come", WITHIN_S)
+        reader.wait_for("end/old")
+        reader.wait_for("end/new")
         assert {topic: reader.of(topic) for topic in topics} == {topic: [payload] for topic, payload in topics.items()}
     old.end()
     there.stop()

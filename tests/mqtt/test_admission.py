@@ -1,5 +1,7 @@
 """What other brokers bring reliably is taken in as far as readers here have room, and not beyond."""
 
+from dataclasses import replace
+
 import mqtt5
 import pytest
 from clients import Bench, Client
@@ -12,6 +14,7 @@ from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery.window import ANSWER_WITHIN
 from overlane.pubsub.message import Message
+from overlane.pubsub.mirrored import MirroredTopics
 
 
 @pytest.fixture
@@ -192,3 +195,37 @@ def published(reader: Client) -> list[int]:
     return [
         packet.packet_id for packet in reader.packets if isinstance(packet, mqtt5.PublishPacket) and packet.packet_id
     ]
+
+
+@pytest.fixture
+def mirrored(bench: Bench) -> Bench:
+    """A broker with a mirrored topic, and a reader of all."""
+    bench.server.reconfigure(replace(bench.settings, mirrored=MirroredTopics({"payments/#": True, "#": False})))
+    bench.client("reader", expiry=60).subscribe("#", qos=1)
+    return bench
+
+
+def test_what_other_brokers_bring_on_a_mirrored_topic_is_acknowledged_when_another_host_has_it(mirrored: Bench) -> None:
+    state = mirrored.server.state
+    for topic, qos, needs in (("payments/1", 1, True), ("payments/1", 0, False), ("t", 1, False)):
+        state.needs_mirror = False
+        mirrored.server.deliver(
+            Deliver(parcel(mirrored, 1, topic, qos=qos), {topic: (LOCAL_SUBSCRIBERS,)}, "denver", 0, NEVER, True),
+            mirrored.now,
+        )
+        assert (topic, qos, state.needs_mirror) == (topic, qos, needs)
+
+
+def test_what_other_brokers_bring_on_a_mirrored_topic_is_not_taken_while_no_other_host_has_a_copy(
+    mirrored: Bench,
+) -> None:
+    shared = names.share_name("g", "seattle", "payments/#", "payments/2")
+    mirrored.server.state.lacks_mirror = True
+    assert received(mirrored, parcel(mirrored, 1, "payments/1")) == Reception(False, {"payments/1": 100})
+    assert not brings(mirrored, parcel(mirrored, 1, shared))
+    assert brings(mirrored, parcel(mirrored, 1, "t"))
+    assert brings(mirrored, parcel(mirrored, 1, "payments/1", qos=0))
+    assert not mirrored.server.admission.take_room_again(mirrored.now)
+    mirrored.server.state.lacks_mirror = False
+    assert mirrored.server.admission.take_room_again(mirrored.now)
+    assert brings(mirrored, parcel(mirrored, 1, "payments/1"))

@@ -121,7 +121,7 @@ def greet(member: Member, identity: Identity, ca: Path, name: str) -> ssl.SSLSoc
     context = client_context(ca=ca, certificate=identity.certificate, key=identity.key)
     host, port = member.overlay.split(":")
     connection = context.wrap_socket(socket.create_connection((host, int(port)), 5), server_hostname=member.name)
-    greeting = Greeting(Credentials(name, None, member.name, False), os.urandom(16), member.name)
+    greeting = Greeting(Credentials(name, None, frozenset((member.name,)), False), os.urandom(16), member.name)
     connection.sendall(greeting.opening())
     while not greeting.is_done:
         answer, _ = greeting.receive(connection.recv(4096))

@@ -26,7 +26,7 @@ from overlane.coordination.contract import (
 )
 from overlane.coordination.znodes import Client, Tree, Watch
 from overlane.core.units import MS, Nanos
-from overlane.recovery.replica_set import REPLICAS, ReplicaSet, decode_set
+from overlane.recovery.replica_set import REPLICAS, ReplicaSet, decode_set, encode_set
 
 After = Callable[[Nanos, Callable[[], None]], None]
 Tell = Callable[[str, Event], None]
@@ -90,6 +90,12 @@ class Arbiter:
             self.connect(host, session.life)
         else:
             self._tell(session, Connected(session.client.session, False))
+
+    def forget(self) -> None:
+        """As an operator does."""
+        assert self.value is not None
+        operator = Session("operator", self.tree.open_session(), 0)
+        self._carry_out(operator, Transaction((Replace(self.path, encode_set(self.value.forgotten())),)))
 
     # Requests
 

@@ -46,9 +46,11 @@ from overlane.recovery.events import (
     Written,
 )
 from overlane.recovery.frames import Change, Frame, snapshot_parts
+from overlane.recovery.host_records import HostRecord
 from overlane.recovery.mirror import Mirror
 from overlane.recovery.replica import Replica
 from overlane.recovery.replica_set import ReplicaSet, replica_path
+from overlane.recovery.succession import claim_delay
 
 BROKER = "seattle"
 SETTINGS = Settings(
@@ -131,6 +133,8 @@ class World:
         self.slow: Nanos = 0
         self.alarms: list[Alarm] = []
         self.trace: list[str] | None = None
+        self.scores: dict[str, HostRecord] = {}
+        """Of hosts that are there; without any, whoever notices first that the primary is lost claims."""
         self._queue: list[tuple[Nanos, int, Callable[[], None]]] = []
         self._count = 0
         self._storages = 0
@@ -217,7 +221,7 @@ class World:
         value = host.replica.replica_set
         self.give(host, MirrorLost(dead.name))
         if value is not None and any(one.host == dead.name and one.storage == value.primary for one in value.in_sync):
-            self.give(host, PrimaryLost(value.epoch, is_dead=True))
+            self.give(host, PrimaryLost(value.epoch, is_dead=True, delay=self._delay_of(host, value)))
 
     def watch(self, host: Host, *, is_mistaken: bool = False) -> None:
         """Silence of the primary; or a mistake."""
@@ -226,7 +230,10 @@ class World:
         value = host.replica.replica_set
         silent = self.clock(host) - host.replica.role.lease.heard_at
         if value is not None and (is_mistaken or silent > self.settings.heartbeat * 2):
-            self.give(host, PrimaryLost(value.epoch))
+            self.give(host, PrimaryLost(value.epoch, delay=self._delay_of(host, value)))
+
+    def _delay_of(self, host: Host, value: ReplicaSet) -> Nanos:
+        return claim_delay(BROKER, host.name, value, self.scores) if self.scores else 0
 
     # A process
 

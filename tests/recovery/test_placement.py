@@ -35,6 +35,14 @@ def test_a_copy_stays_where_it_is_and_a_move_goes_before_all() -> None:
     assert choose_mirrors("seattle", 1, hosts, {"spare"}, "seattle", "denver") == ("denver",)
 
 
+def test_a_host_whose_certificate_does_not_name_the_broker_gets_no_copy() -> None:
+    hosts = {
+        "denver": HostRecord("backup", brokers=("denver",)),
+        "boise": HostRecord("edge", brokers=("boise", "seattle")),
+    }
+    assert choose_mirrors("seattle", 2, hosts, {"denver"}, "seattle") == ("boise",)
+
+
 def test_brokers_are_spread_and_only_those_of_a_lost_host_change() -> None:
     brokers = [f"b{number}" for number in range(1_000)]
     before = {one: choose_mirrors(one, 1, HOSTS, (), "") for one in brokers}

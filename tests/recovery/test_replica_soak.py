@@ -31,6 +31,12 @@ def test_nothing_acknowledged_is_lost_while_the_broker_is_moved_again_and_again(
         assert run_seed(seed, has_moves=True).acked
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS // 3, AT_ONCE))
+def test_nothing_acknowledged_is_lost_where_mirrors_claim_by_their_scores(first: int) -> None:
+    for seed in range(first, min(SEEDS // 3, first + AT_ONCE)):
+        assert run_seed(seed, has_ranks=True).acked
+
+
 @pytest.mark.parametrize(
     "seed",
     [

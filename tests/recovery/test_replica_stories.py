@@ -234,6 +234,39 @@ def test_nothing_is_served_when_no_storage_of_the_set_exists_any_more() -> None:
     assert story.serving == []
 
 
+def test_when_an_operator_has_forgotten_a_broker_of_which_nothing_is_left_its_home_begins_anew_in_a_later_epoch() -> (
+    None
+):
+    story = Story(hosts=2)
+    for host in story.hosts.values():
+        story.crash(host, is_wiped=True)
+    for host in story.hosts.values():
+        story.start(host)
+    story.passing(200 * MS)
+    before = story.arbiter.value
+    assert before is not None
+    story.acked.clear()  # what was acknowledged is lost, and somebody has said so
+    story.arbiter.forget()
+    story.passing(500 * MS)
+    assert (story.serving, story.in_sync) == (["a"], ["a", "b"])
+    assert story.hosts["a"].epoch > before.epoch
+
+
+def test_a_storage_that_was_in_a_forgotten_set_does_not_begin_anew_by_itself() -> None:
+    story = Story(hosts=2)
+    story.arbiter.forget()
+    story.passing(500 * MS)
+    assert story.serving == []
+
+
+def test_that_the_first_mirror_takes_a_while_to_join_is_no_alarm_and_that_none_comes_is_one() -> None:
+    assert Story().alarms == []
+    story = Story(hosts=1, settings=replace(SETTINGS, alone_max=600 * MS))
+    assert (story.serving, story.alarms) == (["a"], [])
+    story.passing(1_000 * MS)
+    assert story.alarms == [Alarm(AlarmKind.NO_MIRROR)]
+
+
 def test_a_batch_is_not_taken_where_the_broker_is_not_served(story: Story) -> None:
     with pytest.raises(NotPrimary):
         story.replica("b").submit((), 0)

@@ -82,6 +82,8 @@ def test_weights_are_checked(wrong: float) -> None:
 
 
 def test_only_candidates_in_sync_are_ranked_and_the_name_decides_between_equals() -> None:
-    poor, good = (score(Resources(battery_hours=hours), NEEDS, PAPER) for hours in (1.0, 9.0))
+    poor, good = (score(Resources(battery_hours=hours), NEEDS, PAPER).total for hours in (1.0, 9.0))
     scores = {"denver": poor, "orlando": good, "boston": good, "miami": good}
-    assert ranked(scores, ["denver", "orlando", "boston", "unknown"]) == ["boston", "orlando", "denver"]
+    in_sync = ["denver", "orlando", "boston", "unknown"]
+    assert ranked(scores, in_sync) == ["boston", "orlando", "denver", "unknown"]
+    assert ranked(scores, in_sync, lambda name: name[::-1].encode()) == ["boston", "orlando", "denver", "unknown"]

@@ -121,6 +121,8 @@ class MirrorView(View, frozen=True, kw_only=True):
     lag_batches: int | None
     """Batches that are not known to be on its disk; None while it has nothing of this epoch."""
     lag_bytes: int
+    lag_ms: float = 0.0
+    """How long it has lacked what it lacks next; 0 where it has all."""
     heard_ms: float | None
     """Age of its latest sign of life."""
 
@@ -133,6 +135,9 @@ class RecoveryView(View, frozen=True, kw_only=True):
     mirrors: tuple[MirrorView, ...] = ()
     alarms: dict[str, int] = {}
     """How often what was reported since the start."""
+    bytes_in: int = 0
+    """Over replication connections since the start, without headers of TLS, TCP and IP."""
+    bytes_out: int = 0
 
 
 class BrokerView(View, frozen=True, kw_only=True):
@@ -173,6 +178,8 @@ class BrokerView(View, frozen=True, kw_only=True):
     process: ProcessView
     coordination: CoordinationView | None = None
     """None without [coordination]."""
+    recovery: RecoveryView | None = None
+    """None without [recovery]."""
 
     @property
     def overlay_lost(self) -> dict[str, int]:

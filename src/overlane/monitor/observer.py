@@ -17,6 +17,7 @@ from overlane.adminapi.views import (
     EmulationView,
     EventView,
     LinkView,
+    RecoveryView,
     RouteView,
     SnapshotView,
 )
@@ -26,8 +27,10 @@ from overlane.monitor.overlay_state import (
     PATHS_SHOWN,
     TOPICS_SHOWN,
     BrokerStatus,
+    Copies,
     Link,
     LinkDirection,
+    Mirror,
     OverlayDelta,
     OverlayState,
     Route,
@@ -176,6 +179,7 @@ class Observer:
             memory_mib=told.process.memory_bytes >> 20,
             in_time=arrivals.in_time_lately() if arrivals is not None else None,
             address=told.listeners.get("mqtt", ""),
+            copies=None if told.recovery is None else _copies(told.recovery),
         )
 
     # Links
@@ -327,6 +331,14 @@ class Observer:
 
 def _ms(deadline_ns: int) -> float | None:
     return None if deadline_ns >= NEVER else deadline_ns / MS
+
+
+def _copies(view: RecoveryView) -> Copies:
+    mirrors = (
+        Mirror(host=one.host, in_sync=one.in_sync, lag_bytes=one.lag_bytes, lag_ms=rounded(one.lag_ms))
+        for one in view.mirrors
+    )
+    return Copies(host=view.host, epoch=view.epoch, mirrors=tuple(mirrors))
 
 
 def _emulated(view: EmulationView | None) -> str:

@@ -18,6 +18,23 @@ LinkState: TypeAlias = Literal["up", "suspect", "failed", "down", "unknown"]
 Path: TypeAlias = tuple[str, ...]
 
 
+class Mirror(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A copy of a broker at another host."""
+
+    host: str
+    in_sync: bool = False
+    lag_bytes: int = 0
+    lag_ms: float = 0.0
+
+
+class Copies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a broker with mirrors runs, and which hosts may continue it."""
+
+    host: str
+    epoch: int
+    mirrors: tuple[Mirror, ...] = ()
+
+
 class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`lost`: does not respond; `why` is the reason. `unknown`: has never responded."""
 
@@ -46,6 +63,8 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     is_leader: bool = False
     bundles: int = 0
     """Bundles of topics that a routing broker carries."""
+    copies: Copies | None = None
+    """None without [recovery]."""
 
 
 class LinkDirection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,6 +6,7 @@ rest of the file can be checked and all errors are reported at once.
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,18 @@ def or_none(kind: Kind[int], none: int) -> Kind[int]:
         return none if value == "none" else kind.read(value)
 
     return Kind(f'{kind.allowed}, or "none"', read, kind.blank)
+
+
+def command() -> Kind[tuple[str, ...]]:
+    """A command and its arguments, which no shell sees."""
+
+    def read(value: object) -> tuple[str, ...]:
+        words = shlex.split(value) if isinstance(value, str) else _list(value)
+        if not words or not all(isinstance(word, str) and word and word.isprintable() for word in words):
+            raise ValueError("not a command")
+        return tuple(map(str, words))
+
+    return Kind('a command such as "./move now", or a list of its words', read, blank=())
 
 
 def flag() -> Kind[bool]:

@@ -126,7 +126,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         telemetry=read_telemetry(root.table("telemetry")),
         coordination=coordination,
         routing=read_routing(root),
-        recovery=read_recovery(root, coordination, security, needs_coordination=needs_brokers),
+        recovery=read_recovery(root, coordination, needs_coordination=needs_brokers),
     )
     for topic in network.topics:
         if topic.durability == "mirrored" and not network.recovery.mirrors:

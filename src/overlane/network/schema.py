@@ -323,6 +323,10 @@ class Scoring(msgspec.Struct, frozen=True, kw_only=True):
     memory: float = 1.0
     bandwidth: float = 1.0
     battery: float = 1.0
+    cpu_needed: float = 1.0  # GHz
+    memory_needed_bytes: int = 512 * 2**20
+    bandwidth_needed_bps: int = 10**6
+    battery_needed_ns: int = 3_600 * SECOND
     command: tuple[str, ...] = ()
     """Prints a number from 0 to 1, which counts as much as a weight of 1."""
 
@@ -332,8 +336,10 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     mirrors: int = 0
     """Copies of each broker besides its own."""
-    silence_ns: int = 900 * MS
-    """After which a silent broker is suspected."""
+    silence_ns: int = 600 * MS
+    """After which a silent broker is continued elsewhere."""
+    on_takeover: tuple[str, ...] = ()
+    """A command that the host runs which has continued a broker."""
     scoring: Scoring = Scoring()
 
 

@@ -60,8 +60,14 @@ _DURATIONS = {
     "ping_interval_ns": "ping_interval",
     "file_age_ns": "file_age",
     "silence_ns": "silence",
+    "battery_needed_ns": "battery_needed",
 }
-_SIZES = {"queue_bytes": "queue", "file_bytes": "file", "disk_bytes": "disk"}
+_SIZES = {
+    "queue_bytes": "queue",
+    "file_bytes": "file",
+    "disk_bytes": "disk",
+    "memory_needed_bytes": "memory_needed",
+}
 _RENAMED = {"rate_hz": "rate", "size_bytes": "size"}
 
 
@@ -221,6 +227,8 @@ def _field(name: str, value: object) -> str:
         return _uplinks(value)
     if name == "rate_bps" and isinstance(value, int | None):
         return f"rate = {_string('none' if value is None else format_rate(value))}"
+    if name == "bandwidth_needed_bps" and isinstance(value, int):
+        return f"bandwidth_needed = {_string(format_rate(value))}"
     if name in _SIZES and isinstance(value, int):
         return f"{_SIZES[name]} = {_string(format_size(value))}"
     return f"{_RENAMED.get(name, name)} = {_value(value)}"

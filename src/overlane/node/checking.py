@@ -134,9 +134,9 @@ def _certificate(security: Security, name: str, at: Endpoints) -> Iterator[Findi
         yield Finding(Level.INVALID, f"{path}: the certificate is not valid before {certificate.not_valid_before_utc}")
     elif ends - now < EXPIRES_SOON:
         yield Finding(Level.WARNING, f"{path}: the certificate expires in {(ends - now).days} days ({ends:%Y-%m-%d})")
-    if security.overlay_tls and names != [name]:
+    if security.overlay_tls and name not in names:
         shown = ", ".join(names) or "none"
-        told = f"{path}: with overlay_tls the only DNS name of the certificate must be {name}; it has {shown}"
+        told = f"{path}: with overlay_tls the certificate must have the DNS name {name}; it has {shown}"
         yield Finding(Level.INVALID, told)
 
 

@@ -131,6 +131,9 @@ class Node:
     def is_serving(self) -> bool:
         return self._serving.is_set()
 
+    async def until_serving(self) -> None:
+        await self._serving.wait()
+
     @property
     def is_ending(self) -> bool:
         """Whether it was asked to end, for good."""

@@ -9,7 +9,7 @@
     questions                what neighbours are asked
     watching                 signs of life, silence, and what neighbours say of it
     stored_record            what a storage knows of itself, as a record
-    scoring                  which candidate is best
+    scoring, succession      which candidate is best, and in which order they claim
 
 The protocol and its invariants are in decision 28; `node/recovery` drives it in brokers (decision 29).
 """
@@ -27,5 +27,6 @@ __all__ = [
     "replica_set",
     "scoring",
     "stored_record",
+    "succession",
     "watching",
 ]

@@ -21,14 +21,16 @@ from overlane.recovery.stored_record import Stored as Stored
 @dataclass(frozen=True, slots=True)
 class Settings:
     heartbeat: Nanos = 300 * MS
-    primary_lease: Nanos = 600 * MS
+    primary_lease: Nanos = 500 * MS
     """How long after a stamp that a mirror has echoed the primary acknowledges; then it drops that mirror."""
-    mirror_lease: Nanos = 900 * MS
+    mirror_lease: Nanos = 600 * MS
     """How long after the last stamp a mirror does not promote itself, unless the primary's process has ended."""
     sync_max: Nanos = 2 * SECOND
     """How long durability waits, when an epoch begins, for a mirror of the set that needs a snapshot."""
     stall_max: Nanos = 5 * SECOND
     """How long durability waits for a mirror that is heard, and whose disk does not get on."""
+    alone_max: Nanos = 30 * SECOND
+    """How long an epoch may begin without a mirror before that is an alarm: the first one takes a while to join."""
     retry: Nanos = 200 * MS
     """When the coordination service is asked again for what it has not answered."""
     join_lag_max: int = 64
@@ -91,6 +93,8 @@ class PrimaryLost:
     epoch: int
     """Which primary is meant."""
     is_dead: bool = False
+    delay: Nanos = 0
+    """How long better candidates get to claim first (`succession`)."""
 
 
 @dataclass(frozen=True, slots=True)

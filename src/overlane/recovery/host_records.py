@@ -24,6 +24,8 @@ class HostRecord(msgspec.Struct, frozen=True):
     """Backups are preferred as mirrors."""
     score: float = 1.0
     """From 0 to 1 (`scoring`), by its own measurement."""
+    brokers: tuple[str, ...] = ()
+    """Whom its certificate names: other brokers cannot run there. Empty where there are no certificates."""
 
 
 class EndpointRecord(msgspec.Struct, frozen=True):
@@ -70,6 +72,8 @@ def _flaw(record: object) -> str | None:
     match record:
         case HostRecord() if not 0 <= record.score <= 1:
             return "the score is not between 0 and 1"
+        case HostRecord() if not all(map(is_name, record.brokers)):
+            return "a broker has no valid name"
         case EndpointRecord() if not is_address(record.address):
             return "the address is not HOST:PORT"
         case MirrorsRecord() if len(record.hosts) > HOSTS_MAX or len(record.listeners) > HOSTS_MAX:

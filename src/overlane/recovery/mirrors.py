@@ -21,6 +21,8 @@ class MirrorState:
     lag_batches: int | None
     """None: it has nothing of this epoch yet."""
     lag_bytes: int
+    lag: Nanos
+    """How long it has lacked what it lacks next; 0 where it has all."""
     heard_ago: Nanos | None
     """Since the stamp that it has echoed last; None: it has not."""
 

@@ -3,7 +3,8 @@
 Hosts that have one keep it as long as they are there: a copy costs a snapshot. Free places go to the host that the
 broker is configured for, whose disk may still have most of it, then to backups, then to others. Among equals it is
 rendezvous hashing, weighted by the score of the host: brokers of one host get their copies on different hosts, and when
-a host comes or goes, only the brokers that it concerns change.
+a host comes or goes, only the brokers that it concerns change. A host whose certificate does not name the broker could
+not prove to be it, and gets no copy.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +21,11 @@ def choose_mirrors(
 ) -> tuple[str, ...]:
     """`present`: hosts with a copy, or that are getting one. `excluded`: where the broker runs. `wanted`: the host that
     an operator wants it to move to. Sorted by name."""
-    candidates = {name: record for name, record in hosts.items() if name != excluded}
+    candidates = {
+        name: record
+        for name, record in hosts.items()
+        if name != excluded and (not record.brokers or broker in record.brokers)
+    }
     ranked = sorted(candidates, key=lambda name: (name != wanted, name not in present, _rank(broker, name, candidates)))
     return tuple(sorted(ranked[:count]))
 

@@ -58,7 +58,9 @@ class Primary:
         self._lost: set[int] = set()
         """Storages whose process has ended."""
         self._snapshots = 0
-        self._is_alone = False
+        self._had_mirror = False
+        """In this epoch."""
+        self._has_alarmed = False
         self._is_handing_over = False
         self._started = now
         self._heartbeat_due = now
@@ -75,12 +77,14 @@ class Primary:
         for host, mirror in sorted(self.mirrors.hosts.items()):
             progress = self.mirrors.progress_of(mirror)
             echoed = None if mirror.storage is None else self._lease.echoed_at(mirror.storage)
+            behind_since = now if mirror.storage is None else self.mirrors.behind_since.get(mirror.storage, now)
             found.append(
                 MirrorState(
                     host,
                     mirror.storage is not None and current.has(mirror.storage),
                     None if progress is None else self._log.last - progress,
                     self._log.bytes_after(self._log.start if progress is None else progress),
+                    max(0, now - behind_since),
                     None if echoed is None else max(0, now - echoed),
                 )
             )
@@ -88,6 +92,8 @@ class Primary:
 
     def next_deadline(self) -> Nanos:
         deadline = min(self._heartbeat_due, self._register.due)
+        if not self._has_alarmed and not self._set().mirrors:
+            deadline = min(deadline, self._alarm_due)
         if self._register.is_settled:
             deadline = min([deadline, *(self._drop_due(copy) for copy in self._set().mirrors)])
         return deadline
@@ -116,13 +122,13 @@ class Primary:
             mirror = self.mirrors.hosts.get(copy.host)
             if mirror is not None and mirror.storage == copy.storage:
                 mirror.is_joining = False
-        return [*self._report_alone(), *self._decide(now), *self._advance(now)]
+        return [*self._report_alone(now), *self._decide(now), *self._advance(now)]
 
     def want(self, hosts: frozenset[str], now: Nanos) -> list[Effect]:
         self._wanted = hosts
         self._talk_to_all()
         self._heartbeat_due = now
-        return [*self._report_alone(), *self._decide(now)]
+        return [*self._report_alone(now), *self._decide(now)]
 
     def mirror_lost(self, host: str, now: Nanos) -> list[Effect]:
         mirror = self.mirrors.hosts.get(host)
@@ -177,7 +183,7 @@ class Primary:
         for mirror in self.mirrors.hosts.values():
             if mirror.is_joining and mirror.storage is not None and not self._is_sound(mirror.storage, now):
                 mirror.restart()
-        return [*effects, *self._decide(now), *self._advance(now)]
+        return [*effects, *self._report_alone(now), *self._decide(now), *self._advance(now)]
 
     # The stream
 
@@ -233,10 +239,19 @@ class Primary:
         hosts = {copy.host for one in self._register.possible for copy in one.in_sync if copy.storage != self._own.id}
         self.mirrors.keep(self._wanted | hosts)
 
-    def _report_alone(self) -> list[Effect]:
-        """Once, when the last mirror has gone, or there is none at the beginning."""
-        was_alone, self._is_alone = self._is_alone, not self._set().mirrors
-        return [Alarm(AlarmKind.NO_MIRROR)] if self._is_alone and not was_alone else []
+    @property
+    def _alarm_due(self) -> Nanos:
+        return 0 if self._had_mirror else self._started + self._settings.alone_max
+
+    def _report_alone(self, now: Nanos) -> list[Effect]:
+        """Once, when the last mirror has gone, or none has joined in time."""
+        if self._set().mirrors:
+            self._had_mirror, self._has_alarmed = True, False
+            return []
+        if self._has_alarmed or now < self._alarm_due:
+            return []
+        self._has_alarmed = True
+        return [Alarm(AlarmKind.NO_MIRROR)]
 
     def _drop_due(self, copy: Copy) -> Nanos:
         """When a mirror of the set is dropped, unless it is heard: by the lease, or where it has not caught up."""

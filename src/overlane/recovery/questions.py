@@ -1,7 +1,7 @@
-"""Questions to a neighbour, over a replication connection: how long ago has it heard a broker?
+"""Questions over a replication connection: how long ago has the other end heard a broker?
 
-Heard      anybody -> home process of another host
-HeardAgo   the answer: nanoseconds, NOT_REACHED if it has lost its link, or NOT_LINKED if it never has one
+Heard      to the home process of another host, which finds out; or to the broker itself, for a sign of life
+HeardAgo   the answer: nanoseconds, NOT_REACHED, or NOT_LINKED if it does not know where the broker is
 """
 
 from typing import TypeAlias

@@ -6,8 +6,8 @@
     primary --the znode names another epoch-->  mirror
 
 A storage that the replica set does not contain never claims. The first set is created by the host that the broker is
-configured for, where there is no znode and its storage has never been in a set. Nothing here does I/O or reads a clock:
-`handle` is told the time, and returns what is to be done.
+configured for, where there is no znode or a forgotten one, and its storage has never been in a set. Nothing here does
+I/O or reads a clock: `handle` is told the time, and returns what is to be done.
 """
 
 from typing import assert_never
@@ -81,8 +81,10 @@ class Replica:
         self._mirror = self.role = Mirror(broker, self._own, settings, now)
         self._lost: PrimaryLost | None = None
         """Until the primary is heard, or another follows it."""
+        self._lost_at: Nanos = 0
+        """When that was told first."""
         self._promote_at: Nanos = NEVER
-        """When the lease ends that is waited for."""
+        """When the lease ends that is waited for, or the turns of better candidates."""
 
     # What the rest of the broker asks
 
@@ -141,6 +143,8 @@ class Replica:
             case HandOver(host):
                 return self.role.hand_over(host, now) if isinstance(self.role, Primary) else []
             case PrimaryLost():
+                if self._lost is None or self._lost.epoch != event.epoch:
+                    self._lost_at = now
                 self._lost = event
                 return self._consider_claim(now)
             case _:
@@ -226,7 +230,16 @@ class Replica:
         value = self.replica_set
         if self.role is not self._mirror or value is None or self._register.is_reading:
             return []
+        if value.is_forgotten:
+            return self._begin_anew(value, now)
         return self._resume(now) if value.primary == self._own.id else self._promote(value, now)
+
+    def _begin_anew(self, value: ReplicaSet, now: Nanos) -> list[Effect]:
+        """An operator has given all copies up: as where there is no znode. A storage that was in a set does not begin
+        by itself: somebody may still want what it has."""
+        if not self._is_home or self._own.written.position != NOWHERE or not self._register.is_settled:
+            return []
+        return self._register.propose(value.begun(Copy(self._own.id, self._host)), now)
 
     def _resume(self, now: Nanos) -> list[Effect]:
         """A primary that has restarted raises the epoch before it serves (rule 6)."""
@@ -239,8 +252,9 @@ class Replica:
         if value.epoch != lost.epoch or not value.has(self._own.id):
             self._lost = None
             return self._register.read() if value.epoch < lost.epoch else []
-        if not lost.is_dead and now < self._mirror.lease.until:
-            self._promote_at = self._mirror.lease.until
+        allowed_at = self._lost_at if lost.is_dead else max(self._lost_at, self._mirror.lease.until)
+        if now < allowed_at + lost.delay:
+            self._promote_at = allowed_at + lost.delay
             return []
         return self._claim(now)
 

@@ -7,8 +7,13 @@ It is the content of one znode per broker, changed by compare-and-set only. Whic
     claimed(storage)       a mirror promotes itself, or the primary   epoch + 1
                            has restarted
     handed_over(storage)   the primary names a mirror as the next     epoch + 1
+    forgotten()            an operator gives all copies up            epoch + 1, and nobody is in sync
+    begun(copy)            the home of the broker begins anew         epoch + 1
 
 A promotion leaves the former primary out. It keeps the other mirrors: they have all that was acknowledged.
+
+A set that is forgotten stays, so that epochs go on: a copy that somebody finds later must not be taken for one of the
+broker that has begun anew.
 """
 
 from dataclasses import dataclass
@@ -35,7 +40,7 @@ class Copy(msgspec.Struct, frozen=True):
 class ReplicaSet(msgspec.Struct, frozen=True, dict=True):
     epoch: int
     primary: int
-    """The storage of the primary; one of those in sync."""
+    """The storage of the primary, one of those in sync; 0 where the set is forgotten."""
     in_sync: tuple[Copy, ...]
     """By storage id."""
 
@@ -46,6 +51,15 @@ class ReplicaSet(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def mirrors(self) -> tuple[Copy, ...]:
         return tuple(copy for copy in self.in_sync if copy.storage != self.primary)
+
+    @property
+    def primary_host(self) -> str:
+        """On which the broker runs; empty where the set is forgotten."""
+        return next((copy.host for copy in self.in_sync if copy.storage == self.primary), "")
+
+    @property
+    def is_forgotten(self) -> bool:
+        return not self.in_sync
 
     def has(self, storage: int) -> bool:
         return storage in self.storages
@@ -72,6 +86,15 @@ class ReplicaSet(msgspec.Struct, frozen=True, dict=True):
             raise ValueError(f"storage {copy.storage} is not in sync")
         others = [one for one in self.in_sync if one.storage not in (copy.storage, self.primary)]
         return ReplicaSet(self.epoch + 1, copy.storage, _sorted([*others, copy]))
+
+    def forgotten(self) -> "ReplicaSet":
+        return ReplicaSet(self.epoch + 1, 0, ())
+
+    def begun(self, copy: Copy) -> "ReplicaSet":
+        """ValueError where there are copies."""
+        if not self.is_forgotten:
+            raise ValueError("there are copies")
+        return ReplicaSet(self.epoch + 1, copy.storage, (copy,))
 
 
 def first_set(copy: Copy) -> ReplicaSet:
@@ -130,7 +153,7 @@ def _flaw(value: ReplicaSet) -> str | None:
         return "a storage id is not between 1 and 2**63 - 1"
     if len(storages) > COPIES_MAX or len(set(storages)) < len(storages):
         return f"not at most {COPIES_MAX} different storages"
-    if value.primary not in storages:
+    if value.primary not in (storages or [0]):
         return "the primary is not in sync"
     if not all(is_name(copy.host) for copy in value.in_sync):
         return "a host has no valid name"

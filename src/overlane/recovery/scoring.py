@@ -14,7 +14,7 @@ Weights are given as in the paper's configuration, in any scale: 1, 1, 50 and 60
 an external program is one more criterion, with a weight of its own; it is taken as a utility from 0 to 1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, isfinite
 
@@ -89,9 +89,12 @@ def score(resources: Resources, needs: Needs, weights: Weights) -> Score:
     return Score(total, cpu, memory, bandwidth, battery, command)
 
 
-def ranked(scores: Mapping[str, Score], in_sync: Iterable[str]) -> list[str]:
-    """Those that may continue the broker, best first; the name decides where scores are equal."""
-    return sorted(set(in_sync) & scores.keys(), key=lambda name: (-scores[name].total, name))
+def ranked(
+    scores: Mapping[str, float], in_sync: Iterable[str], between_equals: Callable[[str], bytes] = str.encode
+) -> list[str]:
+    """Those that may continue the broker, best first; `between_equals` decides where scores are equal. One without a
+    score is the last: its host is not there, as far as is known."""
+    return sorted(set(in_sync), key=lambda name: (-scores.get(name, -1.0), between_equals(name)))
 
 
 def parse_command_output(text: str) -> float | None:

@@ -35,9 +35,10 @@ class Authority:
         """A certificate for a server under these host names and addresses, in `NAME.pem` and `NAME.key`."""
         return self._issue(name, name, "server", [host(one) for one in hosts], DAYS)
 
-    def broker(self, name: str) -> Identity:
-        """A certificate for a broker of an overlay, which dials and is dialled under its name."""
-        return self._issue(name, name, "broker", [x509.DNSName(name)], DAYS)
+    def broker(self, name: str, others: Sequence[str] = ()) -> Identity:
+        """A certificate for a broker of an overlay, which dials and is dialled under its name; `others`: brokers that
+        its host may continue."""
+        return self._issue(name, name, "broker", [x509.DNSName(one) for one in (name, *others)], DAYS)
 
     def client(
         self,

@@ -23,7 +23,7 @@ SECRET = Secret(b"correct horse battery staple")
 def credentials(
     me: str, secret: Secret | None = SECRET, certified: str | None = None, trusted: bool = False
 ) -> Credentials:
-    return Credentials(me, secret, certified, trusted)
+    return Credentials(me, secret, None if certified is None else frozenset(certified.split()), trusted)
 
 
 def greet(dialler: Greeting, dialled: Greeting, step: int = 1 << 20) -> tuple[bytes, bytes]:
@@ -52,6 +52,14 @@ def test_brokers_that_share_a_secret_know_each_other(step: int) -> None:
     assert (dialler.is_done, dialler.peer, dialled.is_done, dialled.peer) == (True, "denver", True, "seattle")
 
 
+@pytest.mark.parametrize("name", ["seattle", "boise", "boise@seattle"])
+def test_a_certificate_of_several_names_is_believed_to_be_any_of_them(name: str) -> None:
+    dialler, dialled = pair(credentials(name, None), credentials("denver", None, certified="seattle boise"))
+    dialler.credentials = credentials(name, None, certified="denver")
+    greet(dialler, dialled)
+    assert (dialled.is_done, dialled.peer) == (True, name)
+
+
 def test_what_follows_the_greeting_is_handed_on_untouched() -> None:
     dialler, dialled = pair(credentials("seattle"), credentials("denver"))
     answer, _ = dialled.receive(dialler.opening())
@@ -69,6 +77,9 @@ def test_what_follows_the_greeting_is_handed_on_untouched() -> None:
         (credentials("denver"), credentials("denver"), "our own name"),
         (credentials("seattle"), credentials("orlando"), "wants 'denver', this is orlando"),
         (credentials("seattle"), credentials("denver", certified="boise"), "its certificate says 'boise'"),
+        (credentials("seattle"), credentials("denver", certified=""), "its certificate says 'nobody'"),
+        (credentials("a@b"), credentials("denver", certified="b"), "its certificate says 'b'"),
+        (credentials("a@b"), credentials("denver", certified="a"), "its certificate says 'a'"),
     ],
 )
 def test_who_cannot_prove_it_is_turned_away(one: Credentials, other: Credentials, said: str) -> None:

@@ -24,7 +24,7 @@ from overlane.recovery.events import (
     Serving,
     Settings,
 )
-from overlane.recovery.frames import Frame, decode, encode
+from overlane.recovery.frames import PART_BYTES, Frame, decode, encode
 from overlane.recovery.replica_set import REPLICAS
 
 BROKER = "seattle"
@@ -63,6 +63,9 @@ class Host:
         await asyncio.sleep(0)
         self.send(host, frame)
         return host in self.site.hosts
+
+    def part_bytes(self, host: str) -> int:  # noqa: ARG002
+        return PART_BYTES
 
     # Owner
 

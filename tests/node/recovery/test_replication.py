@@ -1,12 +1,19 @@
 """Replication connections over real sockets: who is believed, what arrives, and what neighbours are asked."""
 
 import asyncio
+import ssl
+from pathlib import Path
 
+import pytest
+
+from overlane.network import Security
 from overlane.node.recovery.replication import Identity, Replication
+from overlane.node.security.tls import link_contexts
 from overlane.recovery.events import Event, MirrorLost, Received
 from overlane.recovery.frames import Acknowledge, Append, Heartbeat
 from overlane.recovery.questions import NOT_LINKED
 from overlane.secret import Secret
+from overlane.testbed.certificates import Authority
 from waiting import eventually_async
 
 SECRET = Secret(b"a secret of sixteen bytes or more")
@@ -56,6 +63,49 @@ def test_a_host_without_the_secret_or_of_another_name_is_not_believed() -> None:
     asyncio.run(go())
 
 
+def test_with_certificates_who_a_host_is_and_which_broker_it_may_have_are_in_its_certificate(tmp_path: Path) -> None:
+    """`one` and `other` may have copies of each other's broker; `third` is of the same authority, and may not."""
+    authority = Authority(tmp_path)
+    named = {"one": ("other", "seattle"), "other": ("one", "seattle"), "third": ()}
+
+    def certified(host: str) -> tuple[Replication, list[Event]]:
+        shown = authority.broker(host, named[host])
+        security = Security(
+            certificate=str(shown.certificate), key=str(shown.key), client_ca=str(authority.ca), overlay_tls=True
+        )
+        made = Replication(Identity("seattle", host, None, is_open=False, tls=link_contexts(security)), LIMIT)
+        events: list[Event] = []
+        made.on_event = events.append
+        return made, events
+
+    async def go() -> None:
+        (primary, at_primary), (mirror, at_mirror), (third, _) = map(certified, named)
+        address = await primary.listen("127.0.0.1")
+        assert await mirror.dial("seattle@one", address) is not None
+        await eventually_async(lambda: primary.is_linked("other"), "the primary knows the mirror")
+        large = Append("seattle", 1, 1, (("table", b"key", b"x" * 3_000_000),), 5)
+        primary.send("other", large)
+        mirror.send("one", Acknowledge("seattle", 1, 1, 7, 6))
+        await eventually_async(lambda: bool(at_mirror and at_primary), "all has arrived")
+        assert (at_mirror, at_primary) == (
+            [Received("one", large)],
+            [Received("other", Acknowledge("seattle", 1, 1, 7, 6))],
+        )
+        assert await third.dial("seattle@one", address) is None
+        # Nor is a certificate believed that the dialled end should not have.
+        elsewhere = await third.listen("127.0.0.1")
+        assert await mirror.dial("seattle@third", elsewhere) is None
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await mirror.dial("seattle@one", elsewhere)
+        unencrypted, _ = replication("other", None)
+        assert await unencrypted.dial("seattle@one", address) is None
+        assert not primary.is_linked("third")
+        for one in (primary, mirror, third):
+            one.close()
+
+    asyncio.run(go())
+
+
 def test_garbage_closes_the_connection_and_frames_of_another_broker_are_not_taken() -> None:
     async def go() -> None:
         primary, events = replication("one")
@@ -77,12 +127,17 @@ def test_garbage_closes_the_connection_and_frames_of_another_broker_are_not_take
 def test_a_neighbour_tells_how_long_ago_it_has_heard_a_broker() -> None:
     async def go() -> None:
         neighbour = Replication(Identity("denver", "denver", SECRET, is_open=False), LIMIT)
-        neighbour.heard_ago_ns = {"seattle": 5_000}.get  # type: ignore[assignment]
+
+        async def heard_ago_ns(broker: str) -> int:
+            return 5_000 if broker == "seattle" else NOT_LINKED
+
+        neighbour.heard_ago_ns = heard_ago_ns
         address = await neighbour.listen("127.0.0.1")
         mirror, _ = replication("other")
-        assert await mirror.ask("denver", address, "seattle") == 5_000
-        neighbour.heard_ago_ns = lambda _: NOT_LINKED
-        assert await mirror.ask("denver", address, "boston") == NOT_LINKED
+        assert await mirror.ask("denver@denver", address, "seattle", 60) == 5_000
+        assert await mirror.ask("denver@denver", address, "boston", 60) == NOT_LINKED
+        # The broker itself answers at once: it lives.
+        assert await mirror.ask("denver@denver", address, "denver", 60) == 0
         neighbour.close()
 
     asyncio.run(go())

@@ -15,6 +15,8 @@ import pytest
 
 from overlane.coordination.ensemble.java import java_command, server_jars
 from overlane.errors import Unavailable
+from overlane.testbed.certificates import Authority
+from waiting import eventually_async
 
 if TYPE_CHECKING:
     from _domain import Domain, Load
@@ -50,7 +52,15 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory, bench_folder: None) -> "I
     made.stop()
 
 
-def run(folder: Path, ensemble: "Ensemble", path: str, story: Story, silence: str = "5s") -> "Load":
+def run(
+    folder: Path,
+    ensemble: "Ensemble",
+    path: str,
+    story: Story,
+    silence: str = "5s",
+    more: str = "",
+    directories: dict[str, Path] | None = None,
+) -> "Load":
     """Two hosts with a mirror of each other, and a load on the first. What was acknowledged has to arrive."""
     from _domain import Forwarder, Load, domain
 
@@ -62,7 +72,8 @@ def run(folder: Path, ensemble: "Ensemble", path: str, story: Story, silence: st
             await story(made, load)
         return load
 
-    with domain(folder, ensemble, ("west-1", "west-2"), path=path, silence=silence) as made:
+    names = ("west-1", "west-2")
+    with domain(folder, ensemble, names, path=path, silence=silence, more=more, directories=directories) as made:
         load = asyncio.run(go(made))
         assert load.lost() == {}, made.logs()
         assert load.twice(2) == 0, made.logs()
@@ -105,6 +116,51 @@ def assert_waiting(made: "Domain") -> None:
     assert eventually(not_ready, "its admin API answers", 60) == ["west-2 serves this broker; this host has a copy"]
 
 
+SECURE = """
+[security]
+certificate = "host.pem"
+key = "host.key"
+client_ca = "ca.pem"
+overlay_tls = true
+"""
+
+
+def certificates(folder: Path, named: dict[str, tuple[str, ...]]) -> dict[str, Path]:
+    """A working directory for each host, with a certificate that names it and the brokers that it may continue."""
+    authority = Authority(folder, "ca")
+    directories = {}
+    for name, others in named.items():
+        made = directories[name] = folder / f"{name}-home"
+        made.mkdir()
+        shown = authority.broker(name, others)
+        shown.certificate.rename(made / "host.pem")
+        shown.key.rename(made / "host.key")
+        (made / "ca.pem").write_bytes(authority.ca.read_bytes())
+    return directories
+
+
+def test_with_certificates_a_broker_outlives_its_host_and_its_neighbour_knows_it_again(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    """The third host has no copies: its certificate names itself alone. It is a neighbour of the others."""
+    directories = certificates(tmp_path, {"west-1": ("west-2",), "west-2": ("west-1",), "west-3": ()})
+
+    async def story(made: "Domain", load: "Load") -> None:
+        made.add("west-3")
+        await made.until_host("west-3")
+        neighbour = made.folder / "west-3.log"
+        await eventually_async(lambda: neighbour.read_text().count("link to west-1 is up") == 1, "they are linked", 60)
+        made.lose("west-1")
+        assert {copy.host for copy in (await made.until_set("west-1", "west-2", 0)).in_sync} == {"west-2"}
+        await load.until_more()
+        await eventually_async(lambda: neighbour.read_text().count("link to west-1 is up") > 1, "again", 60)
+        made.start("west-1")
+        await made.until_set("west-1", "west-2", 1)
+        await load.until_more()
+
+    run(tmp_path, ensemble, "/certified", story, more=SECURE, directories=directories)
+
+
 def test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced(
     tmp_path: Path, ensemble: "Ensemble"
 ) -> None:
@@ -127,6 +183,59 @@ def test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced(
         await load.until_more()
 
     run(tmp_path, ensemble, "/moved", story, silence="3s")
+
+
+RANKED = """
+on_takeover = "sh -c 'env > taken'"
+
+[recovery.scoring]
+cpu = 0
+memory = 0
+bandwidth = 0
+battery = 0
+command = "cat score"
+"""
+
+
+def test_the_best_scored_host_continues_a_broker_and_tells_so_and_a_broker_that_was_forgotten_begins_anew(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    from _domain import domain
+
+    scores = {"west-1": 1.0, "spare-1": 0.2, "spare-2": 0.9}
+    directories = {name: tmp_path / f"{name}-home" for name in scores}
+    for name, made_in in directories.items():
+        made_in.mkdir()
+        (made_in / "score").write_text(str(scores[name]))
+
+    async def go(made: "Domain") -> None:
+        for name, score in scores.items():
+            made.add(name, "edge" if name == "west-1" else "backup")
+            await made.until_host(name, score)
+        before = await made.until_set("west-1", "west-1", 2)
+        made.lose("west-1")
+        after = await made.until_set("west-1", "spare-2", 1)
+        assert {copy.host for copy in after.in_sync} == {"spare-1", "spare-2"}
+        address = await made.address("west-1", before.epoch + 1)
+        taken = directories["spare-2"] / "taken"
+        await eventually_async(lambda: taken.exists() and "OVERLANE_OVERLAY" in taken.read_text(), "it is told", 60)
+        told = dict(line.split("=", 1) for line in taken.read_text().splitlines() if line.startswith("OVERLANE_"))
+        expected = ("west-1", "spare-2", "west-1", address)
+        found = tuple(told[f"OVERLANE_{name}"] for name in ("BROKER", "HOST", "FORMER_HOST", "MQTT"))
+        assert found == expected
+        assert not (directories["spare-1"] / "taken").exists()
+        where = ("--zookeeper", ensemble.addresses, "--path", made.path)
+        forgotten = await asyncio.to_thread(overlane, "recovery", "forget", "west-1", "--yes", *where)
+        assert forgotten.returncode == 0, forgotten.stderr
+        made.start("west-1")
+        anew = await made.until_set("west-1", "west-1", 2)
+        assert anew.epoch > after.epoch
+        refused = await asyncio.to_thread(overlane, "recovery", "forget", "west-1", "--yes", *where)
+        assert (refused.returncode, "stop west-1 first" in refused.stderr) == (2, True), refused.stderr
+
+    options = {"path": "/ranked", "mirrors": 2, "more": RANKED, "directories": directories}
+    with domain(tmp_path, ensemble, (), **options) as made:
+        asyncio.run(go(made))
 
 
 def assert_shown(where: tuple[str, ...], host: str, other: str) -> None:

@@ -206,7 +206,7 @@ def not_believed(root: Holder) -> dict[str, bytes]:
         "with demands that are not understood": issue(root, "c", dns=["c"], more=[(unknown, True)]).proves("c"),
         "for other purposes": issue(root, "c", dns=["c"], more=[(for_code, False)]).proves("c"),
         "of a user": issue(root, "c").proves("c"),
-        "of two names": issue(root, "c", dns=["c", "d"]).proves("c"),
+        "of two other names": issue(root, "c", dns=["a", "d"]).proves("c"),
         "expired before": issue(root, "c", dns=["c"], valid=(NOW - 9 * DAY, NOW - 7 * DAY)).proves("c"),
         "without a certificate": msgspec.msgpack.encode([[], b"signed"]),
         "of nine certificates": Holder(c.certificate, c.key, (c.certificate,) * 8).proves("c"),

@@ -176,8 +176,8 @@ async def _run_without_file(options: Options, own: Own, supervised: bool, hosted
     from overlane.node.coordination.starting import first_network
 
     pipe = _SupervisorPipe()
-    if hosted:
-        # ZooKeeper may be waited for, and its host may end meanwhile. Nothing is open yet.
+    if hosted or supervised:
+        # ZooKeeper may be waited for, and whoever has started this process may end meanwhile. Nothing is open yet.
         pipe.end = pipe.leave = lambda: os._exit(0)
         await pipe.connect()
     await _run(options, await first_network(own, options.data), supervised, hosted, pipe)

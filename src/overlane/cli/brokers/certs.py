@@ -66,6 +66,10 @@ def issue(
         list[str] | None,
         typer.Option("--host", help="Host name or IP address under which clients connect; several times for several."),
     ] = None,
+    continues: Annotated[
+        list[str] | None,
+        typer.Option("--continues", metavar="NAME", help="Broker whose mirror the host of this one may be."),
+    ] = None,
     days: Days = DAYS,
     force: Force = False,
     directory: Directory = Path("certs"),
@@ -76,12 +80,9 @@ def issue(
     _check_name(name)
     alternatives = [_host(one) for one in hosts or []]
     if purpose is Purpose.BROKER:
-        if any(_is_dns(one) and one.value != name for one in alternatives):
-            fail(
-                f"a broker's certificate has one DNS name, {name}, by which other brokers know it; give IP addresses"
-                " with --host, or issue --for server where brokers do not use overlay_tls"
-            )
-        alternatives = [_host(name), *(one for one in alternatives if not _is_dns(one))]
+        alternatives = [_host(one) for one in dict.fromkeys((name, *(continues or ()), *(hosts or ())))]
+    elif continues:
+        fail("--continues is for brokers")
     elif purpose is Purpose.CLIENT and alternatives:
         fail("a client's certificate has no hosts")
     elif purpose is Purpose.SERVER and not alternatives:
@@ -242,9 +243,3 @@ def _host(name: str) -> "x509.GeneralName":
         return host(name)
     except ValueError:
         fail(f"found the host {name!r}, allowed is a host name or an IP address")
-
-
-def _is_dns(name: "x509.GeneralName") -> bool:
-    from cryptography import x509
-
-    return isinstance(name, x509.DNSName)

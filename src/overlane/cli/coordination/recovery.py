@@ -1,4 +1,5 @@
-"""`overlane recovery`: where brokers run, which hosts have copies of them; and to move a broker to another host."""
+"""`overlane recovery`: where brokers run, which hosts have copies of them; to move a broker to another host, and to
+forget one."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +29,7 @@ from overlane.cli.coordination.where import (
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, TokenFile, Watch, table
 from overlane.coordination.asking import Asking, asking
-from overlane.coordination.contract import Create, Done, Replace
+from overlane.coordination.contract import Create, Delete, Done, Replace
 from overlane.coordination.reading import read_overview
 from overlane.coordination.records import BrokerRecord, MalformedRecord
 from overlane.coordination.zookeeper import Access
@@ -44,7 +45,7 @@ from overlane.recovery.host_records import (
     decode_record,
     encode_record,
 )
-from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
+from overlane.recovery.replica_set import ReplicaSet, decode_set, encode_set, replica_path
 from overlane.secret import Secret
 from overlane.secret_file import read_token
 
@@ -76,6 +77,7 @@ class Mirror(msgspec.Struct, frozen=True):
     lag_batches: int | None = None
     lag_bytes: int | None = None
     """None: the broker did not tell."""
+    lag_ms: float | None = None
     heard_ms: float | None = None
 
 
@@ -144,6 +146,31 @@ def move(
     typer.echo(f"{name} is served by {host}, epoch {epoch}")
 
 
+@app.command()
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Broker.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    file: NetworkFile = None,
+    zookeeper: Zookeeper = "",
+    path: RootPath = ROOT,
+    data: Data = DATA,
+    user: User = "",
+    password: Password = None,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+) -> None:
+    """Forget a broker: its mirrors end, and nobody continues it. To remove it for good, or to let it begin anew, empty,
+    when all copies are lost."""
+    with exit_on_error():
+        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        told = asyncio.run(_what_is_lost(access, name))
+        if not yes and not typer.confirm(f"{told} Forget {name}, with all messages that its copies have?"):
+            raise typer.Exit(1)
+        asyncio.run(_forget(access, name))
+    typer.echo(f"{name} is forgotten. It begins anew if its host starts with an empty data directory")
+
+
 # Showing
 
 
@@ -189,7 +216,7 @@ def _render(rows: list[Row]) -> RenderableType:
 
 def _told(mirror: Mirror) -> str:
     state = "in sync" if mirror.in_sync else "catching up"
-    lag = "" if mirror.lag_bytes is None else f", {mirror.lag_bytes} B behind"
+    lag = "" if mirror.lag_bytes is None else f", {mirror.lag_bytes} B and {mirror.lag_ms or 0:.0f} ms behind"
     heard = "" if mirror.heard_ms is None else f", heard {mirror.heard_ms:.0f} ms ago"
     return f"{mirror.host} {state}{lag}{heard}"
 
@@ -219,7 +246,7 @@ def _row(
     move_to: MoveRecord | None,
     lag: RecoveryView | None,
 ) -> Row:
-    primary = "" if value is None else _host_of(value)
+    primary = "" if value is None else value.primary_host
     in_sync = set() if value is None else {copy.host for copy in value.mirrors}
     told = {} if lag is None else {one.host: one for one in lag.mirrors}
     mirrors = []
@@ -228,7 +255,7 @@ def _row(
         mirrors.append(
             Mirror(host, host in in_sync)
             if one is None
-            else Mirror(host, host in in_sync, one.lag_batches, one.lag_bytes, one.heard_ms)
+            else Mirror(host, host in in_sync, one.lag_batches, one.lag_bytes, one.lag_ms, one.heard_ms)
         )
     candidates = {name: host.score for name, host in sorted(hosts.items()) if name != primary}
     epoch = 0 if value is None else value.epoch
@@ -265,17 +292,13 @@ def _lag(record: BrokerRecord | None, token: Secret | None) -> RecoveryView | No
         return None
 
 
-def _host_of(value: ReplicaSet) -> str:
-    return next(copy.host for copy in value.in_sync if copy.storage == value.primary)
-
-
 # Moving
 
 
 async def _move(access: Access, name: str, host: str, within_s: int) -> int:
     """The epoch in which it is there. ConfigError or Unavailable."""
     async with asking(access) as session:
-        domain, hosts = await _domain_of(session, name)
+        domain, hosts = await _domain_of(session, name, "move")
         if host not in hosts:
             allowed = f"one of {', '.join(sorted(hosts)) or 'none, since no host of the domain is there'}"
             raise ConfigError([Fault("overlane recovery move", 0, "HOST", f'"{host}"', allowed)])
@@ -284,14 +307,47 @@ async def _move(access: Access, name: str, host: str, within_s: int) -> int:
             await session.change(Replace(path, data))
         for _ in range(int(within_s / LOOK_S)):
             value = await _replica_set(session, name)
-            if value is not None and _host_of(value) == host and await session.read(path) is None:
+            if value is not None and value.primary_host == host and await session.read(path) is None:
                 return value.epoch
             await asyncio.sleep(LOOK_S)
     raise Unavailable(f"broker {name}", f"not at {host} within {within_s} s; it still moves there when it can")
 
 
-async def _domain_of(session: Asking, name: str) -> tuple[str, set[str]]:
+async def _domain_of(session: Asking, name: str, command: str) -> tuple[str, set[str]]:
     for domain in await session.names(MIRRORS):
         if name in await session.names(f"{MIRRORS}/{domain}"):
             return domain, set(await session.names(f"{HOSTS}/{domain}"))
-    raise ConfigError([Fault("overlane recovery move", 0, "NAME", f'"{name}"', "a broker with mirrors")])
+    raise ConfigError([Fault(f"overlane recovery {command}", 0, "NAME", f'"{name}"', "a broker with mirrors")])
+
+
+# Forgetting
+
+
+async def _what_is_lost(access: Access, name: str) -> str:
+    """ConfigError where there is nothing to forget, or its own host serves it."""
+    async with asking(access) as session:
+        domain, hosts = await _domain_of(session, name, "forget")
+        value = await _replica_set(session, name)
+        is_served = name in (await read_overview(session)).brokers
+    if is_served and name in hosts and (value is None or value.primary_host == name):
+        allowed = f"a broker that its own host does not serve: stop {name} first"
+        raise ConfigError([Fault("overlane recovery forget", 0, "NAME", f'"{name}"', allowed)])
+    if value is None or value.is_forgotten:
+        return f"{name} of domain {domain} has no replica set."
+    copies = ", ".join(copy.host for copy in value.in_sync)
+    served = f"is served by {value.primary_host}" if is_served else "is not served"
+    return f"{name} of domain {domain} {served}; complete copies were at {copies}."
+
+
+async def _forget(access: Access, name: str) -> None:
+    async with asking(access) as session:
+        domain, _ = await _domain_of(session, name, "forget")
+        # The set first: whoever serves the broker stops at once. Then hosts end the processes of its mirrors.
+        while (node := await session.read(replica_path(name))) is not None:
+            value = decode_set(replica_path(name), node.data)
+            changed = Replace(replica_path(name), encode_set(value.forgotten()), node.version)
+            if value.is_forgotten or isinstance(await session.change(changed), Done):
+                break
+        for path in (f"{MIRRORS}/{domain}/{name}", f"{MOVES}/{domain}/{name}"):
+            if await session.read(path) is not None:
+                await session.change(Delete(path))

@@ -148,6 +148,7 @@ function brokerParts(place, name, broker, shown) {
   return [
     header(brokerSign(broker.state), name, broker.state, look.word, shown.close),
     facts,
+    broker.copies ? copiesTable(broker.copies) : null,
     chart(place, "messages", (past, fromS, untilS) => ({
       lines: pair(
         past.series("brokers", name, alive((one) => one.in_hz ?? 0), fromS, untilS),
@@ -165,6 +166,21 @@ function brokerParts(place, name, broker, shown) {
     }),
     shown.canRestart ? brokerDeeds(name, broker, shown) : null,
   ];
+}
+
+// Which hosts have a copy of the broker, and how far behind they are.
+function copiesTable({ host, epoch, mirrors = [] }) {
+  const row = (...cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
+  const behind = (one) => `${bytes(one.lag_bytes ?? 0)}, ${ms(one.lag_ms ?? 0)}`;
+  return element(
+    "table",
+    { className: "copies" },
+    element("caption", {}, "copies"),
+    element("tr", {}, ...["host", "state", "behind"].map((title) => element("th", {}, title))),
+    row(host, `primary, epoch ${epoch}`, ""),
+    ...mirrors.map((one) => row(one.host, one.in_sync ? "in sync" : "catching up", behind(one))),
+    ...(mirrors.length ? [] : [row("none", "no mirror", "")]),
+  );
 }
 
 const alive = (valueOf) => (broker) => (broker.state === "lost" || broker.state === "unknown" ? null : valueOf(broker));

@@ -65,7 +65,8 @@ export function showBrokers(place, { picture, selected, select, wanted, want }) 
   function row(name) {
     const broker = picture.brokers[name];
     const look = BROKER_LOOKS[broker.state];
-    const place = [broker.role === "edge" ? `edge in ${broker.domain}` : broker.role, tierWords(broker)];
+    const role = broker.role === "edge" ? `edge in ${broker.domain}` : broker.role;
+    const place = [role, tierWords(broker), copyWords(name, broker)];
     const told = broker.state === "serving" || broker.state === "draining"
       ? `${broker.clients ?? 0} clients · in ${hertz(broker.in_hz ?? 0)} · out ${hertz(broker.out_hz ?? 0)}`
       : broker.why ?? "";
@@ -123,6 +124,14 @@ export function showLinks(place, { picture, usualMs, selected, select, wanted, w
       );
     return { key: `link ${name}`, words: [isChosen, link.state, figure, ...words].join(), make };
   }
+}
+
+// Where it runs if that is another host, and how many copies may continue it.
+function copyWords(name, { copies }) {
+  if (!copies) return "";
+  const inSync = (copies.mirrors ?? []).filter((one) => one.in_sync).length;
+  const where = copies.host === name ? "" : `on ${copies.host}, `;
+  return `${where}${inSync || "no"} ${inSync === 1 ? "mirror" : "mirrors"} in sync`;
 }
 
 function filter(what, wanted, want) {

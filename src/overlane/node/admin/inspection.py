@@ -203,6 +203,7 @@ class Inspection:
             loop=LoopView(lag_us=int(self.loop_lag.lag_s * 1e6), lag_max_us=int(self.loop_lag.lag_max_s * 1e6)),
             process=ProcessView(id=os.getpid(), memory_bytes=memory_bytes(), cpu_s=round(process_time(), 3)),
             coordination=self.coordination(),
+            recovery=recovery if (recovery := self.recovery()).epoch else None,
         )
 
     def retained(self) -> RetainedView:

@@ -154,9 +154,20 @@ class Metrics(Collector):
         lag = GaugeMetricFamily(
             "overlane_recovery_lag_bytes", "Bytes that are not known to be on the disk of a copy.", labels=["host"]
         )
+        behind = GaugeMetricFamily(
+            "overlane_recovery_lag_seconds", "How long a copy has lacked what it lacks next.", labels=["host"]
+        )
         for one in recovery.mirrors:
             lag.add_metric([one.host], one.lag_bytes)
+            behind.add_metric([one.host], one.lag_ms / 1_000)
         yield lag
+        yield behind
+        traffic = CounterMetricFamily(
+            "overlane_recovery_bytes", "Bytes of replication connections, by direction.", labels=["direction"]
+        )
+        traffic.add_metric(["in"], recovery.bytes_in)
+        traffic.add_metric(["out"], recovery.bytes_out)
+        yield traffic
         alarms = CounterMetricFamily("overlane_recovery_alarms", "Reported, by kind.", labels=["kind"])
         for kind, count in sorted(recovery.alarms.items()):
             alarms.add_metric([kind], count)

@@ -7,6 +7,7 @@ It stops after all other parts of the broker, so that a shutdown can be observed
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cache
 from http import HTTPStatus
 from typing import assert_never
 
@@ -49,7 +50,8 @@ class Admin:
         self.token = token
         self._logins = logins
         self._failures = failures or Failures()
-        self._openapi = msgspec.json.encode(document(operations))
+        # When it is asked for: it takes longer to make than the rest of a broker that takes over.
+        self._openapi = cache(lambda: msgspec.json.encode(document(operations)))
         routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in operations]
         routes.append(Route("/openapi.json", self._document, methods=["GET"]))
         app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
@@ -103,7 +105,7 @@ class Admin:
                 assert_never(login)
 
     async def _document(self, request: Request) -> Response:
-        return self._refusal(request, False) or _response(Answer(200, self._openapi))
+        return self._refusal(request, False) or _response(Answer(200, self._openapi()))
 
     def _refusal(self, request: Request, is_open: bool) -> Response | None:
         """Why the request is not answered, if so."""

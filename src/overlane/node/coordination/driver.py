@@ -34,6 +34,7 @@ from overlane.core.events import DirectLinksWanted, ScopeDigest
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.membership.membership import Membership
 from overlane.network.schema import RoutingTier
+from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.keeping import write_kept
 from overlane.node.coordination.launcher import Launcher
 from overlane.node.coordination.load import LoadMeter
@@ -200,7 +201,7 @@ class Coordinated:
         self._launcher.end()
         if self._data is not None:
             write_kept(self._data, self.view.kept())
-        await self._loop.run_in_executor(None, self._service.close)
+        await close_soon(self._service)
 
     def _carried(self) -> int:
         return sum(one.broker == self.view.me for one in self.view.assigned.values())

@@ -6,7 +6,7 @@
 
 The end that dialled sends its hello first, the other answers with hello and proof, and the first with its proof. A
 proof covers the role and both nonces, so it is not valid on another connection or in the other direction. A
-certificate, if the link has one, must belong to the broker that the hello names. Without secret and certificate a name
+certificate, if the link has one, must name the broker that the hello names. Without secret and certificate a name
 is accepted only if the connection comes from the same machine, or the file allows it.
 
 A hello may offer datagrams in addition to the connection: [port, session, key part]. If both do, they have a session
@@ -39,6 +39,7 @@ KEY_PART_BYTES = 32
 LINK_ID_BYTES = 16
 HELLO_BYTES_MAX = 2 * NAME_BYTES_MAX + NONCE_BYTES + KEY_PART_BYTES + 64
 PROOF_BYTES = 32
+NAMES_SHOWN_MAX = 8
 
 LINK = ""
 CLIENT = "client"
@@ -49,11 +50,11 @@ _HEAD = struct.Struct("!4sBH")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What is known and what is demanded. `certified`: the name in the neighbour's certificate."""
+    """What is known and what is demanded. `certified`: the names in the other end's certificate; None without TLS."""
 
     me: str
     secret: Secret | None
-    certified: str | None
+    certified: frozenset[str] | None
     is_trusted_place: bool
     """Whether a mere name is believed here."""
     instance: int = 0
@@ -212,8 +213,10 @@ class Greeting:
             raise ProtocolViolation(f"wants {wanted[:NAME_BYTES_MAX]!a}, this is {mine.me}")
         if name == mine.me:
             raise ProtocolViolation("calls itself by our own name")
-        if mine.certified is not None and mine.certified != name:
-            raise ProtocolViolation(f"calls itself {name[:NAME_BYTES_MAX]!a}, its certificate says {mine.certified!a}")
+        # The copy of a broker at another host is called BROKER@HOST: the certificate has both names.
+        if mine.certified is not None and not mine.certified.issuperset(name.split("@")):
+            shown = ", ".join(sorted(mine.certified)[:NAMES_SHOWN_MAX]) or "nobody"
+            raise ProtocolViolation(f"calls itself {name[:NAME_BYTES_MAX]!a}, its certificate says {shown!a}")
         if mine.certified is None and mine.secret is None and not mine.is_trusted_place:
             raise ProtocolViolation("comes from another machine without certificate or secret")
 

@@ -55,7 +55,7 @@ from overlane.node.links.multipath.uplinks import OwnUplinks
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.links.pacing import Pace
 from overlane.node.links.streams.move import StreamMove
-from overlane.node.security.tls import broker_of
+from overlane.node.security.tls import brokers_of
 from overlane.secret import Secret
 
 log = logging.getLogger("overlane.link")
@@ -264,7 +264,7 @@ class Overlay:
         return Credentials(
             self._core.name,
             self._secret,
-            broker_of(secure.getpeercert()) if secure is not None else None,
+            brokers_of(secure.getpeercert()) if secure is not None else None,
             self._is_open or Endpoint(str(address[0]), 0).is_loopback(),
             self._instance,
         )

@@ -1,22 +1,30 @@
-"""Which neighbours this host has heard lately over the overlay, for hosts that ask.
+"""Whether this host reaches a broker, for hosts that ask.
 
-Bytes of each link are looked at ten times a second: no link pays for it with every packet.
+What has come over an overlay link a moment ago is an answer at once. Otherwise the broker is probed, where its
+replication endpoint is: overlay links may be idle, and not every host has one. Bytes of each link are looked at ten
+times a second: no link pays for it with every packet.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic_ns
 
-from overlane.core.units import Nanos
+from overlane.core.units import MS, Nanos
 from overlane.node.links.overlay import Overlay
-from overlane.recovery.questions import NOT_LINKED, NOT_REACHED
 
 LOOK_S = 0.1
+LATELY: Nanos = 150 * MS
+
+Probe = Callable[[str], Awaitable[int]]
+"""0, NOT_REACHED or NOT_LINKED."""
 
 
 class HeardBrokers:
-    def __init__(self, overlay: Callable[[], Overlay | None], now: Callable[[], Nanos] = monotonic_ns) -> None:
+    def __init__(
+        self, overlay: Callable[[], Overlay | None], probe: Probe, now: Callable[[], Nanos] = monotonic_ns
+    ) -> None:
         self._overlay = overlay
+        self._probe = probe
         self._now = now
         self._heard: dict[str, tuple[int, Nanos]] = {}
         """By broker: bytes that have come, and when that was last seen to grow."""
@@ -26,13 +34,11 @@ class HeardBrokers:
     def end(self) -> None:
         self._timer.cancel()
 
-    def ago_ns(self, broker: str) -> int:
-        overlay = self._overlay()
-        if overlay is None or broker not in overlay.neighbours:
-            return NOT_LINKED
-        if broker not in overlay.links or broker not in self._heard:
-            return NOT_REACHED
-        return self._now() - self._heard[broker][1]
+    async def ago_ns(self, broker: str) -> int:
+        heard = self._heard.get(broker)
+        if heard is not None and (ago := self._now() - heard[1]) < LATELY:
+            return ago
+        return await self._probe(broker)
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_S, self._look)

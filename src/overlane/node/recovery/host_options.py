@@ -75,8 +75,8 @@ class HostOptions:
     def settings(self) -> Settings:
         silence = self.network.recovery.silence_ns
         return Settings(
-            heartbeat=silence // 3,
-            primary_lease=2 * silence // 3,
+            heartbeat=silence // 2,
+            primary_lease=5 * silence // 6,
             mirror_lease=silence,
             sync_max=max(2 * SECOND, 2 * silence),
         )
@@ -84,7 +84,7 @@ class HostOptions:
     @property
     def watch_settings(self) -> WatchSettings:
         silence = self.network.recovery.silence_ns
-        return WatchSettings(silence=silence, unconfirmed=10 * silence // 3)
+        return WatchSettings(silence=silence, suspect=2 * silence // 3)
 
     def configuration(self) -> tuple[Options, Network]:
         """Of the broker that runs in this process, as it is to start now. ConfigError."""

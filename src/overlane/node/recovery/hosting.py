@@ -9,11 +9,11 @@ of its own: it does only that.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import socket
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from time import monotonic_ns
@@ -22,30 +22,37 @@ from overlane.adminapi.views import MirrorView, RecoveryView
 from overlane.coordination.access import access_of
 from overlane.coordination.contract import Answered, Event, Request
 from overlane.coordination.zookeeper import ZooKeeper
-from overlane.core.units import MS
-from overlane.membership.endpoint import Endpoint
+from overlane.core.units import MS, SECOND
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
+from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.joining import own_host
 from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
+from overlane.node.links.pacing import Pace
 from overlane.node.node import Node, Options, Replicated
+from overlane.node.recovery.certified import named_in_certificate
 from overlane.node.recovery.children import DEPOSED, Children
 from overlane.node.recovery.directory import Directory
 from overlane.node.recovery.heard import HeardBrokers
 from overlane.node.recovery.host_options import HostOptions, host_options
 from overlane.node.recovery.measuring import Measuring
+from overlane.node.recovery.own_endpoint import OwnEndpoint
 from overlane.node.recovery.placing import Placing, wanted_here
-from overlane.node.recovery.primary_watch import PrimaryWatch
+from overlane.node.recovery.primary_watch import PrimaryWatch, endpoint_of
 from overlane.node.recovery.replica_driver import ReplicaDriver
 from overlane.node.recovery.replicated_store import ReplicatedStore
 from overlane.node.recovery.replication import Identity, Replication
+from overlane.node.recovery.replication_pace import ReplicationPace
 from overlane.node.recovery.storage import ReplicaStorage
+from overlane.node.recovery.takeover_hook import Taken, run_hook
 from overlane.node.recovery.waiting_page import WaitingPage
+from overlane.node.security.tls import link_contexts
 from overlane.node.store.errors import StoreError
 from overlane.pubsub.limits import NONE
 from overlane.recovery.events import Alarm, Deposed, Durable, Serving
 from overlane.recovery.host_records import EndpointRecord, HostRecord, encode_record, endpoint_name
+from overlane.recovery.questions import NOT_LINKED, NOT_REACHED
 from overlane.secret_file import read_token
 
 LIVES_MAX = 4
@@ -54,8 +61,6 @@ LOOK_S = 0.2
 """How often is looked whether other hosts should have copies; changes in ZooKeeper are looked at at once."""
 SHOWN_AFTER_S = 1.0
 """How long a start may take before the admin API tells why the broker waits."""
-ZOOKEEPER_S = 2.0
-"""How long the end waits for ZooKeeper to be told."""
 
 log = logging.getLogger("overlane.recovery")
 
@@ -84,6 +89,8 @@ class Hosting:
         self._ending = asyncio.Event()
         self._serving = asyncio.Event()
         self._epoch = 0
+        self._former_host = ""
+        """Which has served the broker before this one; empty where that is not known."""
         self._store: ReplicatedStore | None = None
         self._node: Node | None = None
         self._alarms: Counter[str] = Counter()
@@ -93,18 +100,21 @@ class Hosting:
         self._access = access_of(coordination, data.parent if data is not None else None)
         security = options.network.security
         secret = read_token(security.overlay_secret) if security.overlay_secret is not None else None
-        identity = Identity(options.name, options.host, secret, security.overlay_open)
+        identity = Identity(options.name, options.host, secret, security.overlay_open, link_contexts(security))
         self._replication = Replication(identity, options.settings.log_bytes_max)
         self._directory = Directory(options.domain)
         self._directory.on_change = self._look
         self._children = Children(options.command_of_mirror)
-        self._heard_brokers = HeardBrokers(self._overlay)
+        self._heard_brokers = HeardBrokers(self._overlay, self._probe)
         self._replication.heard_ago_ns = self._heard_brokers.ago_ns
+        self._replication.pace_of = self._pace_of
         self._driver: ReplicaDriver | None = None
         self._placing: Placing | None = None
         self._watch: PrimaryWatch | None = None
+        self._may_continue = named_in_certificate(options)
         self._measuring: Measuring | None = None
         self._service: ZooKeeper | None = None
+        self._endpoint: OwnEndpoint | None = None
 
     # Life
 
@@ -118,8 +128,9 @@ class Hosting:
         if options.has_broker:
             self._open_replica()
         address = await self._replication.listen(endpoints(options.network, options.host).overlay.host)
-        endpoint = EndpointRecord(str(_reachable(address, self._access.hosts)))
-        self._directory.announce_endpoint(endpoint_name(options.name, options.host), encode_record(endpoint))
+        self._endpoint = OwnEndpoint(
+            address, lambda: own_host(self._access.hosts), socket.gethostname(), self._announce_endpoint
+        )
         if options.is_home:
             self._tell_score(1.0)
             self._measuring = Measuring(options.network.recovery.scoring, self._rates_bps, self._tell_score)
@@ -132,6 +143,10 @@ class Hosting:
             await self._end()
         if self._unwritten is not None:
             raise self._unwritten
+
+    def _announce_endpoint(self, address: str) -> None:
+        name = endpoint_name(self._options.name, self._options.host)
+        self._directory.announce_endpoint(name, encode_record(EndpointRecord(address)))
 
     def _open_replica(self) -> None:
         options = self._options
@@ -167,9 +182,22 @@ class Hosting:
             node = self._node = await self._begin(incarnation_min)
             if node is None:
                 return
+            hook = self._loop.create_task(self._tell_taken(node, self._former_host))
             await self._live(node, READY if self._options.is_home else HOSTED)
-            self._node = None
+            hook.cancel()
+            self._node, self._former_host = None, self._options.host
             incarnation_min, self._unwritten = node.begins_anew_with, node.unwritten
+
+    async def _tell_taken(self, node: Node, former: str) -> None:
+        """Run the operator's command where the broker is at other addresses than before."""
+        command, options = self._options.network.recovery.on_takeover, self._options
+        if not command or (options.is_home and former in ("", options.host)):
+            return
+        await node.until_serving()
+        at = node.endpoints
+        addresses = {**at.listeners, "overlay": at.overlay, "admin": at.admin}
+        shown = {kind: str(address) for kind, address in addresses.items()}
+        await run_hook(command, Taken(options.name, self._epoch, options.host, former, shown))
 
     async def _wait_as_mirror(self) -> None:
         """Until this host is the primary, or the end."""
@@ -181,6 +209,9 @@ class Hosting:
                     await page.start()
                 if not has_told and self._is_mirror():
                     has_told = True
+                    # All that is loaded stays. A broker that begins to serve collects garbage, and clients wait for it.
+                    gc.collect()
+                    gc.freeze()
                     log.info("%s waits: %s", self._options.name, self.why_waiting())
                     if self._options.is_home:
                         self._tell_waiting(self._options.name, self.why_waiting())
@@ -212,7 +243,9 @@ class Hosting:
             return "ZooKeeper has not told yet which host serves this broker"
         if value.primary == own:
             return "the broker starts"
-        host = next(copy.host for copy in value.in_sync if copy.storage == value.primary)
+        if value.is_forgotten:
+            return "the broker was forgotten: it begins anew when its data directory is deleted and its host restarted"
+        host = value.primary_host
         if host == self._options.host:
             return "the records of this broker were on a disk of this host that is gone, and no mirror has continued it"
         return f"{host} serves this broker; this host has {'a' if value.has(own) else 'no complete'} copy"
@@ -247,6 +280,8 @@ class Hosting:
     async def _end(self) -> None:
         await self._children.end()
         self._heard_brokers.end()
+        if self._endpoint is not None:
+            self._endpoint.close()
         if self._measuring is not None:
             self._measuring.end()
         if self._watch is not None:
@@ -257,10 +292,7 @@ class Hosting:
         if self._driver is not None:
             await self._loop.run_in_executor(None, self._driver.storage.close)
         if self._service is not None:
-            # A thread of its own, which the end of the process does not wait for: ZooKeeper may be away.
-            closing = threading.Thread(target=self._service.close, daemon=True)
-            closing.start()
-            await self._loop.run_in_executor(None, closing.join, ZOOKEEPER_S)
+            await close_soon(self._service)
 
     # replica_driver.Owner
 
@@ -303,11 +335,14 @@ class Hosting:
                     in_sync=one.is_in_sync,
                     lag_batches=one.lag_batches,
                     lag_bytes=one.lag_bytes,
+                    lag_ms=round(one.lag / MS, 1),
                     heard_ms=None if one.heard_ago is None else round(one.heard_ago / MS, 1),
                 )
                 for one in driver.replica.mirror_states(driver.now())
             ),
             alarms=dict(self._alarms),
+            bytes_in=self._replication.bytes_in,
+            bytes_out=self._replication.bytes_out,
         )
 
     def _store_changed(self, error: StoreError | None) -> None:
@@ -318,9 +353,36 @@ class Hosting:
         node = self._node
         return node.overlay if node is not None and node.is_serving else None
 
+    async def _probe(self, broker: str) -> int:
+        """For another host, which waits for a third of the silence."""
+        record = self._directory.mirrors.get(broker)
+        name = "" if record is None else endpoint_name(broker, record.primary)
+        address = self._directory.endpoints.get(name)
+        if address is None:
+            return NOT_LINKED
+        within_s = self._options.network.recovery.silence_ns / 4 / SECOND
+        try:
+            return await self._replication.ask(name, endpoint_of(address), broker, within_s)
+        except (OSError, TimeoutError):
+            return NOT_REACHED
+
     def _tell_score(self, score: float) -> None:
-        record = HostRecord(self._options.described.role, score)
+        record = HostRecord(self._options.described.role, score, self._may_continue)
         self._directory.announce_host(self._options.host, encode_record(record))
+
+    def _pace_of(self, host: str) -> ReplicationPace | None:
+        """Of the line to another host: that of the link between the brokers that the two are configured for."""
+        own = self._options.host
+        for link in self._options.network.links:
+            if set(link.ends) == {own, host} and (rate_bps := link.from_end(own).rate_bps) is not None:
+                return ReplicationPace(rate_bps, lambda: self._line(host))
+        return None
+
+    def _line(self, host: str) -> Pace | None:
+        """Of the overlay link to that host, where it is driven here."""
+        overlay = self._overlay() if self._options.is_home else None
+        link = None if overlay is None else overlay.links.get(host)
+        return None if link is None else link.pace
 
     def _rates_bps(self) -> list[int]:
         """Of links whose rate the file gives."""
@@ -343,6 +405,7 @@ class Hosting:
                 if is_of_directory:
                     self._directory.handle(Answered(own, answer), monotonic_ns())
                 elif self._driver is not None:
+                    self._note_former_host()
                     self._driver.handle(Answered(own, answer))
             case _:
                 # The directory first: it makes the parents of what the replica reads and writes.
@@ -367,7 +430,13 @@ class Hosting:
             value = self._driver.replica.replica_set
             self._node.driver.mirrors_changed(value is not None and bool(value.mirrors))
 
+    def _note_former_host(self) -> None:
+        value = None if self._driver is None else self._driver.replica.replica_set
+        if value is not None and not self._serving.is_set():
+            self._former_host = value.primary_host
+
     def _look(self) -> None:
+        self._note_former_host()
         self._tell_mirrors()
         if self._placing is not None:
             self._placing.look(self._epoch)
@@ -375,7 +444,3 @@ class Hosting:
             self._children.want(wanted_here(self._options, self._directory, self._access.hosts))
         self._directory.tick(monotonic_ns())
         self._ask_for_directory()
-
-
-def _reachable(address: Endpoint, hosts: str) -> Endpoint:
-    return Endpoint(own_host(hosts) or socket.gethostname(), address.port) if address.is_wildcard() else address

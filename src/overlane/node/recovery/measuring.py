@@ -11,16 +11,16 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from overlane.core.units import SECOND
 from overlane.network.schema import Scoring
 from overlane.recovery.scoring import Needs, Resources, Weights, parse_command_output, score
 
-NEEDS = Needs(cpu_ghz=1.0, memory_gib=0.5, bandwidth_mbps=1.0, battery_hours=1.0)
-"""Of a broker that is continued here."""
 EVERY_S = 10.0
 COMMAND_S = 5.0
 STEPS = 20
 """Of the score between 0 and 1."""
 KIB_PER_GIB = 1 << 20
+HOUR = 3_600 * SECOND
 CPU_INFO, MEMORY_INFO, POWER = Path("/proc/cpuinfo"), Path("/proc/meminfo"), Path("/sys/class/power_supply")
 
 log = logging.getLogger("overlane.recovery")
@@ -51,10 +51,16 @@ class Measuring:
         scoring = self._scoring
         number = await printed_by(scoring.command) if scoring.command else None
         resources = measured(number, tuple(rate / 1e6 for rate in self._rates_bps()))
+        needs = Needs(
+            scoring.cpu_needed,
+            scoring.memory_needed_bytes / 2**30,
+            scoring.bandwidth_needed_bps / 1e6,
+            scoring.battery_needed_ns / HOUR,
+        )
         weights = Weights(
             scoring.cpu, scoring.memory, scoring.bandwidth, scoring.battery, 1.0 if scoring.command else 0.0
         )
-        return round(score(resources, NEEDS, weights).total * STEPS) / STEPS
+        return round(score(resources, needs, weights).total * STEPS) / STEPS
 
 
 def measured(command: float | None = None, bandwidth_mbps: tuple[float, ...] = ()) -> Resources:

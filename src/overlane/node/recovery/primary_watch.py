@@ -2,7 +2,9 @@
 
     refused     a connection that was there is closed, and the same address refuses another: the process has ended.
                 Told at once, and again with every refusal.
-    silent      nothing was heard for `silence`, and neighbours confirm it (`recovery.watching`): told, and again.
+    silent      nothing was heard for `silence`, and no neighbour reaches it (`recovery.watching`): told, and again.
+
+With it goes how long better candidates get first (`recovery.succession`).
 
 A primary that this process has never heard may be about to start, as all others on a machine that was switched on: it
 gets `START_GRACE_S`. The lag of the own loop is added to the silence that is allowed.
@@ -22,10 +24,12 @@ from overlane.recovery.events import PrimaryLost
 from overlane.recovery.host_records import endpoint_name
 from overlane.recovery.questions import NOT_LINKED, NOT_REACHED
 from overlane.recovery.replica_set import ReplicaSet
-from overlane.recovery.watching import AskNeighbour, Lost, WatchEffect, Watcher, WatchSettings
+from overlane.recovery.succession import claim_delay
+from overlane.recovery.watching import AskNeighbour, Lost, Probe, WatchEffect, Watcher, WatchSettings, WatchState
 
 START_GRACE_S = 10.0
-LOOK_S = 0.05
+LOOK: Nanos = 50 * MS
+LOOK_MIN: Nanos = 2 * MS
 """How often is looked whether anything is due."""
 LAG_MIN: Nanos = 30 * MS
 REDIAL_MIN_S, REDIAL_MAX_S = 0.02, 0.5
@@ -75,9 +79,11 @@ class PrimaryWatch:
         """The replica set and the host of its primary, if that is another one."""
         replica = self._driver.replica
         value = replica.replica_set
-        if value is None or replica.is_primary or value.primary == self._driver.storage.stored.storage:
+        if value is None or value.is_forgotten or replica.is_primary:
             return None
-        host = next(copy.host for copy in value.in_sync if copy.storage == value.primary)
+        if value.primary == self._driver.storage.stored.storage:
+            return None
+        host = value.primary_host
         return (value, host) if host != self._driver.host else None
 
     # Dialling
@@ -96,7 +102,7 @@ class PrimaryWatch:
                 continue
             value, _ = found
             try:
-                link = await self._replication.dial(name, _endpoint(address))
+                link = await self._replication.dial(name, endpoint_of(address))
             except ConnectionRefusedError:
                 self._refused(value, address)
             except (OSError, TimeoutError) as error:
@@ -112,16 +118,22 @@ class PrimaryWatch:
     def _refused(self, value: ReplicaSet, address: str) -> None:
         if address in self._heard_of:
             self._watcher.connection_refused()
-            self._driver.handle(PrimaryLost(value.epoch, is_dead=True))
+            self._tell_lost(value, is_dead=True)
+
+    def _tell_lost(self, value: ReplicaSet, *, is_dead: bool) -> None:
+        driver = self._driver
+        delay = claim_delay(driver.broker, driver.host, value, self._directory.hosts)
+        driver.handle(PrimaryLost(value.epoch, is_dead, delay))
 
     # Silence
 
     async def _look_always(self) -> None:
         while True:
             before = self._driver.now()
-            await asyncio.sleep(LOOK_S)
+            pause = min(LOOK, max(LOOK_MIN, self._watcher.next_deadline() - before))
+            await asyncio.sleep(pause / SECOND)
             now = self._driver.now()
-            lag = now - before - int(LOOK_S * SECOND)
+            lag = now - before - pause
             if lag > LAG_MIN:
                 self._watcher.lagged(lag, now)
             self._look(now)
@@ -153,9 +165,11 @@ class PrimaryWatch:
             match effect:
                 case AskNeighbour(neighbour, round_):
                     self._spawn(self._ask(neighbour, round_, value))
+                case Probe():
+                    self._replication.probe(value.primary_host)
                 case Lost(is_dead):
                     log.warning("%s is silent; nobody has heard it", self._driver.broker)
-                    self._driver.handle(PrimaryLost(value.epoch, is_dead=is_dead))
+                    self._tell_lost(value, is_dead=is_dead)
                 case _:
                     pass
 
@@ -169,16 +183,23 @@ class PrimaryWatch:
         if address is None:
             return
         try:
-            ago_ns = await self._replication.ask(neighbour, _endpoint(address), self._driver.broker)
+            name, within_s = endpoint_name(neighbour, neighbour), self._settings.silence / SECOND
+            ago_ns = await self._replication.ask(name, endpoint_of(address), self._driver.broker, within_s)
         except (OSError, TimeoutError):
-            return  # no answer: another is asked
+            return  # no answer
         if ago_ns == NOT_LINKED:
             return
         heard_ago = None if ago_ns == NOT_REACHED else max(0, ago_ns)
-        if watcher is self._watcher:
-            self._carry_out(watcher.answered(neighbour, round_, heard_ago, self._driver.now()), value)
+        if watcher is not self._watcher:
+            return
+        was_asking = watcher.state is WatchState.ASKING
+        self._carry_out(watcher.answered(neighbour, round_, heard_ago, self._driver.now()), value)
+        if was_asking and watcher.state is WatchState.ALIVE:
+            # It lives, and has not answered the probe: the connection is dead, since one of us has another address.
+            log.info("%s lives, and is not heard: dialling it again", self._driver.broker)
+            self._replication.hang_up(value.primary_host)
 
 
-def _endpoint(address: str) -> Endpoint:
+def endpoint_of(address: str) -> Endpoint:
     host, _, port = address.rpartition(":")
     return Endpoint(host.strip("[]"), int(port))

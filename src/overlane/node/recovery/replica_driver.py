@@ -54,6 +54,9 @@ class Transport(Protocol):
     async def send_slowly(self, host: str, frame: Frame) -> bool:
         """The same, when the connection has room; False where there is none."""
 
+    def part_bytes(self, host: str) -> int:
+        """How large a part of a snapshot may be: what is urgent waits behind it."""
+
 
 class Owner(Protocol):
     """Who runs the broker while this host is the primary."""
@@ -210,7 +213,8 @@ class ReplicaDriver:
     ) -> AsyncIterator[SnapshotPart]:
         """Built in another thread: reading and packing of many records would hold up the loop."""
         flat = (record for some in records for record in some)
-        parts = snapshot_parts(self.broker, effect.epoch, through, effect.snapshot, flat, self.now())
+        part_bytes = self._transport.part_bytes(effect.host)
+        parts = snapshot_parts(self.broker, effect.epoch, through, effect.snapshot, flat, self.now(), part_bytes)
         while (part := await self._loop.run_in_executor(None, next, parts, None)) is not None:
             yield part
 

@@ -7,16 +7,19 @@ mirror its place in the replica set, never a message.
 
 import asyncio
 import logging
-from collections.abc import Callable
+import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from overlane.errors import Unavailable
 from overlane.membership.endpoint import Endpoint
 from overlane.node.links.greeting import Credentials
 from overlane.node.recovery.replication_link import ReplicationLink
+from overlane.node.recovery.replication_pace import ReplicationPace
+from overlane.node.security.tls import brokers_of
 from overlane.recovery.events import Event as ReplicaEvent
 from overlane.recovery.events import MirrorLost, Received
-from overlane.recovery.frames import Frame
+from overlane.recovery.frames import PART_BYTES, Frame
 from overlane.recovery.host_records import endpoint_name
 from overlane.recovery.questions import NOT_LINKED, Heard, HeardAgo, Message
 from overlane.secret import Secret
@@ -37,6 +40,12 @@ class Identity:
     secret: Secret | None
     is_open: bool
     """Whether a host on another machine is believed its mere name."""
+    tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+    """For those who dial, and for those who are dialled: as on overlay links (`security.tls.link_contexts`)."""
+
+
+async def _knows_nobody(_: str) -> int:
+    return NOT_LINKED
 
 
 class Replication:
@@ -53,41 +62,70 @@ class Replication:
         self.on_sign_of_life: Callable[[str], None] = lambda _: None
         """Called with the host that has sent something."""
         self.on_closed: Callable[[], None] = lambda: None
-        self.heard_ago_ns: Callable[[str], int] = lambda _: NOT_LINKED
-        """How long ago this host has heard a broker over the overlay."""
-        self.bytes_out = 0
+        self.heard_ago_ns: Callable[[str], Awaitable[int]] = _knows_nobody
+        """How long ago this host has heard a broker: awaited when another host asks."""
+        self.pace_of: Callable[[str], ReplicationPace | None] = lambda _: None
+        """Of the line to another host, where its rate is known."""
+        self._paces: dict[str, ReplicationPace | None] = {}
+        self.bytes_in = self.bytes_out = 0
+        """Of all connections, behind their greetings."""
+        self._answering: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str) -> Endpoint:
         """At a free port; Unavailable."""
         loop = asyncio.get_running_loop()
+        tls = None if self._identity.tls is None else self._identity.tls[0]
         try:
-            self._server = await loop.create_server(lambda: ReplicationLink(self, self._buffer_bytes_max), host, 0)
+            self._server = await loop.create_server(
+                lambda: ReplicationLink(self, self._buffer_bytes_max), host, 0, ssl=tls
+            )
         except OSError as error:
             raise Unavailable(f"replication address {host}", error.strerror or str(error)) from None
         return Endpoint(host, self._server.sockets[0].getsockname()[1])
 
     async def dial(self, name: str, at: Endpoint) -> ReplicationLink | None:
         """BROKER@HOST; None where it does not greet as such. OSError or TimeoutError."""
+        tls = None if self._identity.tls is None else self._identity.tls[1]
         _, link = await asyncio.wait_for(
             asyncio.get_running_loop().create_connection(
-                lambda: ReplicationLink(self, self._buffer_bytes_max, name), at.host, at.port
+                lambda: ReplicationLink(self, self._buffer_bytes_max, name),
+                at.host,
+                at.port,
+                ssl=tls,
+                # The greeting checks that the certificate names the broker as well.
+                server_hostname=None if tls is None else name.partition("@")[2],
             ),
             DIAL_S,
         )
-        await link.settled.wait()
+        try:
+            await link.settled.wait()
+        except asyncio.CancelledError:
+            link.close()
+            raise
         return link if link.is_open else None
 
-    async def ask(self, host: str, at: Endpoint, broker: str) -> int:
-        """How long ago another host has heard a broker; OSError or TimeoutError where it does not answer."""
-        link = await self.dial(endpoint_name(host, host), at)
-        if link is None:
-            raise ConnectionError(f"{host} does not greet")
-        future = self._answers[link] = asyncio.get_running_loop().create_future()
-        try:
-            link.send(Heard(broker))
-            return await asyncio.wait_for(future, DIAL_S)
-        finally:
-            del self._answers[link]
+    async def ask(self, name: str, at: Endpoint, broker: str, within_s: float) -> int:
+        """How long ago BROKER@HOST has heard a broker; OSError or TimeoutError where it does not answer."""
+        async with asyncio.timeout(within_s):
+            link = await self.dial(name, at)
+            if link is None:
+                raise ConnectionError(f"{name} does not greet")
+            future = self._answers[link] = asyncio.get_running_loop().create_future()
+            try:
+                link.send(Heard(broker))
+                return await future
+            finally:
+                del self._answers[link]
+                link.close()
+
+    def probe(self, host: str) -> None:
+        """Ask the replica of this broker at another host for a sign of life."""
+        if (link := self._links.get(host)) is not None:
+            link.send(Heard(self._identity.broker))
+
+    def hang_up(self, host: str) -> None:
+        """Its connection carries nothing any more; another one may."""
+        if (link := self._links.get(host)) is not None:
             link.close()
 
     def is_linked(self, host: str) -> bool:
@@ -96,6 +134,8 @@ class Replication:
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
+        for task in self._answering:
+            task.cancel()
         for timer in self._losses.values():
             timer.cancel()
         self._losses.clear()
@@ -112,18 +152,24 @@ class Replication:
         link = self._links.get(host)
         return link is not None and await link.send_slowly(frame)
 
+    def part_bytes(self, host: str) -> int:
+        pace = self._paces.get(host)
+        return PART_BYTES if pace is None else min(PART_BYTES, pace.room_bytes_max)
+
     # replication_link.LinkOwner
 
     def credentials(self, transport: asyncio.Transport) -> Credentials:
         address = transport.get_extra_info("peername") or ("?",)
         mine = self._identity
         is_near = mine.is_open or Endpoint(str(address[0]), 0).is_loopback()
-        return Credentials(endpoint_name(mine.broker, mine.host), mine.secret, None, is_near)
+        secure = transport.get_extra_info("ssl_object")
+        certified = brokers_of(secure.getpeercert()) if secure is not None else None
+        return Credentials(endpoint_name(mine.broker, mine.host), mine.secret, certified, is_near)
 
-    def opened(self, link: ReplicationLink) -> None:
+    def opened(self, link: ReplicationLink) -> ReplicationPace | None:
         broker, _, host = link.peer.partition("@")
         if broker != self._identity.broker:
-            return  # somebody who asks, or is asked
+            return None  # somebody who asks, or is asked
         former = self._links.get(host)
         self._links[host] = link
         if (timer := self._losses.pop(host, None)) is not None:
@@ -131,11 +177,26 @@ class Replication:
         if former is not None and former is not link:
             former.close()
         self.on_sign_of_life(host)
+        self._paces[host] = pace = self.pace_of(host)
+        return pace
+
+    def sent_bytes(self, size: int) -> None:
+        self.bytes_out += size
+
+    def heard(self, link: ReplicationLink, size: int) -> None:
+        self.bytes_in += size
+        broker, _, host = link.peer.partition("@")
+        if broker == self._identity.broker:
+            self.on_sign_of_life(host)
 
     def received(self, link: ReplicationLink, message: Message) -> None:
         match message:
+            case Heard(broker) if broker == self._identity.broker:
+                link.send(HeardAgo(broker, 0))
             case Heard(broker):
-                link.send(HeardAgo(broker, self.heard_ago_ns(broker)))
+                task = asyncio.get_running_loop().create_task(self._answer(link, broker))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
             case HeardAgo(_, ago_ns):
                 if (future := self._answers.get(link)) is not None and not future.done():
                     future.set_result(ago_ns)
@@ -144,8 +205,10 @@ class Replication:
                 if broker != self._identity.broker or message.broker != broker:
                     link.close()
                     return
-                self.on_sign_of_life(host)
                 self.on_event(Received(host, message))
+
+    async def _answer(self, link: ReplicationLink, broker: str) -> None:
+        link.send(HeardAgo(broker, await self.heard_ago_ns(broker)))
 
     def closed(self, link: ReplicationLink) -> None:
         _, _, host = link.peer.partition("@")

@@ -3,19 +3,25 @@
     frame    u32 length | msgpack
 
 Both ends are named BROKER@HOST in the greeting, so that two copies of one broker can talk to each other. The identity
-is proven as on overlay links, by the shared secret; on one machine, or where the file allows it, the name is enough.
+is proven as on overlay links: by certificates that name both broker and host, or by the shared secret; on one machine,
+or where the file allows it, the name is enough. With certificates the connection is encrypted.
 
-What is sent waits in the transport, up to a limit. A receiver that is further behind than that is disconnected: it
-dials again, and gets what it lacks from the log or as a snapshot.
+What is sent waits in the transport, up to a limit; where the rate of the line is known (`replication_pace`), here, and
+the transport gets it in parts. A receiver that is further behind than that is disconnected: it dials again, and gets
+what it lacks from the log or as a snapshot. Everything that comes is a sign of life, also a part of a frame, which may
+take long over a slow line.
 """
 
 import asyncio
 import logging
 import secrets
+from time import monotonic_ns
 from typing import Protocol, cast
 
+from overlane.core.units import SECOND
 from overlane.errors import ProtocolViolation
 from overlane.node.links.greeting import NONCE_BYTES, Credentials, Greeting
+from overlane.node.recovery.replication_pace import ReplicationPace
 from overlane.recovery.frames import FRAME_BYTES_MAX
 from overlane.recovery.questions import Message, decode_message, encode_message
 
@@ -30,8 +36,14 @@ log = logging.getLogger("overlane.recovery")
 class LinkOwner(Protocol):
     def credentials(self, transport: asyncio.Transport) -> Credentials: ...
 
-    def opened(self, link: "ReplicationLink") -> None:
-        """The greeting has come to its end: `link.peer` is who it says."""
+    def opened(self, link: "ReplicationLink") -> ReplicationPace | None:
+        """The greeting has come to its end: `link.peer` is who it says. How it is paced."""
+
+    def heard(self, link: "ReplicationLink", size: int) -> None:
+        """So many bytes have come."""
+
+    def sent_bytes(self, size: int) -> None:
+        """So many are sent."""
 
     def received(self, link: "ReplicationLink", message: Message) -> None: ...
 
@@ -56,6 +68,12 @@ class ReplicationLink(asyncio.Protocol):
         self._received = bytearray()
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._is_paused = False
+        """Whether the transport is full."""
+        self._pace: ReplicationPace | None = None
+        self._waiting = bytearray()
+        """What the pace does not allow yet."""
+        self._pumping: asyncio.TimerHandle | None = None
 
     # Sending
 
@@ -65,12 +83,37 @@ class ReplicationLink(asyncio.Protocol):
         if not self.is_open or transport is None or transport.is_closing():
             return False
         data = encode_message(message)
-        transport.write(len(data).to_bytes(LENGTH_BYTES) + data)
-        if transport.get_write_buffer_size() > self._buffer_bytes_max + len(data):
+        self._owner.sent_bytes(LENGTH_BYTES + len(data))
+        if self._pace is None:
+            transport.write(len(data).to_bytes(LENGTH_BYTES) + data)
+        else:
+            self._waiting += len(data).to_bytes(LENGTH_BYTES) + data
+            if self._pumping is None:
+                self._pump(self._pace)
+        if transport.get_write_buffer_size() + len(self._waiting) > self._buffer_bytes_max + len(data):
             log.warning("%s does not keep up: disconnected", self.peer)
             self.close()
             return False
         return True
+
+    def _pump(self, pace: ReplicationPace) -> None:
+        """Give the transport what the line takes now, and wait for more room."""
+        self._pumping = None
+        while self._waiting and self._transport is not None:
+            now = monotonic_ns()
+            size = min(len(self._waiting), pace.part_bytes(now))
+            if not size:
+                pause_s = max(0, pace.next_room - now) / SECOND
+                self._pumping = asyncio.get_running_loop().call_later(pause_s, self._pump, pace)
+                break
+            with memoryview(self._waiting) as view:
+                self._transport.write(bytes(view[:size]))
+            del self._waiting[:size]
+            pace.sent(size, now)
+        if len(self._waiting) > pace.room_bytes_max:
+            self._has_room.clear()
+        elif not self._is_paused:
+            self._has_room.set()
 
     async def send_slowly(self, message: Message) -> bool:
         await self._has_room.wait()
@@ -95,6 +138,7 @@ class ReplicationLink(asyncio.Protocol):
             if self._greeting is not None:
                 data = self._greet(self._greeting, data)
             if self.is_open:
+                self._owner.heard(self, len(data))
                 self._received += data
                 self._take_frames()
         except ProtocolViolation as violation:
@@ -102,15 +146,20 @@ class ReplicationLink(asyncio.Protocol):
             self.close()
 
     def pause_writing(self) -> None:
+        self._is_paused = True
         self._has_room.clear()
 
     def resume_writing(self) -> None:
-        self._has_room.set()
+        self._is_paused = False
+        if self._pace is None or len(self._waiting) <= self._pace.room_bytes_max:
+            self._has_room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         was_open, self.is_open, self._transport = self.is_open, False, None
-        if self._late is not None:
-            self._late.cancel()
+        for timer in (self._late, self._pumping):
+            if timer is not None:
+                timer.cancel()
+        self._waiting.clear()
         self._has_room.set()
         self.settled.set()
         if was_open:
@@ -129,7 +178,7 @@ class ReplicationLink(asyncio.Protocol):
                 self._late.cancel()
             self.peer = greeting.peer
             self.is_open = True
-            self._owner.opened(self)
+            self._pace = self._owner.opened(self)
             self.settled.set()
         return rest
 

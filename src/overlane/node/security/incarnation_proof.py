@@ -3,7 +3,7 @@
     proof       msgpack [certificates (DER), signature]     the broker's own first, each issued by the next
     signature   of 64 blanks | "Overlane, birth of a broker" | 0 | incarnation u32 | name, by the key of the first one
 
-It is valid if the first certificate names the broker as required on a link (`broker_of`), had not expired when this
+It is valid if the first certificate names the broker as required on a link (`brokers_of`), had not expired when this
 incarnation began, which is the value of the incarnation in seconds, and leads to an authority in `client_ca` over
 certificates that may issue others. It remains valid if the certificate has expired since: the incarnation continues,
 and links check certificates themselves. Certificates are checked from the authority down, so that no key is used before
@@ -26,9 +26,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from overlane.core.wire.control_messages import PROOF_BYTES_MAX
+from overlane.core.wire.frame_codec import NAME_BYTES_MAX
 from overlane.errors import OverlaneError
 from overlane.network.schema import Security
-from overlane.node.security.tls import broker_of
+from overlane.node.security.tls import brokers_of
 
 CERTIFICATES_MAX = 8
 
@@ -104,8 +105,8 @@ class CertifiedIdentity:
                 raise ProofRejected(f"{len(shown.certificates)} certificates, allowed are 1 to {CERTIFICATES_MAX}")
             chain = [x509.load_der_x509_certificate(one) for one in shown.certificates]
             own = chain[0]
-            if (named := _broker_in(own)) != broker:
-                raise ProofRejected(f"a certificate of {named!a}")
+            if broker not in (named := _brokers_in(own)):
+                raise ProofRejected(f"a certificate of {', '.join(sorted(named))[:NAME_BYTES_MAX]!a}")
             if incarnation > own.not_valid_after_utc.timestamp():
                 raise ProofRejected("a certificate that had expired")
             if not any(_holds(path) for path in self._paths(chain)):
@@ -197,11 +198,19 @@ def _is_for_links(certificate: x509.Certificate) -> bool:
     return True
 
 
-def _broker_in(certificate: x509.Certificate) -> str:
+def brokers_in_file(path: str | None) -> frozenset[str]:
+    """Whom a certificate in a file names; nobody where it cannot be read."""
+    try:
+        return _brokers_in(x509.load_pem_x509_certificates(_read(path))[0])
+    except (ProofRejected, IndexError, *_UNREADABLE):
+        return frozenset()
+
+
+def _brokers_in(certificate: x509.Certificate) -> frozenset[str]:
     """Whom it names, by the rule for links."""
     alternatives = [one.value for one in certificate.extensions if isinstance(one.value, x509.SubjectAlternativeName)]
     names = [name for found in alternatives for name in found.get_values_for_type(x509.DNSName)]
-    return broker_of({"subjectAltName": [("DNS", name) for name in names]})
+    return brokers_of({"subjectAltName": [("DNS", name) for name in names]})
 
 
 def _read(path: str | None) -> bytes:

@@ -94,14 +94,14 @@ def user_of(peer_certificate: Mapping[str, object] | None) -> str | None:
     return name if name and len(name) <= NAME_CHARS_MAX and name.isprintable() else None
 
 
-def broker_of(peer_certificate: Mapping[str, object] | None) -> str:
-    """The broker whom a verified certificate names: its only DNS name. Users' certificates have none, so that a user
-    who bears the name of a broker is not taken for it. Empty where there is no such name."""
+def brokers_of(peer_certificate: Mapping[str, object] | None) -> frozenset[str]:
+    """The brokers that the owner of a verified certificate may be: its DNS names. A host has its own name and those of
+    the brokers that it may continue. Users' certificates have none, so that a user who bears the name of a broker is
+    not taken for it. A name with a wildcard names no broker."""
     if not peer_certificate:
-        return ""
+        return frozenset()
     alternatives = _pairs([peer_certificate.get("subjectAltName")])
-    names = [value for pairs in alternatives for key, value in pairs if key == "DNS"]
-    return names[0] if len(names) == 1 else ""
+    return frozenset(value for pairs in alternatives for key, value in pairs if key == "DNS")
 
 
 def _hardened(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -11,7 +11,12 @@ need not wait; by then its origin sends the messages for slow receivers in separ
 for messages published at this broker (`delivery.OVERRUN`), which cannot be postponed.
 
 Admitted messages join the queues before the next parcel is checked.
+
+A message of a mirrored topic is acknowledged to its origin when another host has a copy of it too, as it is to a client
+that publishes it here; while no other host has one, it is not admitted.
 """
+
+from collections.abc import Iterable
 
 from overlane.core.events import Reception
 from overlane.core.units import Nanos
@@ -36,10 +41,26 @@ class Admission:
         self._state = state
         self._refused_for: set[Session] = set()
         """Who had no room when something came for it."""
+        self._is_refused_for_mirror = False
 
     def admit(self, messages: list[Brought], now: Nanos) -> Reception:
         """Whether receivers have room for the messages, for all or none, and how far they are behind."""
         topics = _loads([one for one in messages if one[1] & envelope.QOS_MASK])
+        mirrored = self._mirrored(topics)
+        if mirrored and self._state.lacks_mirror:
+            self._is_refused_for_mirror = True
+            return Reception(False, dict.fromkeys(mirrored, FULL_PERCENT))
+        reception = self._admit(messages, topics, now)
+        if mirrored and reception.is_taken:
+            self._state.needs_mirror = True
+        return reception
+
+    def _mirrored(self, topics: Iterable[str]) -> list[str]:
+        """Those that need a copy at another host."""
+        table = self._state.settings.mirrored
+        return [] if table is None else [topic for topic in topics if table.has(_published_topic(topic))]
+
+    def _admit(self, messages: list[Brought], topics: dict[str, Load], now: Nanos) -> Reception:
         load: dict[Session, Load] = {}
         behind: dict[str, int] = {}
         for topic, added in topics.items():
@@ -58,7 +79,11 @@ class Admission:
         return Reception(True, behind)
 
     def take_room_again(self, now: Nanos) -> bool:
-        """Whether a receiver whose messages were refused has room again, or is not waited for any more."""
+        """Whether a receiver whose messages were refused has room again, or is not waited for any more; or another host
+        has a copy again."""
+        if self._is_refused_for_mirror and not self._state.lacks_mirror:
+            self._is_refused_for_mirror = False
+            return True
         if not self._refused_for:
             return False
         ready = {
@@ -115,6 +140,14 @@ class Admission:
             return True  # whatever its size: there will hardly ever be more room
         limits, window, (count, size) = self._state.limits, session.window, added
         return len(window) + count <= limits.queue_messages and window.bytes + size <= limits.queue_bytes
+
+
+def _published_topic(name: str) -> str:
+    """What a message was published on, that is brought for one shared subscription, or for all."""
+    try:
+        return names.read_share_name(name)[3] if name.startswith(names.SHARE) else name
+    except ValueError:
+        return name  # it will be refused when it is delivered
 
 
 def _loads(messages: list[Brought]) -> dict[str, Load]:
