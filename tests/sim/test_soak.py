@@ -6,8 +6,8 @@ from overlane.network import format_network, parse_network
 from overlane.sim.soak import draw, run_seed
 
 SEEDS = 100
-"""Each sabotage of test_sabotage.py is found within the first 13, and hostile brokers of every kind are among these. Whole
-brokers run the same core on 200 more (test_whole_soak.py)."""
+"""Each sabotage of test_sabotage.py is found within the first 13, and hostile brokers of each kind are met at least
+three times (test_hostile_soak.py). Whole brokers run the same core on 200 more (test_whole_soak.py)."""
 SEEDS_PER_TEST = 5
 
 
