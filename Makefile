@@ -26,7 +26,7 @@ demo: ## five cities as real brokers, troubles, what became of messages; STAY=1 
 
 check: setup ## format, lint, strict types and fast tests
 	@$(COMPILE)
-	scripts/check-and-test $(SOURCES) -- -q $(PARALLEL) -m "not slow"
+	scripts/check-and-test $(SOURCES) -- -q $(PARALLEL) --hypothesis-profile quick -m "not slow"
 
 test: setup ## all of check, and the slow tests
 	@$(COMPILE)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from brokers import any_broker, mortal_broker, our_broker, our_mortal_broker
+from examples import register_profiles
 from workorder import group_of, longest_first
 
 __all__ = ["any_broker", "mortal_broker", "our_broker", "our_mortal_broker"]
@@ -16,8 +16,7 @@ __all__ = ["any_broker", "mortal_broker", "our_broker", "our_mortal_broker"]
 GARBAGE_AT = 20_000
 """Objects more than before that make Python look for garbage; its own default is 700."""
 
-settings.register_profile("overlane", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("overlane")
+register_profiles()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Tests run in the background of a shell: commands that tests interrupt would ignore it too.

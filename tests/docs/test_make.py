@@ -28,7 +28,7 @@ RUN: dict[str, list[str]] = {
     "make setup": ["scripts/setup test"],
     "make demo": ["scripts/setup demo", ".venv/bin/overlane demo"],
     "make demo STAY=1": ["scripts/setup demo", ".venv/bin/overlane demo --stay"],
-    "make check": [*PREPARED, *CHECKED, f"{TESTED} -m not slow"],
+    "make check": [*PREPARED, *CHECKED, f"{TESTED} --hypothesis-profile quick -m not slow"],
     "make test": [*PREPARED, *CHECKED, TESTED],
     "make format": ["scripts/setup test", f".venv/bin/ruff check --fix {FOLDERS}", f".venv/bin/ruff format {FOLDERS}"],
     "make bench": [

@@ -4,9 +4,10 @@ import mqtt5
 import pytest
 from any_packets import publishes
 from clients import Bench, Client, Got
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.events import Deliver, PublishResult
 from overlane.core.qos import Order, QosClass, QosTable
 from overlane.core.units import MS, NEVER, SECOND, Nanos
@@ -202,7 +203,7 @@ BODIES = (
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.lists(
         st.tuples(NAMES | st.just(""), st.integers(0, 255) | st.sampled_from([0x10, 0x30]), BODIES),

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import mqtt5
 import pytest
 from any_packets import PACKETS, mutated
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from raw import connect, packet, pair, properties, publish, subscribe, text, u16
 
+from examples import examples
 from overlane.mqtt.codec import codec5
 from overlane.mqtt.codec.malformed import Malformed
 
@@ -449,12 +450,12 @@ def takes_or_refuses(data: bytes) -> None:
 
 
 def test_any_bytes_are_a_packet_or_refused_and_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    @settings(max_examples=500)
+    @examples(500)
     @given(st.binary(max_size=64))
     def any_bytes(data: bytes) -> None:
         takes_or_refuses(data)
 
-    @settings(max_examples=500)
+    @examples(500)
     @given(st.integers(0, 255), st.binary(max_size=64))
     def any_body(first: int, body: bytes) -> None:
         takes_or_refuses(packet(first, body))
@@ -465,7 +466,7 @@ def test_any_bytes_are_a_packet_or_refused_and_nothing_is_printed(capfd: pytest.
 
 
 def test_a_damaged_packet_is_still_one_or_refused_and_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    @settings(max_examples=1000)
+    @examples(1000)
     @given(mutated(WRITTEN))
     def damaged(data: bytes) -> None:
         takes_or_refuses(data)

@@ -8,10 +8,11 @@ from typing import Any
 import mqtt5
 import pytest
 from clients import Bench, Client, Got
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from raw import packet, text
 
+from examples import examples
 from overlane.core.events import Deliver, PublishResult
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
@@ -227,7 +228,7 @@ def plain(topic: str, payload: bytes, version: int = 5) -> bytes:
     return codec5.write(message) if version == 5 else codec311.write(message)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(STEPS)
 @example(
     [
@@ -271,7 +272,7 @@ def test_the_lane_is_used() -> None:
     assert alice.connection.out == [run * 100]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.data())
 def test_packets_are_alike_as_far_as_each_begins_like_the_first_and_is_whole(data: st.DataObject) -> None:
     # Few different bytes, so that a payload often looks like a head.
@@ -363,7 +364,7 @@ def far_subscribers(has_lane: bool, steps: list[Send]) -> tuple[list[list[Got]],
     return [client.got() for client in (old, new, here)], len(line.carried)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(sends(), max_size=6))
 def test_other_brokers_get_the_same_with_and_without_the_lane(steps: list[Send]) -> None:
     with_lane, without = far_subscribers(True, steps), far_subscribers(False, steps)

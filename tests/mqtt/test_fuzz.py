@@ -9,9 +9,10 @@ import mqtt5
 import pytest
 from any_packets import PACKETS, PACKETS_311, mutated
 from clients import Bench, Client, Got
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.connection import Connection
 from overlane.pubsub.connection import Phase
@@ -52,7 +53,7 @@ def check(bench: Bench, clients: list[Client]) -> None:
         assert session.consumer is not None or session.is_durable
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(st.sampled_from([4, 5]), st.lists(ANYTHING, min_size=1, max_size=8), st.lists(st.integers(1, 30), max_size=4))
 def test_whatever_a_client_sends_concerns_nobody_else(version: int, sent: list[bytes], cuts: list[int]) -> None:
     bench = Bench(packet_bytes=20_000)
@@ -72,7 +73,7 @@ def test_whatever_a_client_sends_concerns_nobody_else(version: int, sent: list[b
     check(bench, clients)
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(st.lists(ANYTHING, min_size=1, max_size=4))
 def test_whatever_a_stranger_sends_concerns_nobody_else(sent: list[bytes]) -> None:
     bench = Bench(packet_bytes=20_000)
@@ -84,7 +85,7 @@ def test_whatever_a_stranger_sends_concerns_nobody_else(sent: list[bytes]) -> No
     check(bench, clients)
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(st.sampled_from([4, 5]), st.lists(WRITTEN | WRITTEN_311, min_size=1, max_size=12))
 def test_whatever_a_client_has_said_the_server_starts_again_from_its_records(version: int, sent: list[bytes]) -> None:
     bench = Bench()

@@ -2,9 +2,10 @@
 
 import pytest
 from any_packets import mutated, publishes, publishes_311
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.mqtt import incoming
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.codec.framing import packet_end
@@ -33,7 +34,7 @@ def by_codec(data: bytes, version: int) -> incoming.Incoming | int:
         return malformed.reason
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(CASES)
 def test_what_is_read_by_hand_is_what_the_codec_reads(case: tuple[int, bytes]) -> None:
     version, data = case

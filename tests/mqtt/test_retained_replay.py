@@ -5,9 +5,10 @@ from typing import Any
 import mqtt5
 import pytest
 from clients import Bench, Got
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.retained.messages import RetainedMessages
@@ -174,7 +175,7 @@ def found_by(levels: list[str], topic: list[str]) -> bool:
     return len(levels) == len(topic) and all(level in ("+", name) for level, name in zip(levels, topic, strict=True))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(st.lists(st.sampled_from(["", "a", "b", "$c"]), min_size=1, max_size=4), max_size=20),
     st.lists(st.sampled_from(["a", "b", "+", ""]), max_size=3),

@@ -8,7 +8,7 @@ import mqtt5
 import msgspec
 import pytest
 from clients import NEVER_S, Bench, Got
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mqtt_soak import Soak
 from transplants import (
@@ -25,6 +25,7 @@ from transplants import (
     transplanted,
 )
 
+from examples import examples
 from overlane.pubsub.delivery.window import Window
 from overlane.pubsub.sessions import transfer
 from overlane.pubsub.sessions.session_export import (
@@ -60,7 +61,7 @@ def compare(first: list[Deed], second: list[Deed]) -> None:
     assert bench.tables() == other.tables()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(deeds, max_size=30), st.lists(deeds, max_size=15))
 def test_an_imported_session_goes_on_as_the_original(first: list[Deed], second: list[Deed]) -> None:
     compare(first, second)
@@ -311,7 +312,7 @@ def test_what_cannot_be_moved_is_refused_and_changes_nothing() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_damaged_bytes_are_refused_with_a_reason(data: st.DataObject) -> None:
     sound = SOUND
     damaged = bytearray(sound)
@@ -325,7 +326,7 @@ def test_damaged_bytes_are_refused_with_a_reason(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_bytes_that_somebody_made_are_refused_or_imported_whole(data: st.DataObject) -> None:
     """Whatever the checksum is right for."""
     body = bytearray(SOUND[HEAD_BYTES:])

@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec import structs
+from test_soak import SEEDS as SOAKED
 
 from overlane.core.events import PathSuspected
 from overlane.network import Network
@@ -23,14 +24,17 @@ def has_hostile(network: Network) -> bool:
 
 def test_some_seeds_have_a_hostile_broker_of_each_kind_at_the_edge() -> None:
     kinds: list[str] = []
+    soaked: list[str] = []
     for seed in range(SEEDS):
         network = draw(seed)
         if has_hostile(network):
             kinds.append(kind_of(World(network)))
+            soaked += kinds[-1:] if seed < SOAKED else []
             assert sum(HOSTILE in link.ends for link in network.links) == 2
             assert HOSTILE not in {spec.broker for spec in network.publishers}
             assert HOSTILE not in {spec.broker for spec in network.subscribers}
     assert set(kinds) == set(KINDS)
+    assert min(map(soaked.count, KINDS)) >= 3
     assert HOSTILE_SHARE / 2 < len(kinds) / SEEDS < 2 * HOSTILE_SHARE
 
 

@@ -1,7 +1,7 @@
 """Whole brokers, clients, a leader and an ensemble with all its weaknesses: what must hold on every seed does.
 
 Each sabotage takes one rule of the coordination away, and a seed of the soak notices. Which seed that is depends on
-every detail of what brokers do, and any change may move it. Find another by
+every detail of what brokers do, and any change may move it: then one of the next few does. Find the first by
 
     python tests/sim/test_whole_coordinated.py
 """
@@ -157,19 +157,24 @@ SABOTAGES: dict[Sabotage, int] = {
 }
 
 
+SEEDS_TRIED = 40
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.__name__)
 def test_the_soak_notices(sabotage: Sabotage) -> None:
-    with sabotage():
-        assert run_seed(SABOTAGES[sabotage]).broken is not None
+    seed = first_broken(sabotage, range(SABOTAGES[sabotage], SABOTAGES[sabotage] + SEEDS_TRIED))
+    assert seed is not None
+    verdict = run_seed(seed)
+    assert verdict.broken is None, verdict.told()
 
 
-def first_broken(sabotage: Sabotage, count: int) -> int | None:
+def first_broken(sabotage: Sabotage, seeds: range) -> int | None:
     with sabotage():
-        return next((seed for seed in range(count) if run_seed(seed).broken is not None), None)
+        return next((seed for seed in seeds if run_seed(seed).broken is not None), None)
 
 
 if __name__ == "__main__":
     for one in SABOTAGES:
-        sys.stdout.write(f"{one.__name__}: {first_broken(one, 60)}\n")
+        sys.stdout.write(f"{one.__name__}: {first_broken(one, range(60))}\n")
         sys.stdout.flush()

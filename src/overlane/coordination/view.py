@@ -41,6 +41,8 @@ class View:
         self.config = kept.config
         self.file: Membership = NOBODY
         self._used: frozenset[int] = frozenset()
+        self._needed: frozenset[str] | None = None
+        """What `needed` says; None when the assignment or what is used has changed since."""
         self._gone_at: dict[str, Nanos] = {}
         self._needed_until: dict[str, Nanos] = {}
         """Routing brokers that were needed, and until when the link with them stays."""
@@ -81,12 +83,14 @@ class View:
     def assign(self, assigned: Mapping[int, Assigned], now: Nanos) -> None:
         before = self.needed()
         self.assigned = assigned
+        self._needed = None
         self._linger(before, now)
 
     def use(self, bundles: frozenset[int], now: Nanos) -> None:
         """The clients of this broker use these bundles."""
         before = self.needed()
         self._used = bundles
+        self._needed = None
         self._linger(before, now)
 
     def want_direct(self, edges: tuple[str, ...]) -> list[str]:
@@ -115,8 +119,10 @@ class View:
         """The routing brokers that this broker must be linked with: those of its bundles, and their standbys."""
         if self.own.role != "edge":
             return frozenset()
-        assigned = [self.assigned[bundle] for bundle in self._used if bundle in self.assigned]
-        return frozenset(name for one in assigned for name in (one.broker, one.standby) if name)
+        if self._needed is None:
+            assigned = [self.assigned[bundle] for bundle in self._used if bundle in self.assigned]
+            self._needed = frozenset(name for one in assigned for name in (one.broker, one.standby) if name)
+        return self._needed
 
     def next_deadline(self) -> Nanos:
         until = (*self._needed_until.values(), *self._accepted_until.values())

@@ -4,6 +4,7 @@ Exit status: 0 done, 1 the soak found a violated invariant or the recording cann
 is invalid.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from overlane.sim.world import World
 
 INVARIANT_VIOLATED = 1
+
+GARBAGE_AT = 20_000
+"""Objects more than before that make Python look for garbage in a soak; its own default is 700. A world has hundreds of
+thousands of objects that live as long as it does, and looking through them again and again takes time."""
 
 
 class SoakOf(StrEnum):
@@ -132,6 +137,10 @@ def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> 
         SoakOf.DOMAIN: whole.run_domain_seeds,
     }
     soaks = [kinds[of]] if of in kinds else [soak.run_seeds, whole.run_seeds]
+    # For the processes of --jobs too, which are forked.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AT)
     verdicts = []
     seeds = range(first_seed, first_seed + count)
     with _bar("soaking", count * len(soaks)) as advance:

@@ -191,8 +191,9 @@ class EdgeScope:
         standbys = {} if standbys is None else standbys
         if assignment == self._assignment and standbys == self._standbys:
             return
-        servers_before = [self._servers_of(bundle) for bundle in range(BUNDLES)]
         moved = [one for one in range(BUNDLES) if self._assignment.get(one) != assignment.get(one)]
+        changed = {*moved, *(one for one in range(BUNDLES) if self._standbys.get(one) != standbys.get(one))}
+        servers_before = {bundle: self._servers_of(bundle) for bundle in sorted(changed)}
         self._assignment = {bundle: assignment[bundle] for bundle in range(BUNDLES) if bundle in assignment}
         self._standbys = {bundle: standbys[bundle] for bundle in self._assignment if bundle in standbys}
         served_before, self._served = self._served, self._by_server()
@@ -201,7 +202,7 @@ class EdgeScope:
                 self._tell_filters(one, self._needed.get(ANY, ()))
             if served_before.get(one) != self._served.get(one):
                 self._news(one)
-        for bundle, before in enumerate(servers_before):
+        for bundle, before in servers_before.items():
             for one in sorted({*before} ^ {*self._servers_of(bundle)}):
                 self._tell_filters(one, self._needed.get(bundle, ()))
                 self._tell_groups(one, self._in_bundle.get(bundle, ()))

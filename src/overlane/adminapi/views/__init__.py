@@ -1,0 +1,129 @@
+"""The request and response bodies of the admin API, typed.
+
+    view        the base of all of them, and errors
+    broker      a broker as a whole, and its health
+    clients     sessions, connections, subscriptions, topics
+    links       links and routes
+    monitoring  events, deliveries, and all at once
+    plans       plans that a broker follows
+    streams     streams and writers
+
+The OpenAPI document is generated from these types, and clients of the API decode responses into them. Times are
+durations, so clocks need not agree. Lists that grow with the number of clients or topics are paginated.
+"""
+
+from overlane.adminapi.views.broker import (
+    OVERLAY_LOSSES,
+    BrokerState,
+    BrokerView,
+    CoordinationView,
+    HealthView,
+    LoopView,
+    MirrorView,
+    ProcessView,
+    QueuesView,
+    RatesView,
+    ReadyView,
+    RecoveryView,
+    RetainedView,
+    StoreState,
+    StoreView,
+    TrafficView,
+)
+from overlane.adminapi.views.clients import (
+    ClientDetail,
+    ClientPage,
+    ClientView,
+    ConnectionView,
+    SubscriptionPage,
+    SubscriptionView,
+    TopicPage,
+    TopicView,
+)
+from overlane.adminapi.views.links import (
+    DatagramsState,
+    DatagramsView,
+    EmulationView,
+    LinkCondition,
+    LinkList,
+    LinkView,
+    PathState,
+    PathView,
+    RouteList,
+    RouteView,
+)
+from overlane.adminapi.views.monitoring import (
+    DeliveryList,
+    DeliveryView,
+    EventKind,
+    EventList,
+    EventView,
+    PublishedView,
+    SnapshotView,
+)
+from overlane.adminapi.views.plans import PlanView, StoredPlanView
+from overlane.adminapi.views.streams import (
+    StreamList,
+    StreamMessagePage,
+    StreamMessageView,
+    StreamView,
+    WriterBatchView,
+    WriterMessageView,
+    WriterProgressView,
+)
+from overlane.adminapi.views.view import ErrorView, View
+
+__all__ = [
+    "OVERLAY_LOSSES",
+    "BrokerState",
+    "BrokerView",
+    "ClientDetail",
+    "ClientPage",
+    "ClientView",
+    "ConnectionView",
+    "CoordinationView",
+    "DatagramsState",
+    "DatagramsView",
+    "DeliveryList",
+    "DeliveryView",
+    "EmulationView",
+    "ErrorView",
+    "EventKind",
+    "EventList",
+    "EventView",
+    "HealthView",
+    "LinkCondition",
+    "LinkList",
+    "LinkView",
+    "LoopView",
+    "MirrorView",
+    "PathState",
+    "PathView",
+    "PlanView",
+    "ProcessView",
+    "PublishedView",
+    "QueuesView",
+    "RatesView",
+    "ReadyView",
+    "RecoveryView",
+    "RetainedView",
+    "RouteList",
+    "RouteView",
+    "SnapshotView",
+    "StoreState",
+    "StoreView",
+    "StoredPlanView",
+    "StreamList",
+    "StreamMessagePage",
+    "StreamMessageView",
+    "StreamView",
+    "SubscriptionPage",
+    "SubscriptionView",
+    "TopicPage",
+    "TopicView",
+    "TrafficView",
+    "View",
+    "WriterBatchView",
+    "WriterMessageView",
+    "WriterProgressView",
+]

@@ -1,0 +1,13 @@
+"""The base of all bodies of the admin API, and what is said of any request that failed."""
+
+import msgspec
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A response body, or a part of one."""
+
+
+class ErrorView(View, frozen=True, kw_only=True):
+    """Why a request failed."""
+
+    error: str
