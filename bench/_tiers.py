@@ -244,6 +244,12 @@ class Load:
             for number in range(topics)
         ]
         self._is_over = False
+        self.pad(0, EVERY_S)
+
+    def pad(self, padding_bytes: int, every_s: float) -> None:
+        """How long messages are from now on, and how often each stream sends one."""
+        self._padding = b" " + padding_bytes * b"x" if padding_bytes else b""
+        self._every_s = every_s
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -278,10 +284,10 @@ class Load:
         async with overlane.client.connect(stream.source.mqtt) as client:
             number = 0
             while not self._is_over:
-                await client.publish(stream.topic, str(number), qos=1)
+                await client.publish(stream.topic, str(number).encode() + self._padding, qos=1)
                 stream.acknowledged.add(number)
                 number += 1
-                await asyncio.sleep(EVERY_S)
+                await asyncio.sleep(self._every_s)
 
     async def _receive(self, stream: Stream, ready: asyncio.Event) -> None:
         async with (
@@ -290,7 +296,7 @@ class Load:
         ):
             ready.set()
             async for message in messages:
-                stream.arrived.append((int(message.body), time.monotonic()))
+                stream.arrived.append((int(message.body.split()[0]), time.monotonic()))
 
     async def _until_settled(self) -> None:
         """What was acknowledged arrives, or does not for a long time."""

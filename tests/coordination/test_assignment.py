@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlane.coordination.assignment.elasticity import Elasticity
+from overlane.coordination.assignment.elasticity import Bounds, Elasticity
 from overlane.coordination.assignment.placement import (
     LOAD_BOUND,
     STRATEGIES,
@@ -236,7 +236,7 @@ def test_moves_come_to_an_end_and_never_widen_the_gap(shares: list[float], homes
 
 def day(load_at: Callable[[float], float], low: int = 2, high: int = 8, start: int = 0) -> list[tuple[int, float]]:
     """A day in steps of ten seconds: how many brokers there are, and the load of each."""
-    elasticity = Elasticity(low, high)
+    elasticity = Elasticity(Bounds(low, high))
     count = start or low
     found = []
     for step in range(24 * 360):
@@ -265,7 +265,7 @@ def test_a_load_that_jumps_around_the_limits_changes_nothing() -> None:
 def test_there_are_never_fewer_or_more_than_allowed() -> None:
     assert {count for count, _ in day(lambda _: 0.0, 3, 5)} == {3}
     assert max(count for count, _ in day(lambda _: 50.0, 3, 5)) == 5
-    assert Elasticity(3, 5).wanted([0.1], 0) == 3
+    assert Elasticity(Bounds(3, 5)).wanted([0.1], 0) == 3
 
 
 def test_one_fewer_must_survive_the_failure_of_another() -> None:

@@ -60,6 +60,8 @@ _DURATIONS = {
     "ping_interval_ns": "ping_interval",
     "file_age_ns": "file_age",
     "silence_ns": "silence",
+    "grow_after_ns": "grow_after",
+    "shrink_after_ns": "shrink_after",
 }
 _SIZES = {"queue_bytes": "queue", "file_bytes": "file", "disk_bytes": "disk"}
 _RENAMED = {"rate_hz": "rate", "size_bytes": "size"}
