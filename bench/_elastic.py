@@ -37,7 +37,7 @@ reliability = "reliable"
 """
 BROKERS = {"routing-1": ("routing", "core"), "west-1": ("edge", "west"), "east-1": ("edge", "east")}
 LOOK_S = 0.25
-HEAVY_BYTES, HEAVY_EVERY_S = 700, 0.02
+HEAVY_BYTES, HEAVY_EVERY_S = 2_000, 0.05
 LIGHT_BYTES, LIGHT_EVERY_S = 1, 0.2
 
 
@@ -65,7 +65,7 @@ def elastic_overlay(
         tiers.brokers[name] = broker
     file = folder / "elastic.toml"
     file.write_text(text)
-    command = [*OVERLANE, "up", str(file), "--data", str(folder / "data"), "--no-sync"]
+    command = [*OVERLANE, "up", str(file), "--data", str(folder / "data")]
     with (folder / "up.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as up:
         try:
             asyncio.run(tiers.ready())
@@ -91,8 +91,7 @@ class Watch:
                 if holds(moment):
                     return
                 await asyncio.sleep(LOOK_S)
-        up = (self._tiers.folder / "up.log").read_text(errors="replace")
-        raise RuntimeError(f"not within {within_s:g} s: {what}; last {self.moments[-1:]}\n{up[-4000:]}")
+        raise RuntimeError(f"not within {within_s:g} s: {what}; last {self.moments[-1:]}\n{self._tiers.logs()}")
 
     def changes(self) -> list[tuple[int, int]]:
         """How often the wanted number changed, and how."""

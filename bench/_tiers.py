@@ -174,9 +174,8 @@ class Tiers:
 
     def logs(self, lines: int = 15) -> str:
         shown = []
-        for name in sorted(self.brokers):
-            text = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()
-            shown += [f"== {name}", *text[-lines:]]
+        for log in sorted(self.folder.glob("*.log")):
+            shown += [f"== {log.stem}", *log.read_text(errors="replace").splitlines()[-lines:]]
         return "\n".join(shown)
 
 

@@ -50,7 +50,7 @@ def test_overlane_up_runs_another_routing_broker_while_the_load_is_high_and_noth
     from _tiers import Load
 
     with elastic_overlay(tmp_path, ensemble, "/elastic") as tiers:
-        load, watch = Load(tiers, 6), Watch(tiers)
+        load, watch = Load(tiers, 4), Watch(tiers)
         print(asyncio.run(grow_and_shrink(load, watch, brokers_max=2)))
     assert_nothing_is_lost(load)
     assert watch.changes() == [(1, 2), (2, 1)]
