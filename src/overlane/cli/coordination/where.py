@@ -58,7 +58,7 @@ class Where:
             return access_of(_given(self))
         if file is None:
             raise ConfigError([Fault("overlane", 0, "", "neither", "a network file, or --zookeeper HOSTS")])
-        found = read_network(file).coordination
+        found = read_network(file, needs_brokers=False).coordination
         if found is None:
             allowed = "a table [coordination], or --zookeeper"
             raise ConfigError([Fault(str(file), 0, "coordination", "nothing", allowed)])
