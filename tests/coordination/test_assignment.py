@@ -25,7 +25,7 @@ from overlane.coordination.assignment.placement import (
 from overlane.coordination.assignment.rebalancing import REST, ROUNDS_LARGE, ROUNDS_SMALL, Move, Rebalancer
 from overlane.core.bundles import ALL, BUNDLES, NONE, bundle_of, bundles_of
 from overlane.core.topics import matches
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import ConfigError
 
 LEVEL = st.sampled_from(["a", "b", "plant", "", "x1"])
@@ -271,3 +271,12 @@ def test_there_are_never_fewer_or_more_than_allowed() -> None:
 def test_one_fewer_must_survive_the_failure_of_another() -> None:
     assert {count for count, _ in day(lambda _: 0.95, low=1, start=3)} == {3}  # two would have 0.475, one of them 0.95
     assert day(lambda _: 0.85, low=1, start=3)[-1][0] == 2
+
+
+def test_the_limits_of_the_file_decide_when_it_grows_and_shrinks_and_when_it_is_looked_at_again() -> None:
+    elasticity = Elasticity(Bounds(1, 9, grow_above=0.3, grow_after=SECOND, shrink_below=0.2, shrink_after=2 * SECOND))
+    assert (elasticity.wanted([0.35, 0.35], 0), elasticity.next_deadline()) == (2, SECOND)
+    assert elasticity.wanted([0.35, 0.35], SECOND) == 3  # as many as keep the mean below 6/7 of 0.3
+    assert (elasticity.wanted([0.1, 0.05, 0.0], 2 * SECOND), elasticity.next_deadline()) == (3, 4 * SECOND)
+    assert elasticity.wanted([0.1, 0.05, 0.0], 4 * SECOND) == 2
+    assert (elasticity.wanted([0.25, 0.25], 5 * SECOND), elasticity.next_deadline()) == (2, NEVER)
