@@ -174,9 +174,8 @@ class Tiers:
 
     def logs(self, lines: int = 15) -> str:
         shown = []
-        for name in sorted(self.brokers):
-            text = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()
-            shown += [f"== {name}", *text[-lines:]]
+        for log in sorted(self.folder.glob("*.log")):
+            shown += [f"== {log.stem}", *log.read_text(errors="replace").splitlines()[-lines:]]
         return "\n".join(shown)
 
 
@@ -244,6 +243,12 @@ class Load:
             for number in range(topics)
         ]
         self._is_over = False
+        self.pad(0, EVERY_S)
+
+    def pad(self, padding_bytes: int, every_s: float) -> None:
+        """How long messages are from now on, and how often each stream sends one."""
+        self._padding = b" " + padding_bytes * b"x" if padding_bytes else b""
+        self._every_s = every_s
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -278,10 +283,10 @@ class Load:
         async with overlane.client.connect(stream.source.mqtt) as client:
             number = 0
             while not self._is_over:
-                await client.publish(stream.topic, str(number), qos=1)
+                await client.publish(stream.topic, str(number).encode() + self._padding, qos=1)
                 stream.acknowledged.add(number)
                 number += 1
-                await asyncio.sleep(EVERY_S)
+                await asyncio.sleep(self._every_s)
 
     async def _receive(self, stream: Stream, ready: asyncio.Event) -> None:
         async with (
@@ -290,7 +295,7 @@ class Load:
         ):
             ready.set()
             async for message in messages:
-                stream.arrived.append((int(message.body), time.monotonic()))
+                stream.arrived.append((int(message.body.split()[0]), time.monotonic()))
 
     async def _until_settled(self) -> None:
         """What was acknowledged arrives, or does not for a long time."""

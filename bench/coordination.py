@@ -2,6 +2,7 @@
 
     python bench/coordination.py                      # 3 servers, 3 routing brokers, 6 edges
     python bench/coordination.py --only join
+    python bench/coordination.py --only elastic
     python bench/coordination.py --only clients
 
 Messages of QoS 1 go from edges of one domain to edges of the other. Each fault is healed before the next. The gap is
@@ -10,7 +11,8 @@ the machine. A fault waits until all brokers are back and linked; `--repeat 10` 
 acknowledged may be lost, and nothing may arrive twice. `none` is no fault at all: the gap that the load of the machine
 causes by itself.
 
-`join`: ten thousand subscribers join at once, see `_joining.py`. `clients`: connections of clients to the edge that has
+`join`: ten thousand subscribers join at once, see `_joining.py`. `elastic`: the
+routing tier grows and shrinks with its load, see `_elastic.py`. `clients`: connections of clients to the edge that has
 their session, and to another one of the domain, see `_passing.py`.
 """
 
@@ -24,6 +26,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from _elastic import run_elastic
 from _joining import run_join
 from _passing import run_passing
 from _tiers import Ensemble, Load, Tiers, two_tiers
@@ -56,6 +59,8 @@ def main() -> None:
                     asyncio.run(_run_faults(tiers, options.topics, faults))
             if options.only in (None, "join"):
                 run_join(ensemble.addresses, options.subscribers, options.join_edges)
+            if options.only in (None, "elastic"):
+                run_elastic(Path(folder), ensemble)
             if options.only in (None, "clients"):
                 run_passing(Path(folder), ensemble, options.rounds)
         finally:
@@ -142,7 +147,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--topics", type=int, default=12)
     parser.add_argument("--subscribers", type=int, default=10_000)
     parser.add_argument("--join-edges", type=int, default=20)
-    parser.add_argument("--only", choices=("faults", "join", "clients"))
+    parser.add_argument("--only", choices=("faults", "join", "elastic", "clients"))
     parser.add_argument("--repeat", type=int, default=1, help="How many times each fault.")
     parser.add_argument("--rounds", type=int, default=300, help="Connections of each kind, for `clients`.")
     parser.add_argument("--faults", action="append", choices=FAULTS, help="Only these.")

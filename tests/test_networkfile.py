@@ -397,6 +397,15 @@ HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, l
             "[simulation]\nseed = 0x" + "f" * 5000,
             "8: simulation.seed: found a huge number, allowed is a whole number from 0 to 2^64 - 1",
         ),
+        ("[routing]\ngrow_above = 2", "8: routing.grow_above: found 2, allowed is a number from 0.05 to 1"),
+        (
+            "[routing]\nshrink_below = 0.8",
+            "8: routing.shrink_below: found 0.8, allowed is no more than grow_above",
+        ),
+        (
+            '[routing]\ngrow_after = "1ms"',
+            '8: routing.grow_after: found "1ms", allowed is a duration from 1s to 24h, as in "30s"',
+        ),
         ("simulation = 1979-05-27", f"7: links[0].simulation: found an unknown field, allowed is {LINK_FIELDS}"),
     ],
 )

@@ -88,6 +88,11 @@ command = ["true"]
 strategy = "topics"
 brokers_min = 2
 brokers_max = 3
+rate = "1Gbit"
+grow_above = 0.6
+grow_after = "20s"
+shrink_below = 0.4
+shrink_after = "10m"
 launcher = "command"
 command = ["scale", "up"]
 [telemetry]
@@ -202,6 +207,11 @@ routing_tiers = st.builds(
     strategy=st.sampled_from(["topics", "latency", "least-loaded", "my.own:place"]),
     brokers_min=st.integers(1, 4),
     brokers_max=st.integers(4, 9),
+    rate_bps=st.none() | st.integers(1, 10**12),
+    grow_above=st.floats(0.5, 1),
+    grow_after_ns=st.integers(1, 86_400).map(lambda count: count * 10**9),
+    shrink_below=st.floats(0.05, 0.5),
+    shrink_after_ns=st.integers(1, 86_400).map(lambda count: count * 10**9),
     launcher=st.none() | st.just("local"),
     command=st.lists(printable, max_size=3).map(tuple),
 )

@@ -21,7 +21,7 @@ from overlane.coordination.records import (
 from overlane.coordination.znodes import Client, Tree, Watch
 from overlane.core.units import MS, SECOND, Nanos
 
-POLICY = Policy(least_loaded, brokers_min=1)
+POLICY = Policy(least_loaded)
 
 
 class WatchedTree(Tree):

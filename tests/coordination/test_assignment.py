@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlane.coordination.assignment.elasticity import Elasticity
+from overlane.coordination.assignment.elasticity import Bounds, Elasticity
 from overlane.coordination.assignment.placement import (
     LOAD_BOUND,
     STRATEGIES,
@@ -25,7 +25,7 @@ from overlane.coordination.assignment.placement import (
 from overlane.coordination.assignment.rebalancing import REST, ROUNDS_LARGE, ROUNDS_SMALL, Move, Rebalancer
 from overlane.core.bundles import ALL, BUNDLES, NONE, bundle_of, bundles_of
 from overlane.core.topics import matches
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import ConfigError
 
 LEVEL = st.sampled_from(["a", "b", "plant", "", "x1"])
@@ -236,7 +236,7 @@ def test_moves_come_to_an_end_and_never_widen_the_gap(shares: list[float], homes
 
 def day(load_at: Callable[[float], float], low: int = 2, high: int = 8, start: int = 0) -> list[tuple[int, float]]:
     """A day in steps of ten seconds: how many brokers there are, and the load of each."""
-    elasticity = Elasticity(low, high)
+    elasticity = Elasticity(Bounds(low, high))
     count = start or low
     found = []
     for step in range(24 * 360):
@@ -265,9 +265,18 @@ def test_a_load_that_jumps_around_the_limits_changes_nothing() -> None:
 def test_there_are_never_fewer_or_more_than_allowed() -> None:
     assert {count for count, _ in day(lambda _: 0.0, 3, 5)} == {3}
     assert max(count for count, _ in day(lambda _: 50.0, 3, 5)) == 5
-    assert Elasticity(3, 5).wanted([0.1], 0) == 3
+    assert Elasticity(Bounds(3, 5)).wanted([0.1], 0) == 3
 
 
 def test_one_fewer_must_survive_the_failure_of_another() -> None:
     assert {count for count, _ in day(lambda _: 0.95, low=1, start=3)} == {3}  # two would have 0.475, one of them 0.95
     assert day(lambda _: 0.85, low=1, start=3)[-1][0] == 2
+
+
+def test_the_limits_of_the_file_decide_when_it_grows_and_shrinks_and_when_it_is_looked_at_again() -> None:
+    elasticity = Elasticity(Bounds(1, 9, grow_above=0.3, grow_after=SECOND, shrink_below=0.2, shrink_after=2 * SECOND))
+    assert (elasticity.wanted([0.35, 0.35], 0), elasticity.next_deadline()) == (2, SECOND)
+    assert elasticity.wanted([0.35, 0.35], SECOND) == 3  # as many as keep the mean below 6/7 of 0.3
+    assert (elasticity.wanted([0.1, 0.05, 0.0], 2 * SECOND), elasticity.next_deadline()) == (3, 4 * SECOND)
+    assert elasticity.wanted([0.1, 0.05, 0.0], 4 * SECOND) == 2
+    assert (elasticity.wanted([0.25, 0.25], 5 * SECOND), elasticity.next_deadline()) == (2, NEVER)

@@ -13,6 +13,7 @@ from overlane.network.reading import read_network
 from overlane.network.schema import RoutingTier
 from overlane.node.coordination.launcher import Launcher
 from overlane.node.coordination.load import LoadMeter
+from waiting import eventually, eventually_async
 
 
 def test_a_command_of_the_users_gets_the_number() -> None:
@@ -85,6 +86,43 @@ def test_the_leader_runs_the_command_with_the_number_that_it_wants_once_for_each
 
     asyncio.run(want())
     assert told.read_text().split() == ["2", "3"]
+
+
+def test_a_command_goes_on_when_the_leader_that_runs_it_ends(tmp_path: Path) -> None:
+    began, may_end, ended = tmp_path / "began", tmp_path / "may-end", tmp_path / "ended"
+    script = f"touch {began}; while ! [ -e {may_end} ]; do sleep 0.05; done; echo gone >&2; touch {ended}"
+    tier = RoutingTier(launcher="command", command=("sh", "-c", script))
+
+    async def lead_and_end() -> None:
+        launcher = Launcher(tier)
+        launcher.want(1)
+        await eventually_async(began.exists, "it runs", 60)
+        launcher.end()
+
+    asyncio.run(lead_and_end())
+    may_end.touch()
+    eventually(ended.exists, "it has gone on", 60)
+
+
+def test_a_command_that_fails_is_left_for_another_number_and_a_former_leader_launches_anew(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    tier = RoutingTier(launcher="command", command=("sh", "-c", f'echo "$0" >> {told}; [ "$0" != 2 ]'))
+
+    def numbers() -> list[str]:
+        return told.read_text().split() if told.exists() else []
+
+    async def want() -> None:
+        launcher = Launcher(tier)
+        launcher.want(2)
+        await eventually_async(lambda: numbers() == ["2"], "it fails", 60)
+        launcher.want(3)
+        await eventually_async(lambda: numbers() == ["2", "3"], "the next is not kept waiting", 20)
+        launcher.deposed()
+        launcher.want(3)
+        await eventually_async(lambda: numbers() == ["2", "3", "3"], "it leads again", 20)
+        launcher.end()
+
+    asyncio.run(want())
 
 
 def test_overlane_up_runs_as_many_routing_brokers_as_the_leader_wants(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from overlane.coordination.assignment.elasticity import Bounds
 from overlane.coordination.assignment.placement import least_loaded, lowest_latency
 from overlane.coordination.leader import DISTRUST, Decision, Leader, Policy, Seen, suspected
 from overlane.coordination.records import Assigned, BrokerRecord, ReportRecord, WantedRecord
 from overlane.core.bundles import ALL
 from overlane.core.units import SECOND, Nanos
 
-POLICY = Policy(least_loaded, brokers_min=1, brokers_max=8)
+POLICY = Policy(least_loaded, bounds=Bounds(1, 8))
 
 
 @dataclass
@@ -294,7 +295,7 @@ def test_the_wanted_number_follows_the_load_and_the_death_of_one_is_to_be_made_g
 
 def test_the_wanted_number_keeps_within_the_limits_of_the_policy() -> None:
     found = world(routing=2)
-    found.leader.follow(Policy(least_loaded, brokers_min=4, brokers_max=5))
+    found.leader.follow(Policy(least_loaded, bounds=Bounds(4, 5)))
     found.decide()
     assert found.wanted is not None
     assert found.wanted.routing == 4

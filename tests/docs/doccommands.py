@@ -76,6 +76,10 @@ ELSEWHERE = {
     "python bench/": "tests/docs/test_bench_commands.py::test_a_benchmark_runs_as_the_documents_say",
     "python tests/mqtt/mqtt_soak.py": "tests/docs/test_bench_commands.py::test_a_soak_runs_as_the_documents_say",
     "python tests/sim/test_sabotage.py": "tests/sim/test_sabotage.py::test_the_soak_notices_a_core",
+    "python tests/sim/test_zookeeper_away.py": (
+        "tests/sim/test_zookeeper_away.py"
+        "::test_everything_reconciles_after_hours_without_zookeeper_in_which_all_brokers_have_restarted"
+    ),
     "python tests/sim/test_whole_sabotage.py": "tests/sim/test_whole_sabotage.py::test_the_soak_notices",
     "python scripts/write_reference.py": (
         "tests/docs/test_reference.py::test_the_tables_of_the_network_file_are_what_the_code_asks_for"

@@ -47,6 +47,7 @@ BENCHMARKS: dict[str, Small] = {
     "compare_costs": Small("--only opcodes"),
     "cost": Small("--rounds 1"),
     "covariance": Small("--topics 20 --seconds 100 --memory 1g --rounds 1", starts_spark=True),
+    "direct_links": Small("--seconds 2"),
     "emulator": Small("--loads 0 --seconds 0.3", needs_root=True),
     "growth": Small("--sizes 6 --seconds 2"),
     "incarnation_proofs": Small(constants={"ROUNDS": "1", "TIMES": "5"}),

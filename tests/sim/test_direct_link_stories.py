@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from overlane.core.bundles import BUNDLES
 from overlane.core.config import BrokerConfig
 from overlane.core.events import DirectLinksWanted
@@ -96,3 +98,14 @@ def test_an_edge_that_cannot_be_dialled_is_told() -> None:
     net.run(OPEN_WITHIN + 3 * SECOND)
     assert net.wanted == [DirectLinksWanted(("e2",)), DirectLinksWanted((), (("e2", NOT_UP),))]
     assert net.path() == {("e1", "r"), ("r", "e2")}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("bench_folder")
+def test_in_eight_cases_a_direct_link_on_demand_is_in_time_where_a_link_that_is_always_there_is() -> None:
+    from direct_links import run
+
+    on_demand, flat = run("direct", 4), run("flat", 4)
+    late = {case for case, (settled, _) in on_demand.items() if settled.percent < flat[case][0].percent}
+    assert late == set()
+    assert [case for case, (settled, _) in on_demand.items() if settled.percent == 100] == [1, 2, 3, 5, 7]

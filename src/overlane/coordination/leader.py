@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from overlane.coordination.assignment.elasticity import Elasticity
+from overlane.coordination.assignment.elasticity import Bounds, Elasticity
 from overlane.coordination.assignment.placement import Bundle, RoutingBroker, Strategy, Tier, place, place_all
 from overlane.coordination.assignment.rebalancing import Rebalancer
 from overlane.coordination.assignment.standbys import choose_standbys
@@ -43,8 +43,7 @@ class Policy:
     strategy: Strategy
     is_by_place: bool = False
     """Whether the strategy depends on who uses a bundle, so that it is placed anew when it is first used."""
-    brokers_min: int = 1
-    brokers_max: int = 1_000
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Leader:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._rebalancer = Rebalancer()
-        self._elasticity = Elasticity(policy.brokers_min, policy.brokers_max)
+        self._elasticity = Elasticity(policy.bounds)
         self._count = 0
         """How many routing brokers there were when it decided last."""
         self._next_round: Nanos = 0
@@ -117,11 +116,11 @@ class Leader:
         """Decide by this policy from now on."""
         if policy != self.policy:
             self.policy = policy
-            self._elasticity = Elasticity(policy.brokers_min, policy.brokers_max)
+            self._elasticity = Elasticity(policy.bounds)
             self._next_round = 0
 
     def next_deadline(self) -> Nanos:
-        return min(self._next_round, self._next_drain)
+        return min(self._next_round, self._next_drain, self._elasticity.next_deadline())
 
     def decide(self, seen: Seen, now: Nanos, unix_s: int) -> Decision:
         self._distrust(seen, now)
@@ -274,7 +273,7 @@ class Leader:
     def _wanted(self, seen: Seen, tier: Tier, now: Nanos, unix_s: int) -> WantedRecord | None:
         """The number stays until there is a reason for another: one that dies is to be started again."""
         loads = list(tier.expected_loads().values())
-        low, high = self.policy.brokers_min, self.policy.brokers_max
+        low, high = self.policy.bounds.brokers_min, self.policy.bounds.brokers_max
         target = self._elasticity.wanted(loads, now)
         before = seen.wanted.routing if seen.wanted is not None else None
         if before is None:

@@ -6,10 +6,13 @@ from overlane.network import kinds
 from overlane.network.kinds import Kind
 from overlane.network.schema import EMBEDDED, LAUNCHERS, STRATEGIES, Coordination, RoutingTier
 from overlane.network.table import NOTHING, Table
+from overlane.quantities import SECOND
 
 SERVERS_MAX = 9
 BROKERS_MAX = 1_000
 WORDS_MAX = 64
+LOAD_MIN = 0.05
+DAY = 24 * 3600 * SECOND
 
 
 def read_coordination(root: Table, directory: Path | None) -> Coordination | None:
@@ -41,10 +44,17 @@ def read_routing(root: Table) -> RoutingTier:
     table = root.table("routing")
     launcher = table.optional("launcher", kinds.choice(LAUNCHERS), None)
     count = kinds.integer(1, BROKERS_MAX, f"a whole number from 1 to {BROKERS_MAX}")
+    load = kinds.number(LOAD_MIN, 1.0, f"a number from {LOAD_MIN} to 1")
+    patience = kinds.duration(at_least_ns=SECOND, at_most_ns=DAY, allowed='a duration from 1s to 24h, as in "30s"')
     tier = RoutingTier(
         strategy=table.optional("strategy", strategy(), default.strategy),
         brokers_min=table.optional("brokers_min", count, default.brokers_min),
         brokers_max=table.optional("brokers_max", count, default.brokers_max),
+        rate_bps=table.optional("rate", kinds.rate(), default.rate_bps),
+        grow_above=table.optional("grow_above", load, default.grow_above),
+        grow_after_ns=table.optional("grow_after", patience, default.grow_after_ns),
+        shrink_below=table.optional("shrink_below", load, default.shrink_below),
+        shrink_after_ns=table.optional("shrink_after", patience, default.shrink_after_ns),
         launcher=launcher,
         command=table.many("command", _word("a word of a command")) if "command" in table else (),
         unit=table.optional("unit", _word("the name of a template unit such as overlane-routing@"), default.unit),
@@ -53,6 +63,9 @@ def read_routing(root: Table) -> RoutingTier:
     )
     if tier.brokers_max < tier.brokers_min:
         table.refuse("brokers_max" if "brokers_max" in table else "brokers_min", "no fewer than brokers_min")
+    if tier.shrink_below > tier.grow_above:
+        # Between the two nothing changes; the other way round the number would swing.
+        table.refuse("shrink_below" if "shrink_below" in table else "grow_above", "no more than grow_above")
     if tier.launcher == "command" and not tier.command:
         table.faults.add((*table.path, "command"), NOTHING, "the words of a command, since launcher is command")
     table.close()

@@ -58,7 +58,7 @@ _duration = kinds.duration()
 _share = kinds.share()
 
 
-def read_network(path: str | Path) -> Network:
+def read_network(path: str | Path, *, needs_brokers: bool = True) -> Network:
     """Read the file at `path`; ConfigError when it cannot be read or is wrong."""
     try:
         with Path(path).open("rb") as file:
@@ -66,7 +66,7 @@ def read_network(path: str | Path) -> Network:
     except (OSError, ValueError) as refused:  # ValueError: a path with a null in it
         reason = refused.strerror if isinstance(refused, OSError) and refused.strerror else str(refused)
         raise ConfigError([Fault(str(path), 0, "", f"no way to read it ({reason})", "a readable TOML file")]) from None
-    return parse_network(content, str(path), Path(path).absolute().parent)
+    return parse_network(content, str(path), Path(path).absolute().parent, needs_brokers=needs_brokers)
 
 
 def parse_network(

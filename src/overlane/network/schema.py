@@ -309,6 +309,12 @@ class RoutingTier(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = STRATEGIES[0]
     brokers_min: int = 1
     brokers_max: int = 64
+    rate_bps: int | None = None
+    """What one routing broker can send over all links together. None: its links do not count in its load."""
+    grow_above: float = 0.7
+    grow_after_ns: int = 30 * SECOND
+    shrink_below: float = 0.5
+    shrink_after_ns: int = 300 * SECOND
     launcher: Launcher | None = None  # None: nobody starts any
     command: tuple[str, ...] = ()
     unit: str = "overlane-routing@"

@@ -61,6 +61,8 @@ _DURATIONS = {
     "file_age_ns": "file_age",
     "silence_ns": "silence",
     "battery_needed_ns": "battery_needed",
+    "grow_after_ns": "grow_after",
+    "shrink_after_ns": "shrink_after",
 }
 _SIZES = {
     "queue_bytes": "queue",

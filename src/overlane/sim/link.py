@@ -163,6 +163,13 @@ class Link:
             self._attempt += 1
             self._try(self._attempt)
 
+    def dial_anew(self) -> None:
+        """Have the dialler try at once, without the pause after earlier attempts: it has just been asked to."""
+        self._attempt += 1
+        self._dials = False
+        self._redial_ns = REDIAL_MIN_NS
+        self.dial()
+
     def _try(self, attempt: int) -> None:
         if attempt == self._attempt:
             answer_ns = self._round_trip_ns()

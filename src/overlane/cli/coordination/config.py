@@ -10,19 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from overlane.cli.coordination.where import DATA as DATA_DIRECTORY
-from overlane.cli.coordination.where import (
-    ROOT,
-    Ca,
-    Certificate,
-    Data,
-    Key,
-    Password,
-    RootPath,
-    User,
-    Zookeeper,
-    where_is,
-)
+from overlane.cli.coordination.where import File, Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
 from overlane.coordination.asking import asking
 from overlane.coordination.config_store import push_config, read_config
@@ -42,67 +30,47 @@ ConfigFile = Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="Networ
 
 
 @app.command()
+@with_zookeeper
 def push(
+    where: Where,
     file: ConfigFile,
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
     over: Annotated[
         int | None,
         typer.Option("--over", min=0, help="Push only over this version (0: none yet).", show_default=False),
     ] = None,
-    data: Data = DATA_DIRECTORY,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
 ) -> None:
     """Push a network file: all brokers without a file follow it. A wrong one is refused whole."""
     with exit_on_error():
         text = _checked(file)
-        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        access = where.access(file)
         record = _run(_push(access, text, over))
     typer.echo(f"version {record.version}")
 
 
 @app.command()
+@with_zookeeper
 def pull(
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
+    where: Where,
+    file: File = None,
 ) -> None:
     """Print the configuration that is in ZooKeeper."""
     with exit_on_error():
-        record = _run(
-            _pull(
-                where_is(None, zookeeper, path, user=user, password=password, ca=ca, certificate=certificate, key=key)
-            )
-        )
+        record = _run(_pull(where.access(file)))
         if record is None:
             raise Unavailable("configuration", "nothing has been pushed")
     typer.echo(record.text, nl=False)
 
 
 @app.command()
+@with_zookeeper
 def diff(
+    where: Where,
     file: ConfigFile,
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
-    data: Data = DATA_DIRECTORY,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
 ) -> None:
     """Compare the configuration in ZooKeeper with a network file. Exit status: 0 the same, 1 different."""
     with exit_on_error():
         text = _checked(file)
-        record = _run(_pull(where_is(file, zookeeper, path, data, user, password, ca, certificate, key)))
+        record = _run(_pull(where.access(file)))
     before = "" if record is None else record.text
     named = f"ZooKeeper, version {record.version if record is not None else 0}"
     lines = difflib.unified_diff(before.splitlines(), text.splitlines(), named, str(file), lineterm="")

@@ -10,20 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
 
-from overlane.cli.coordination.where import (
-    DATA,
-    ROOT,
-    Ca,
-    Certificate,
-    Data,
-    File,
-    Key,
-    Password,
-    RootPath,
-    User,
-    Zookeeper,
-    where_is,
-)
+from overlane.cli.coordination.where import File, Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, Watch, span, table
 from overlane.coordination.asking import asking
@@ -35,23 +22,17 @@ EVERY_S = 1.0
 PLAIN_WIDTH = 1_000
 
 
+@with_zookeeper
 def brokers(
+    where: Where,
     file: File = None,
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
     as_json: AsJson = False,
     watch: Watch = False,
-    data: Data = DATA,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
 ) -> None:
     """Show the brokers that are registered in ZooKeeper: role, domain, addresses, load, and which of them leads."""
     with exit_on_error():
         _show(
-            where_is(file, zookeeper, path, data, user, password, ca, certificate, key),
+            where.access(file),
             as_json,
             watch,
             _broker_rows,
@@ -59,23 +40,17 @@ def brokers(
         )
 
 
+@with_zookeeper
 def assignments(
+    where: Where,
     file: File = None,
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
     as_json: AsJson = False,
     watch: Watch = False,
-    data: Data = DATA,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
 ) -> None:
     """Show which routing broker carries which bundle of topics, since when and why, and the edges that use it."""
     with exit_on_error():
         _show(
-            where_is(file, zookeeper, path, data, user, password, ca, certificate, key),
+            where.access(file),
             as_json,
             watch,
             _bundle_rows,

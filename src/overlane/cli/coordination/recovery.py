@@ -13,19 +13,7 @@ from rich.markup import escape
 
 from overlane.adminapi.client import RequestFailed, request
 from overlane.adminapi.views import RecoveryView
-from overlane.cli.coordination.where import (
-    DATA,
-    ROOT,
-    Ca,
-    Certificate,
-    Data,
-    Key,
-    Password,
-    RootPath,
-    User,
-    Zookeeper,
-    where_is,
-)
+from overlane.cli.coordination.where import Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, TokenFile, Watch, table
 from overlane.coordination.asking import Asking, asking
@@ -97,26 +85,20 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @app.callback()
+@with_zookeeper
 def recovery(
+    where: Where,
     context: typer.Context,
     file: NetworkFile = None,
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
-    data: Data = DATA,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
 ) -> None:
     """Show where brokers run, which hosts have copies of them, and move a broker to another host."""
     if context.invoked_subcommand is not None:
         return
     with exit_on_error():
-        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        access = where.access(file)
         token = read_token(token_file) if token_file is not None else None
         try:
             asyncio.run(_poll(access, token, as_json, watch))
@@ -125,23 +107,17 @@ def recovery(
 
 
 @app.command()
+@with_zookeeper
 def move(
+    where: Where,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Broker.", show_default=False)],
     host: Annotated[str, typer.Argument(metavar="HOST", help="Host of its domain that takes it.", show_default=False)],
     file: NetworkFile = None,
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
     within: Annotated[int, typer.Option("--within", min=1, help="Seconds to wait until it is there.")] = 60,
-    data: Data = DATA,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
 ) -> None:
     """Move a broker to another host of its domain: it gets a copy, if it has none, and continues the broker."""
     with exit_on_error():
-        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        access = where.access(file)
         epoch = asyncio.run(_move(access, name, host, within))
     typer.echo(f"{name} is served by {host}, epoch {epoch}")
 

@@ -6,4 +6,4 @@ rebalancing   when bundles move from one broker to another that lives: seldom, f
 elasticity    how many routing brokers there should be
 """
 
-__all__ = ["placement"]
+__all__ = ["elasticity", "placement"]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, assert_never
 
+from overlane.coordination.assignment.elasticity import Bounds
 from overlane.coordination.assignment.placement import strategy_named
 from overlane.coordination.contract import Connected, Deliver, Event, LoginRefused, Service, Suspended
 from overlane.coordination.leader import Leader, Policy
@@ -71,7 +72,15 @@ def policy_of(tier: RoutingTier) -> Policy:
     """ConfigError for a strategy that cannot be imported."""
     strategy = strategy_named(tier.strategy)
     is_by_place = tier.strategy not in ("topics", "least-loaded")
-    return Policy(strategy, is_by_place, tier.brokers_min, tier.brokers_max)
+    bounds = Bounds(
+        tier.brokers_min,
+        tier.brokers_max,
+        tier.grow_above,
+        tier.grow_after_ns,
+        tier.shrink_below,
+        tier.shrink_after_ns,
+    )
+    return Policy(strategy, is_by_place, bounds)
 
 
 class Coordinated:
@@ -94,6 +103,7 @@ class Coordinated:
         self.view = View(name, record, kept)
         self._leader = Leader(policy_of(tier)) if record.role == "routing" else None
         self.participant = Participant(name, record, self._leader, lambda: int(time.time()))
+        self._tier = tier
         self._launcher = Launcher(tier)
         self._data = data
         self._now = now
@@ -174,7 +184,7 @@ class Coordinated:
         """The network file, or the configuration in ZooKeeper, says this from now on. ConfigError."""
         if self._leader is not None:
             self._leader.follow(policy_of(tier))
-        self._launcher.tier = tier
+        self._tier = self._launcher.tier = tier
         self.view.file = file
 
     def config_taken_up(self, config: ConfigRecord) -> None:
@@ -317,6 +327,8 @@ class Coordinated:
             wanted = self.participant.wanted
             if self.participant.is_leader and wanted is not None:
                 self._launcher.want(wanted.routing)
+            elif self.is_connected and not self.participant.is_leader:
+                self._launcher.deposed()
             if self.view.next_deadline() <= self._now():
                 self._take_up_soon()
             self._domain_changed()
@@ -325,6 +337,8 @@ class Coordinated:
     def _measure(self) -> None:
         now_s = time.monotonic()
         bytes_out, rate_bps = self._links.sent()
+        if self.view.own.role == "routing" and self._tier.rate_bps is not None:
+            rate_bps = self._tier.rate_bps if rate_bps is None else min(rate_bps, self._tier.rate_bps)
         self._load.measure(now_s - self._measured_at, time.thread_time(), bytes_out, rate_bps, self._links.lag_s())
         self._measured_at = now_s
         if self.view.own.role == "edge":

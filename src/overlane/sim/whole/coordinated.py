@@ -17,9 +17,25 @@ from enum import Enum, auto
 from overlane.coordination.assignment.placement import fewest_topics, least_loaded
 from overlane.coordination.contract import Create, Event, Replace, Transaction
 from overlane.coordination.leader import Leader, Policy
-from overlane.coordination.participant import AssignmentChanged, Ignored, MembersChanged, NameTaken, Notice, Participant
+from overlane.coordination.participant import (
+    AssignmentChanged,
+    ConfigChanged,
+    Ignored,
+    MembersChanged,
+    NameTaken,
+    Notice,
+    Participant,
+)
 from overlane.coordination.reachability import Reachability
-from overlane.coordination.records import ASSIGNMENTS, BrokerRecord, ReportRecord, ShardRecord, decode, pack
+from overlane.coordination.records import (
+    ASSIGNMENTS,
+    BrokerRecord,
+    ConfigRecord,
+    ReportRecord,
+    ShardRecord,
+    decode,
+    pack,
+)
 from overlane.coordination.view import Kept, View
 from overlane.core.bundles import BUNDLES
 from overlane.core.config import EDGE, ROUTING
@@ -28,6 +44,7 @@ from overlane.core.links.link_health import LinkState
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker, Network, Simulation
 from overlane.network.classes import qos_table
+from overlane.network.reading import parse_network
 from overlane.pubsub.state import Settings
 from overlane.sim.luck import between, chance, one_of, stream
 from overlane.sim.soak.invariants import Broken
@@ -38,7 +55,6 @@ from overlane.sim.whole.running import WholeWorld, run_world
 from overlane.sim.whole.tiers import owed_or_held
 from overlane.turn.reconfigure import Reconfigure
 
-BEAT: Nanos = 100 * MS
 BEATS_PER_REPORT = 10
 TROUBLES_MAX = 10
 
@@ -112,6 +128,7 @@ class Member:
         record = BrokerRecord(world.domains[name], role, world.instances[name], ("127.0.0.1:7000",))  # type: ignore[arg-type]
         leader = Leader(world.policy) if role == ROUTING else None
         self.view = View(name, record, kept)
+        self._settings = world.settings_of(kept.config)
         self.participant = Participant(name, record, leader)
         self._reachability = Reachability()
         self._digest = ScopeDigest()
@@ -128,7 +145,7 @@ class Member:
         """The broker runs."""
         self._broker.on_scope_changed = self._scope_changed
         self._scope_changed(self._broker.turn.core.scope_digest())
-        self._engine.at(self._engine.now + BEAT, self._beat)
+        self._engine.at(self._engine.now + self._world.beat_ns, self._beat)
 
     def die(self) -> None:
         self._is_over = True
@@ -175,6 +192,9 @@ class Member:
                     self.view.registered(self.participant.members, self._engine.now)
                 case AssignmentChanged(assigned):
                     self.view.assign(dict(assigned), self._engine.now)
+                case ConfigChanged(config):
+                    self.view.config = config
+                    self._settings = self._world.settings_of(config)
                 case Ignored(path, reason):
                     self._world.complain("no broker writes what others cannot read", f"{path}: {reason}")
                 case NameTaken(name):
@@ -197,7 +217,7 @@ class Member:
 
     def _take_up(self) -> None:
         event = Reconfigure(
-            self.view.membership(self._engine.now), self._world.settings, self.view.assignment, self.view.standbys
+            self.view.membership(self._engine.now), self._settings, self.view.assignment, self.view.standbys
         )
         if event != self._taken:
             self._taken = event
@@ -206,7 +226,7 @@ class Member:
     def _beat(self, _: None) -> None:
         if self._is_over:
             return
-        self._engine.at(self._engine.now + BEAT, self._beat)
+        self._engine.at(self._engine.now + self._world.beat_ns, self._beat)
         self._beats += 1
         self.participant.suspect(self._reachability.look(self.view.needed(), self._is_up, self._engine.now))
         if self._beats % BEATS_PER_REPORT == 0:
@@ -234,6 +254,8 @@ class CoordinatedWorld(WholeWorld):
         self.ensemble.on_write = self._look_at_write
         self.policy = Policy(one_of(luck, (least_loaded, fewest_topics)))
         self.settings = Settings(self.limits, qos=qos_table(drawn.network))
+        """Of brokers while no configuration has been pushed."""
+        self.beat_ns: Nanos = 100 * MS
         linked = {link.ends for link in drawn.network.links}
         edges = [name for name, role in drawn.roles.items() if role == EDGE]
         self.domains = {name: "core" if role == ROUTING else name for name, role in drawn.roles.items()}
@@ -245,6 +267,13 @@ class CoordinatedWorld(WholeWorld):
         self._epoch = 0
         for fault in draw_service_faults(drawn) if faults is None else faults:
             self.engine.at(fault.at_ns, self._trouble, fault)
+
+    def settings_of(self, config: ConfigRecord | None) -> Settings:
+        """Of a broker that follows this configuration."""
+        if config is None:
+            return self.settings
+        network = parse_network(config.text, "configuration in ZooKeeper", None, needs_brokers=False)
+        return replace(self.settings, qos=qos_table(network))
 
     def complain(self, rule: str, told: str) -> None:
         if self._complaint is None:

@@ -39,6 +39,9 @@ SESSION_MAX: Nanos = 1 * SECOND
 LATENCY = 200 * US, 4 * MS
 LAG = 1 * MS, 30 * MS
 RECONNECT = 5 * MS, 120 * MS
+PATIENCE: Nanos = 10 * SECOND
+PAUSE_MAX: Nanos = 30 * SECOND
+"""Where nothing has answered for longer than PATIENCE, pauses between attempts grow up to this."""
 
 Entry: TypeAlias = tuple[int, Transaction | None]
 """A session, and its transaction; None: it begins, or ends if it was there."""
@@ -185,7 +188,7 @@ class Connection:
         self._asked: deque[tuple[int, Request]] = deque()
         """Not answered yet, the first is being carried out."""
         self._is_busy = False
-        self._cut_at: Nanos = 0
+        self._cut_at: Nanos = self._engine.now
 
     # The client's side
 
@@ -211,8 +214,11 @@ class Connection:
 
     def reconnect_soon(self) -> None:
         self._attempt += 1
-        at = self._engine.now + between(self._ensemble.luck, *RECONNECT)
-        self._engine.at(at, self._reconnect, self._attempt)
+        pause = between(self._ensemble.luck, *RECONNECT)
+        away = self._engine.now - self._cut_at
+        if away > PATIENCE:
+            pause += min(away // 8, PAUSE_MAX)
+        self._engine.at(self._engine.now + pause, self._reconnect, self._attempt)
 
     def _reconnect(self, attempt: int) -> None:
         if attempt != self._attempt or self._is_over:
