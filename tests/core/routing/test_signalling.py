@@ -300,6 +300,33 @@ def test_a_link_is_spared_where_other_copies_reach_all_destinations_without_it()
     assert not entry.spares("e")
 
 
+def test_what_returns_to_the_source_takes_the_path_over_its_last_hop_from_broker_to_broker() -> None:
+    net = Signals("abcde")
+    net.establish(describe({*DIAMOND, ("d", "e")}, "de"))
+    place = {name: at for at, name in enumerate("abcde")}
+
+    def way_back(destination: str, last_hop: str) -> str:
+        """All brokers that it passes, as each of them finds the next one."""
+        path = destination
+        while (entry := net.entry(path[-1])) is not None:
+            following = entry.way_back(place[destination], place[last_hop])
+            if not following:
+                return path
+            path += following
+        raise AssertionError("a broker without the route")
+
+    assert (way_back("d", "b"), way_back("d", "c"), way_back("e", "d")) == ("dba", "dca", "edba")
+
+
+def test_nothing_returns_by_brokers_or_links_that_a_route_does_not_have() -> None:
+    net = Signals("abcd")
+    net.establish(describe(DIAMOND, "d"))
+    assert (entry := net.entry("b")) is not None
+    assert [entry.way_back(*ends) for ends in ((3, 2), (2, 1), (3, 9), (9, 1), (0xFFFF, 0xFFFF))] == [""] * 5
+    assert (entry := net.entry("d")) is not None
+    assert [entry.ends_over(hop) for hop in "bcaz"] == [(3, 1), (3, 2), None, None]
+
+
 def test_a_broker_the_route_does_not_name_takes_no_part_in_it() -> None:
     table = RouteTable("z")
     outbox, _ = table.establish("a", describe(LINE, "c"), NOW + MS)

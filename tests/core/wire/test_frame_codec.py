@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlane.core.wire import frame_codec
-from overlane.core.wire.frame_codec import NO_ROUTE, Detour, FrameType, Header, Hello, HopAck, ParcelFlag, RouteName
+from overlane.core.wire.frame_codec import (
+    NO_ROUTE,
+    Confirmation,
+    Detour,
+    FrameType,
+    Header,
+    Hello,
+    HopAck,
+    ParcelFlag,
+    RouteName,
+)
 from overlane.errors import ProtocolViolation
 
 U8 = st.integers(0, 0xFF)
@@ -30,6 +40,7 @@ READERS: list[Callable[[memoryview], object]] = [
     frame_codec.read_token,
     frame_codec.read_hop_ack,
     frame_codec.read_control,
+    frame_codec.read_confirmation,
     read_parcel,
     frame_codec.read_long,
     frame_codec.read_detour,
@@ -70,6 +81,13 @@ def test_a_control_frame_is_read_as_written(sequence: int, message: bytes) -> No
     kind, body = only_frame(frame_codec.control(sequence, message))
     number, content = frame_codec.read_control(body)
     assert (kind, number, bytes(content)) == (FrameType.CONTROL, sequence, message)
+
+
+@given(st.binary(min_size=6, max_size=6), U16, U16, st.integers(0, frame_codec.SEQUENCE_MAX), U32)
+def test_a_confirmation_is_read_as_written(key: bytes, end: int, hop: int, sequence: int, age_us: int) -> None:
+    told = Confirmation(key, end, hop, sequence, age_us)
+    kind, body = only_frame(frame_codec.confirmation(told))
+    assert (kind, frame_codec.read_confirmation(body)) == (FrameType.CONFIRMATION, told)
 
 
 @given(st.binary(max_size=64))
@@ -191,6 +209,8 @@ def long(sequence: int = 0, messages: int = 1) -> bytes:
         (frame_codec.read_hop_ack, bytes(5), "a hop acknowledgement of the wrong size"),
         (frame_codec.read_hop_ack, bytes(15), "a hop acknowledgement of the wrong size"),
         (frame_codec.read_control, b"123", "a truncated control frame"),
+        (frame_codec.read_confirmation, bytes(19), "a confirmation of the wrong size"),
+        (frame_codec.read_confirmation, bytes(21), "a confirmation of the wrong size"),
         (read_parcel, bytes(18), "a truncated parcel"),
         (read_parcel, bytes(60), "a parcel without messages"),
         (read_parcel, b"\x02" + bytes(17) + b"\x01" + bytes(3), "a truncated parcel"),

@@ -181,6 +181,11 @@ class Neighbour:
         if (frame := self._control_frame(message)) is not None:
             self._push_control(frame)
 
+    def send_frame(self, frame: bytes) -> None:
+        """A frame that is sent in order with control messages."""
+        if self.connected:
+            self._push_control(frame)
+
     def _control_frame(self, message: ControlMessage) -> bytes | None:
         """None for a message that the neighbour would refuse: it is skipped."""
         try:

@@ -23,8 +23,9 @@ from overlane.core.routing.duplicate_window import DuplicateFilter
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.routing.signalling import RouteEntry
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.control_messages import Receipt
-from overlane.core.wire.frame_codec import HOPS_MAX, Header, ParcelFlag, broker_id, parcel_size
+from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import Receipt, arrived
+from overlane.core.wire.frame_codec import HOPS_MAX, Confirmation, Header, ParcelFlag, broker_id, parcel_size
 from overlane.planning import paths
 
 REPAIRS_MAX = 3
@@ -212,6 +213,18 @@ class Forwarding:
         hop = self._next_hop(receipt.to)
         if hop is not None:
             self._neighbours[hop].send(receipt)
+
+    def confirm(self, entry: RouteEntry, told: Confirmation) -> None:
+        """Send a confirmation on its way back to the source of a route, against the path that its parcel took. Where
+        that is broken, it goes on as a receipt."""
+        hop = entry.way_back(told.destination, told.last_hop)
+        neighbour = self._neighbours.get(hop)
+        if neighbour is not None and neighbour.connected:
+            neighbour.send_frame(frame_codec.confirmation(told))
+        elif hop:
+            brokers, incarnation = entry.message.brokers, entry.message.incarnation
+            ends = brokers[told.destination], brokers[told.last_hop]
+            self.post(arrived(entry.message.origin, incarnation, *ends, told.sequence, told.age_us))
 
     def _next_hop(self, target: str) -> str | None:
         if self._hops_of != self._table.changes:

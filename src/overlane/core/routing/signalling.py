@@ -8,7 +8,9 @@ cycle.
 
 Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still
 arrive while the new one is being set up, and a flow is never interrupted. The source need not wait for the
-acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along.
+acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along. A route that is made
+because there is a parcel to send is described by that parcel alone, from broker to broker; should it be lost, the
+source describes the route again when no acknowledgement comes (`AGAIN_AFTER`).
 
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long
 (`route_refresh`). What descriptions take is bounded (`route_budget`).
@@ -36,6 +38,8 @@ GRACE: Nanos = 5 * SECOND
 AGAIN_AFTER: Nanos = 500 * MS
 """How long a source waits for the acknowledgement before it sends the description once more."""
 VERSIONS_KEPT = 8
+FIRST_VERSION = 1
+"""Of a route: it is made because there is a parcel to send."""
 
 Outbox = list[tuple[str, Establish | Established | Teardown | RouteRefresh | RouteRequest]]
 """What to send to which neighbour."""
@@ -69,6 +73,7 @@ class RouteEntry:
     _spared: dict[str, bool] = field(default_factory=dict)
     _frame: bytes | None = None
     _return_paths: dict[str, list[str]] = field(default_factory=dict)
+    _ways_back: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def route_frame(self) -> bytes:
         """What goes ahead of a parcel to a next hop that may not know the route; empty if that would refuse it."""
@@ -85,6 +90,24 @@ class RouteEntry:
         found = self._return_paths.get(hop)
         if found is None:
             found = self._return_paths[hop] = _return_path(self.message, self.here, hop)
+        return found
+
+    def ends_over(self, hop: str) -> tuple[int, int] | None:
+        """The places of this broker and of the neighbour over which a parcel came; None if no return path begins so."""
+        brokers = self.message.brokers
+        return (brokers.index(self.here), brokers.index(hop)) if self.return_path(hop) else None
+
+    def way_back(self, destination: int, last_hop: int) -> str:
+        """Where what returns from a destination goes from here, against the path over its last hop; empty if that does
+        not pass here. All brokers find the same path, since all have the same description."""
+        ends = destination, last_hop
+        found = self._ways_back.get(ends)
+        if found is None:
+            brokers = self.message.brokers
+            path = [brokers[end] for end in ends if end < len(brokers)]
+            path = [path[0], *_return_path(self.message, *path)] if len(path) == len(ends) else []
+            following = path.index(self.here) + 1 if self.here in path else len(path)
+            found = self._ways_back[ends] = path[following] if following < len(path) else ""
         return found
 
     def spares(self, hop: str) -> bool:
@@ -133,8 +156,13 @@ class RouteTable:
 
     # Events
 
-    def establish(self, sender: str | None, message: Establish, now: Nanos) -> tuple[Outbox, bool]:
-        """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole."""
+    def establish(
+        self, sender: str | None, message: Establish, now: Nanos, *, is_carried: bool = False
+    ) -> tuple[Outbox, bool]:
+        """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole.
+
+        `is_carried`: a parcel that goes to all next hops has it, and takes it on.
+        """
         key = broker_id(message.origin), message.route
         state = self._routes.get(key)
         is_new = state is None or state.incarnation != message.incarnation or message.version not in state.versions
@@ -152,7 +180,8 @@ class RouteTable:
             if self._key(message) in self.keyed:
                 return [], False  # another route has the same key: the next version will have its own
             entry = self._install(state, message, now)
-            outbox: Outbox = [(hop, message) for hop in (*entry.next_hops, *entry.obsolete_hops) if hop != sender]
+            told = entry.obsolete_hops if is_carried else (*entry.next_hops, *entry.obsolete_hops)
+            outbox: Outbox = [(hop, message) for hop in told if hop != sender]
             if sender is not None:
                 entry.awaited.discard(sender)
                 entry.unconfirmed.discard(sender)

@@ -39,6 +39,9 @@ REMEMBERED = 1024
 REMEMBERED_BYTES_MAX = 1024
 """How many messages are remembered with their bytes, and how large they may be."""
 
+RECEIPT_HOPS_MAX = 32
+"""How many links a receipt passes."""
+
 REFRESHED_MAX = 1024
 """Routes that one message refreshes or requests."""
 
@@ -216,8 +219,10 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     `behind` names topics whose readers do not keep up, and how full their queues are, in per cent.
 
     With `heard` it acknowledges nothing, but confirms that the parcel of this number has come: over which last hop, and
-    how old. It takes `path`, the brokers still to pass, the last of which it is for; without one, or where that
-    is broken, every broker sends it the quickest way.
+    how old. On a route that is done by a CONFIRMATION frame (frame_codec.py), as long as the way back is not broken.
+
+    It takes `path`, the brokers still to pass, the last of which it is for; without one, or where that is broken, every
+    broker sends it the quickest way.
     """
 
     to: Name
@@ -236,6 +241,26 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     heard: Count = 0
     came_from: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] = ""
     age_us: Count = 0
+
+
+def arrived(
+    to: str, incarnation: int, sender: str, came_from: str, number: int, age_us: int, path: list[str] | None = None
+) -> Receipt:
+    """The confirmation of a parcel that came on no route, or whose way back is broken."""
+    beyond = b""
+    return Receipt(
+        to,
+        sender,
+        RECEIPT_HOPS_MAX,
+        incarnation,
+        0,
+        0,
+        beyond,
+        path=path or [],
+        heard=number,
+        came_from=came_from,
+        age_us=age_us,
+    )
 
 
 class Farewell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):

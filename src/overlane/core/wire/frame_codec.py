@@ -13,6 +13,8 @@ A frame is a length, a type and a body. Numbers are big-endian.
     HOP_ACK   highest u32 | delay u16 (16 us) | missing       hop acknowledgement; bit i of missing: highest-1-i has not
               come; at most 8 bytes, little-endian, zero bytes at the end left out
     CONTROL   sequence u32 | message (msgpack, see control_messages.py)
+    CONFIRMATION  key | destination u16 | last hop u16 | sequence u48 | age us u32      to the source of a route: this
+              parcel came to a destination over that last hop. Both are places in the brokers of the route's description
     PARCEL    the header below | end-to-end part (parcel.py)
     ROUTE     an Establish message (msgpack), ahead of a parcel that needs it
     DETOUR    hops u8 | this hop u8 | ids u64 x hops | the long header below | end-to-end part
@@ -71,6 +73,7 @@ class FrameType(IntEnum):
     PARCEL = 6
     DETOUR = 7
     ROUTE = 8
+    CONFIRMATION = 9
 
 
 class ParcelFlag(IntFlag):
@@ -100,6 +103,7 @@ _PARCEL = struct.Struct("!IBB6sHIIH")
 _PARCEL_BODY = struct.Struct("!B6sHIIH")
 _ROUTE_NAME = struct.Struct("!QQQH")
 _DETOUR = struct.Struct("!BB")
+_CONFIRMATION = struct.Struct("!6sHHHII")
 _IDENTITY = struct.Struct("!Q")
 
 FRAME_OVERHEAD = _FRAME.size
@@ -181,6 +185,16 @@ class HopAck(NamedTuple):
     earlier: int
 
 
+class Confirmation(NamedTuple):
+    key: bytes
+    """Of the version of the route that the parcel was on."""
+    destination: int
+    last_hop: int
+    """Places in the brokers of the route's description."""
+    sequence: int
+    age_us: int
+
+
 class Detour(NamedTuple):
     """A parcel that carries its own path: the ids of the brokers to pass, the last being where it is going."""
 
@@ -219,6 +233,12 @@ def control(sequence: int, message: bytes) -> bytes:
     if len(message) + 5 > FRAME_BYTES_MAX:
         raise ValueError(f"a control message of {len(message)} bytes does not fit a frame of {FRAME_BYTES_MAX}")
     return _frame(FrameType.CONTROL, _TOKEN.pack(sequence) + message)
+
+
+def confirmation(told: Confirmation) -> bytes:
+    key, destination, last_hop, sequence, age_us = told
+    packed = _CONFIRMATION.pack(key, destination, last_hop, sequence >> 32, sequence & 0xFFFFFFFF, age_us)
+    return _frame(FrameType.CONFIRMATION, packed)
 
 
 def route(message: bytes) -> bytes:
@@ -368,6 +388,13 @@ def read_control(body: memoryview) -> tuple[int, memoryview]:
     if len(body) < _TOKEN.size:
         raise ProtocolViolation("a truncated control frame")
     return int(_TOKEN.unpack_from(body)[0]), body[_TOKEN.size :]
+
+
+def read_confirmation(body: memoryview) -> Confirmation:
+    if len(body) != _CONFIRMATION.size:
+        raise ProtocolViolation("a confirmation of the wrong size")
+    key, destination, last_hop, high, low, age_us = _CONFIRMATION.unpack(body)
+    return Confirmation(key, destination, last_hop, high << 32 | low, age_us)
 
 
 def key_of(body: memoryview) -> bytes:
