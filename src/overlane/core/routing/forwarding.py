@@ -82,7 +82,7 @@ class Forwarding:
             if hop == came_from:
                 continue
             neighbour = self._neighbours.get(hop)
-            description = entry.route_frame() if hop in entry.unconfirmed else b""
+            description = entry.route_frame(hop) if hop in entry.unconfirmed else b""
             out = OutgoingParcel(
                 header, rest, entered_ns, due_ns, entry.ahead_ns, entry.hops, (), 0, description, REPAIRS_MAX
             )

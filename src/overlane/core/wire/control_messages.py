@@ -64,6 +64,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 """`check` looks at its characters."""
 Bound = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
 """Of a range of names; empty where there is none."""
+OptionalName = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Filters = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX)]], Meta(max_length=PART_FILTERS_MAX)
@@ -158,13 +159,16 @@ class GossipSummary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
-    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were in the version before."""
+    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were in the version before.
+
+    Brokers that do not concern the receiver have empty names.
+    """
 
     origin: Name
     incarnation: U32
     route: U32
     version: Version
-    brokers: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
+    brokers: Annotated[list[OptionalName], Meta(max_length=BROKERS_MAX)]
     kept: Places
     added: Places
     obsolete: Places
@@ -412,7 +416,9 @@ def check(message: ControlMessage) -> ControlMessage:
                 raise ProtocolViolation("a route with half a link")
             if max(places, default=0) >= len(brokers) or len(ahead) != len(brokers):
                 raise ProtocolViolation("a route over brokers it does not name")
-            if len(set(brokers)) < len(brokers) or message.origin not in brokers:
+            if not all(map(brokers.__getitem__, places)):
+                raise ProtocolViolation("a route over brokers it does not name")
+            if len(set(brokers)) - ("" in brokers) < len(brokers) - brokers.count("") or message.origin not in brokers:
                 raise ProtocolViolation("a route that names a broker twice, or not its own source")
         case InterestUpdate(added=added, removed=removed) | ScopedInterest(added=added, removed=removed):
             _check_topics(check_filter, added)
