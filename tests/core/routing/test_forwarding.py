@@ -396,7 +396,7 @@ def test_a_route_whose_first_parcel_was_lost_is_described_again() -> None:
     net.run(500)
     lose_next(net, "b", "d", 1)
     net.publish("a", "t", b"lost")
-    net.run(1_000)
+    net.run(6_000)
     assert descriptions(net, 0)[-2:] == [("a", "b", "alone"), ("b", "d", "alone")]
     net.publish("a", "t", b"second")
     net.run(100)
