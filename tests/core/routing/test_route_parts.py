@@ -25,7 +25,11 @@ FORK = describe([(0, 1), (1, 2), (2, 3), (0, 4), (4, 5)], [2, 3, 5])
 
 def test_a_next_hop_is_told_of_the_way_to_it_and_of_what_is_behind_it() -> None:
     first, other = part_for(FORK, "b01"), part_for(FORK, "b04")
-    assert (first.brokers, first.added, first.destinations) == (["b00", "b01", "b02", "b03"], [0, 1, 1, 2, 2, 3], [2, 3])
+    assert (first.brokers, first.added, first.destinations) == (
+        ["b00", "b01", "b02", "b03"],
+        [0, 1, 1, 2, 2, 3],
+        [2, 3],
+    )
     assert (other.brokers, other.added, other.destinations) == (["b00", "", "", "", "b04", "b05"], [0, 4, 4, 5], [5])
     assert (first.ahead_us, other.ahead_us) == ([0, 10, 20, 30], [0, 0, 0, 0, 40, 50])
     assert part_for(first, "b02") is first
