@@ -69,8 +69,8 @@ def test_all_brokers_find_the_same_next_hops_and_ways_back_in_their_parts_as_in_
             at, last_hop = name, before[name]
             ends = place, whole.brokers.index(last_hop)
             while at != "b00":
-                passed = entries[at]
-                assert passed is not None and passed.way_back(*ends) == before[at], f"seed {seed}"
+                assert (passed := entries[at]) is not None
+                assert passed.way_back(*ends) == before[at], f"seed {seed}"
                 at = before[at]
             assert (last_hop, name) in links_of(entry.message), f"seed {seed}"
 

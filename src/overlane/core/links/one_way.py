@@ -4,8 +4,8 @@ A queue at a shared link fills in one direction. Half of the round trip would ta
 either direction: what is sent into the queue is thought to be in time when it is late, and what comes back to be late.
 
 Hop acknowledgements tell when a parcel came, by the clock of the receiver. Clocks differ by an unknown offset, but that
-stays. So two round trips are compared: `skew` is by how much one took longer there than back, plus twice the offset. The
-quickest round trip of the last half minute or so had the shortest queues; what the skew of another differs by is a
+stays. So two round trips are compared: `skew` is by how much one took longer there than back, plus twice the offset.
+The quickest round trip of the last half minute or so had the shortest queues; what the skew of another differs by is a
 queue in one direction. It is never taken for more than the round trip is longer than the quickest: clocks that drift
 cannot pretend a queue where there is none.
 

@@ -8,8 +8,8 @@ the shorter it is.
     source -- a -- b -- c        to a:  source a b c "" ""
        \\-- d -- e               to d:  source "" "" "" d e
 
-A route with several links into one broker is passed on whole, and so is a change that makes links obsolete: brokers that
-are reached twice would be told different parts.
+A route with several links into one broker is passed on whole, and so is a change that makes links obsolete: brokers
+that are reached twice would be told different parts.
 """
 
 from collections.abc import Iterator

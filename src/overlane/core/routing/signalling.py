@@ -8,9 +8,9 @@ cycle.
 
 Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still
 arrive while the new one is being set up, and a flow is never interrupted. The source need not wait for the
-acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along. A route that is made
-because there is a parcel to send is described by that parcel alone, from broker to broker; should it be lost, the
-source describes the route again when no acknowledgement comes (`AGAIN_AFTER`).
+acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along. A route that is
+made because there is a parcel to send is described by that parcel alone, from broker to broker; should it be lost, the
+next one carries the description, or the source repeats it when no acknowledgement comes (`AGAIN_AFTER`).
 
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long
 (`route_refresh`). What descriptions take is bounded (`route_budget`), and what does not concern a next hop is left out
