@@ -5,8 +5,8 @@
 The networks of scale.py: about four links and five topics per broker, with the same rate of faults in all of them
 (twenty in five minutes). The frames that brokers send are counted from the moment publishers begin, except parcels, but
 with the descriptions of routes that parcels carry: bytes per broker and second by kind of frame, and the number of link
-adverts sent to each broker, which is the number it receives. Target: with 200 brokers at most twice the bytes per broker
-and second of 20.
+adverts sent to each broker, which is the number it receives. Target: with 200 brokers at most twice the bytes per
+broker and second of 20.
 
 Every network runs in a separate process. `--beside` also runs it with the sources in another directory, directly after,
 so that two versions can be compared in one run. Writes bench/out/growth.json.

@@ -401,3 +401,29 @@ def test_a_route_whose_first_parcel_was_lost_is_described_again() -> None:
     net.publish("a", "t", b"second")
     net.run(100)
     assert net.bodies("d") == [b"second"]
+
+
+def receipt_paths(net: Overlay, since: int) -> list[tuple[str, str, list[str]]]:
+    """The links that receipts were sent over, and the path that each names."""
+    found = []
+    for sender, receiver, _, data in net.frames[since:]:
+        for kind, body in frame_codec.split(data)[0]:
+            if kind == FrameType.CONTROL:
+                message = decode(frame_codec.read_control(body)[1])
+                if isinstance(message, Receipt) and not message.heard:
+                    found.append((sender, receiver, message.path))
+    return found
+
+
+def test_a_receipt_names_its_way_only_where_that_is_not_the_quickest() -> None:
+    net = Overlay(DIAMOND, {"t": QosClass(reliable=True)})
+    net.run(3_000)
+    net.subscribe("d", "t")
+    net.run(500)
+    net.publish("a", "t", b"first")
+    net.run(1_000)
+    assert receipt_paths(net, 0) == [("d", "b", []), ("b", "a", [])]
+    since = len(net.frames)
+    net.brokers["d"]._forwarding.post(Receipt("a", "d", 32, 1, 1, 1, b"", path=["c", "a"]))
+    net.run(100)
+    assert receipt_paths(net, since) == [("d", "c", ["a"]), ("c", "a", [])]

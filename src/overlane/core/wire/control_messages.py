@@ -226,7 +226,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     how old. On a route that is done by a CONFIRMATION frame (frame_codec.py), as long as the way back is not broken.
 
     It takes `path`, the brokers still to pass, the last of which it is for; without one, or where that is broken, every
-    broker sends it the quickest way.
+    broker sends it the quickest way. A path that is the quickest is not named.
     """
 
     to: Name
