@@ -311,21 +311,26 @@ detours = st.builds(
 raws = st.one_of(
     st.builds(
         lambda kind, body: Raw(struct.pack("!IB", 1 + len(body), kind) + body),
-        st.integers(0, 9),
+        st.integers(0, 10),
         st.binary(max_size=30),
     ),
     st.builds(
         lambda size, kind: Raw(struct.pack("!IB", size, kind), 100),
         st.sampled_from((0, 1 << 20, (1 << 20) + 1, U32_MAX)),
-        st.integers(1, 8),
+        st.integers(1, 9),
     ),
-    st.builds(lambda kind: Raw(struct.pack("!IB", 1 << 20, kind), (1 << 20) - 1), st.integers(1, 8)),
+    st.builds(lambda kind: Raw(struct.pack("!IB", 1 << 20, kind), (1 << 20) - 1), st.integers(1, 9)),
     st.builds(Raw, st.binary(min_size=1, max_size=40)),
     st.sampled_from(
         (
             Raw(frame_codec.ping(1), 0, 5_000),
             Raw(frame_codec.hop_ack(U32_MAX, 1, 0)),
             Raw(frame_codec.hello(HOSTILE, LIFE)),
+            *(
+                Raw(frame_codec.confirmation(frame_codec.Confirmation(key, *ends, 1, U32_MAX)))
+                for key in (bytes(6), frame_codec.route_key(frame_codec.broker_id(HOSTILE), LIFE, ROUTE, 1))
+                for ends in ((0, 0), (1, 0), (3, 2), (0xFFFF, 0))
+            ),
         )
     ),
 )

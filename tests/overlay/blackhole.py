@@ -10,11 +10,14 @@ from typing import Any
 from overlane.cli.main import run
 from overlane.core.flows.cut_through import CutThrough
 from overlane.core.routing.forwarding import Forwarding
+from overlane.core.routing.signalling import RouteEntry
 from overlane.core.wire.control_messages import Receipt
+from overlane.core.wire.frame_codec import Confirmation
 
 SIGN = Path(sys.argv.pop(1))
 
-forward, pass_on, post, passes = Forwarding.forward, Forwarding.pass_on, Forwarding.post, CutThrough.try_forward
+forward, pass_on, passes = Forwarding.forward, Forwarding.pass_on, CutThrough.try_forward
+post, confirm = Forwarding.post, Forwarding.confirm
 
 
 def keep_to_itself(
@@ -35,6 +38,11 @@ def lose_receipt(self: Forwarding, receipt: Receipt) -> None:
         post(self, receipt)
 
 
+def lose_confirmation(self: Forwarding, entry: RouteEntry, told: Confirmation) -> None:
+    if entry.message.brokers[told.destination] == self._me or not SIGN.exists():
+        confirm(self, entry, told)
+
+
 def pass_nothing_by(self: CutThrough, *more: Any) -> bool:
     return not SIGN.exists() and passes(self, *more)
 
@@ -43,6 +51,7 @@ for place, name, stand_in in (
     (Forwarding, "forward", keep_to_itself),
     (Forwarding, "pass_on", end_detour),
     (Forwarding, "post", lose_receipt),
+    (Forwarding, "confirm", lose_confirmation),
     (CutThrough, "try_forward", pass_nothing_by),
 ):
     setattr(place, name, stand_in)

@@ -4,6 +4,7 @@ import pathlib
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -27,10 +28,12 @@ from overlane.planning.paths import (
     PathSet,
     best_set,
     both_ways,
+    changes,
     k_shortest,
     multipath,
     resiliency,
     shortest_tree,
+    still_shortest,
 )
 from overlane.planning.problem import BadProblem
 
@@ -139,6 +142,25 @@ def test_every_shortest_tree_agrees_with_trying_everything() -> None:
             expected = next(iter(every_path(network, 0, destination)), None)
             assert tree.path(destination) == expected, f"seed {seed}, destination {destination}"
         assert tree.path(0) == Path((0,), network.processing_ns[0]), f"seed {seed}"
+
+
+def test_a_tree_that_is_kept_after_changes_is_the_one_that_would_be_found() -> None:
+    kept = 0
+    for seed in SEEDS:
+        brokers, links = random_map(seed)
+        rng = random.Random(seed)
+        before = Network.build(brokers, links)
+        for _ in range(4):
+            more = [replace(one, forth_ns=rng.choice((None, one.forth_ns, 1, 5, 9, 10**9))) for one in links]
+            after = Network.build(
+                brokers, [rng.choice((one, one, other)) for one, other in zip(links, more, strict=True)]
+            )
+            changed, tree = changes(before, after), shortest_tree(before, 0)
+            assert changed is not None
+            if still_shortest(tree, changed):
+                kept += bool(changed)
+                assert shortest_tree(after, 0) == tree, f"seed {seed}"
+    assert kept > 50
 
 
 def test_k_shortest_agrees_with_trying_everything_for_every_k_and_deadline() -> None:

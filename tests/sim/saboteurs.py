@@ -11,7 +11,7 @@ from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.neighbour import Neighbour
 from overlane.core.routing.signalling import RouteEntry
 from overlane.core.wire.control_messages import LinkClaim, Receipt
-from overlane.core.wire.frame_codec import Header
+from overlane.core.wire.frame_codec import Confirmation, Header
 from overlane.sim.story import Story
 
 Drops = Callable[[Header], bool]
@@ -46,7 +46,7 @@ class Blackhole:
         self._stack = ExitStack()
         core: OverlayBroker = net.world.hosts[name].core
         forwarding, cut_through = core._forwarding, core._cut_through
-        forward, pass_on, post = forwarding.forward, forwarding.pass_on, forwarding.post
+        forward, pass_on, post, confirm = forwarding.forward, forwarding.pass_on, forwarding.post, forwarding.confirm
 
         def keep_to_itself(
             entry: RouteEntry, header: Header, rest: object, entered: int, sender: str | None, now: int
@@ -63,10 +63,15 @@ class Blackhole:
             if not receipts or receipt.sender == name:
                 post(receipt)
 
+        def lose_confirmation(entry: RouteEntry, told: Confirmation) -> None:
+            if not receipts or entry.message.brokers[told.destination] == name:
+                confirm(entry, told)
+
         for place, attribute, stand_in in (
             (forwarding, "forward", keep_to_itself),
             (forwarding, "pass_on", end_detour),
             (forwarding, "post", lose_receipt),
+            (forwarding, "confirm", lose_confirmation),
             (cut_through, "try_forward", lambda *_: False),
         ):
             self._stack.enter_context(patch.object(place, attribute, stand_in))

@@ -239,7 +239,7 @@ class OverlayBroker:
         return self.flush(now, turn)
 
     def handle(self, event: Event, now: Nanos) -> list[Effect]:
-        self._has_changes = True
+        self._has_changes |= not isinstance(event, Tick)
         match event:
             case LinkUp(peer):
                 self._names[self._links.up(peer, now).identity] = peer
@@ -421,7 +421,10 @@ class OverlayBroker:
             self._role.release_held(now)
         if self._drafts.open or self._drafts.published:
             self._has_changes |= self._drafts.flush(now)
-        is_due = self._has_changes or now >= self.next_deadline()
+        # What is due is mostly a ping or a hop acknowledgement, which concerns its link alone.
+        is_due = self._has_changes or (
+            now >= self.next_deadline() and (self._links.tend(now) or now >= self.next_deadline())
+        )
         if not is_due and self._links.has_news():
             is_due = self._links.advertise(now)
         if is_due:

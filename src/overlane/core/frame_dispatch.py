@@ -18,7 +18,7 @@ from overlane.core.links.neighbour import Neighbour
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.route_announcer import RouteAnnouncer
 from overlane.core.routing.route_refresh import take_refresh, take_request
-from overlane.core.routing.signalling import RouteEntry, RouteTable
+from overlane.core.routing.signalling import FIRST_VERSION, Outbox, RouteEntry, RouteTable
 from overlane.core.units import US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import (
@@ -43,7 +43,7 @@ from overlane.core.wire.control_messages import (
     Teardown,
     decode,
 )
-from overlane.core.wire.frame_codec import NO_ROUTE, FrameType, Header, ParcelFlag
+from overlane.core.wire.frame_codec import NO_ROUTE, Confirmation, FrameType, Header, ParcelFlag
 from overlane.core.wire.parcel import BadContent
 from overlane.errors import Failure, InDoubt, ProtocolViolation
 
@@ -131,7 +131,7 @@ class FrameDispatcher:
         if kind == _PARCEL:
             entry = self._routes.keyed.get(frame_codec.key_of(body))
             name = NO_ROUTE if entry is None else entry.name
-            header, rest = frame_codec.read_parcel(body, name, neighbour.health.latency_ns // US)
+            header, rest = frame_codec.read_parcel(body, name, neighbour.health.incoming_latency_ns // US)
             self._parcel(neighbour, entry, header, rest, now)
             return
         if kind == _HOP_ACK:
@@ -148,11 +148,13 @@ class FrameDispatcher:
                 message = decode(body)
                 if not isinstance(message, Establish):
                     raise ProtocolViolation("a route frame that describes no route")
-                self._control(neighbour, message, now)
+                self._signal(neighbour.name, message, now, is_carried=message.version == FIRST_VERSION)
             case FrameType.CONTROL:
                 sequence, content = frame_codec.read_control(body)
                 neighbour.check_order(sequence)
                 self._control(neighbour, decode(content), now)
+            case FrameType.CONFIRMATION:
+                self._confirmed(frame_codec.read_confirmation(body), now)
             case FrameType.HELLO:
                 self._hello(neighbour, frame_codec.read_hello(body), now)
             case _:
@@ -175,8 +177,18 @@ class FrameDispatcher:
         self._gossip.greet(neighbour)
 
     def _control(self, neighbour: Neighbour, message: ControlMessage, now: Nanos) -> None:
-        self._has_changes = True
         sender = neighbour.name
+        match message:
+            case Receipt(to=to) if to != self._me:
+                if message.hops_left:
+                    self._forwarding.post(msgspec.structs.replace(message, hops_left=message.hops_left - 1))
+                return
+            case Advert() if self._gossip.is_known(message):
+                return
+            case Establish() | Established() | Teardown() | RouteRefresh() | RouteRequest():
+                self._signal(sender, message, now)
+                return
+        self._has_changes = True
         match message:
             case (
                 Advert()
@@ -190,10 +202,8 @@ class FrameDispatcher:
                 | ScopeComplete()
             ):
                 self.learn(self._gossip.hear(sender, message, now), now)
-            case Establish() | Established() | Teardown() | RouteRefresh() | RouteRequest():
-                self._signal(sender, message, now)
             case Receipt():
-                self._receipt(message, now)
+                self._source.receipt(message, now)
             case ForNeighbour(body):
                 self._links.effects.append(NeighbourSaid(sender, body))
             case Namesake(detail):
@@ -206,19 +216,24 @@ class FrameDispatcher:
                 assert_never(message)
 
     def _signal(
-        self, sender: str, message: Establish | Established | Teardown | RouteRefresh | RouteRequest, now: Nanos
+        self,
+        sender: str,
+        message: Establish | Established | Teardown | RouteRefresh | RouteRequest,
+        now: Nanos,
+        *,
+        is_carried: bool = False,
     ) -> None:
         """What concerns the routes of another broker, or answers what we have sent of ours."""
         announcer, routes = self._route_announcer, self._routes
         match message:
             case Established():
                 outbox, ours = routes.acknowledged(sender, message)
-                announcer.outbox += outbox
+                self._pass_on(outbox)
                 if ours and announcer.established(message.route, message.version):
                     announcer.effects.append(RouteEstablished(message.route, message.version))
                 return
             case RouteRequest():
-                announcer.outbox += take_request(routes, sender, message)
+                self._pass_on(take_request(routes, sender, message))
                 return
         if message.origin == self._me:
             raise ProtocolViolation("a route of our own, told by another")
@@ -226,13 +241,18 @@ class FrameDispatcher:
             return
         match message:
             case Establish():
-                announcer.outbox += routes.establish(sender, message, now)[0]
+                self._pass_on(routes.establish(sender, message, now, is_carried=is_carried)[0])
             case Teardown():
-                announcer.outbox += routes.tear_down(sender, message)
+                self._pass_on(routes.tear_down(sender, message))
             case RouteRefresh():
-                announcer.outbox += take_refresh(routes, sender, message, now)
+                self._pass_on(take_refresh(routes, sender, message, now))
             case _:
                 assert_never(message)
+
+    def _pass_on(self, outbox: Outbox) -> None:
+        for name, message in outbox:
+            if (neighbour := self._links.neighbours.get(name)) is not None:
+                neighbour.send(message)
 
     def learn(self, news: News, now: Nanos) -> None:
         """What gossip means to the other parts."""
@@ -253,11 +273,19 @@ class FrameDispatcher:
                 self._names.pop(identity, None)
                 self._forwarding.duplicates.forget(identity)
 
-    def _receipt(self, receipt: Receipt, now: Nanos) -> None:
-        if receipt.to == self._me:
-            self._source.receipt(receipt, now)
-        elif receipt.hops_left:
-            self._forwarding.post(msgspec.structs.replace(receipt, hops_left=receipt.hops_left - 1))
+    def _confirmed(self, told: Confirmation, now: Nanos) -> None:
+        """A parcel has come to a destination of a route that begins here, or passes."""
+        entry = self._routes.keyed.get(told.key)
+        if entry is None:
+            return  # the route has changed meanwhile
+        if entry.name.origin != self._identity:
+            self._forwarding.confirm(entry, told)
+            return
+        brokers = entry.message.brokers
+        if max(told.destination, told.last_hop) < len(brokers):
+            self._has_changes = True
+            ends = brokers[told.destination], brokers[told.last_hop]
+            self._source.trust.confirmed(told.sequence, *ends, told.age_us, now)
 
     # Parcels
 
@@ -274,7 +302,10 @@ class FrameDispatcher:
             neighbour.schedule_hop_ack(header, now)
         if header.flags & _CONFIRM and entry.deliver:
             # Each copy: the source learns which of its paths work.
-            self._confirm(header, neighbour.name, entry.return_path(neighbour.name))
+            if (ends := entry.ends_over(neighbour.name)) is not None:
+                self._forwarding.confirm(entry, Confirmation(entry.key, *ends, header.sequence, header.age_us))
+            else:
+                self._confirm(header, neighbour.name, [])
         if not self._forwarding.duplicates.record(header.origin, header.incarnation, header.sequence):
             self._forwarding.counters.duplicates_dropped += 1
             return
@@ -285,7 +316,7 @@ class FrameDispatcher:
             self._arrive(header, rest, return_path, now)
 
     def _detour(self, neighbour: Neighbour, detour: frame_codec.Detour, now: Nanos) -> None:
-        header, rest = frame_codec.read_long(detour.parcel, neighbour.health.latency_ns // US)
+        header, rest = frame_codec.read_long(detour.parcel, neighbour.health.incoming_latency_ns // US)
         if detour.hops[detour.position] != self._identity:
             raise ProtocolViolation("a detour that does not pass here")
         if header.flags & _ACK_REQUESTED:
@@ -331,7 +362,8 @@ class FrameDispatcher:
         return found if len(found) == len(names) else []
 
     def _confirm(self, header: Header, came_from: str, return_path: list[str]) -> None:
-        """Tell the source that a parcel has come: at once, whatever becomes of it here."""
+        """Tell the source that a parcel has come on no route, or not as its route says: at once, whatever becomes of it
+        here."""
         source = self._names.get(header.origin)
         if source is not None:
             self._has_changes = True

@@ -138,14 +138,18 @@ class LinkSupervisor:
         if neighbour is not None and neighbour.connected:
             self.close(neighbour, reason, now)
 
-    def tend(self, now: Nanos) -> None:
-        """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked."""
+    def tend(self, now: Nanos) -> bool:
+        """Do what is due: pings, hop acknowledgements, repairs; close links that are dead or blocked. Whether one was
+        closed."""
+        is_closed = False
         if now < self.next_deadline():
-            return
+            return is_closed
         for name in sorted(self.neighbours):
             neighbour = self.neighbours[name]
             if neighbour.connected and now >= neighbour.next_deadline():
                 self._tend(neighbour, now)
+                is_closed |= not neighbour.connected
+        return is_closed
 
     def next_deadline(self) -> Nanos:
         signals = self._signals
@@ -217,6 +221,9 @@ class LinkSupervisor:
                 chunks.append(chunk)
                 room -= len(chunk[1])
                 self.sent.control_bytes += len(chunk[1])
+            if room > 0 and neighbour.parked is None and neighbour.queue.is_empty and not has_sets:
+                self._signals.ready.discard(peer)
+                return chunks
         if has_sets:
             room -= self._pull_sets(neighbour, chunks, min(room, 1))
         if room > 0 and neighbour.parked is not None:

@@ -11,13 +11,14 @@ machine, whatever the order in which brokers and links were learned.
 from overlane.planning.network import BrokerNode, Link, Network, both_ways
 from overlane.planning.problem import BadProblem
 from overlane.planning.resiliency import PATHS_MAX, WORK_MAX, PathSet, best_set, resiliency
-from overlane.planning.shortest import Path, Tree, k_shortest, shortest_tree
+from overlane.planning.shortest import Change, Path, Tree, changes, k_shortest, shortest_tree, still_shortest
 
 __all__ = [
     "PATHS_MAX",
     "SEARCH_MAX",
     "WORK_MAX",
     "BrokerNode",
+    "Change",
     "Link",
     "Network",
     "Path",
@@ -25,10 +26,12 @@ __all__ = [
     "Tree",
     "best_set",
     "both_ways",
+    "changes",
     "k_shortest",
     "multipath",
     "resiliency",
     "shortest_tree",
+    "still_shortest",
 ]
 
 SEARCH_MAX = 1024

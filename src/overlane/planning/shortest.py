@@ -80,6 +80,36 @@ def shortest_tree(network: Network, source: int) -> Tree:
     )
 
 
+Change = tuple[int, int, int | None]
+"""A link from one broker to another, and what it takes now; None if it is gone, or takes something else."""
+
+
+def changes(before: Network, after: Network) -> list[Change] | None:
+    """How the links of two networks differ; None if their brokers do."""
+    if before.names != after.names or before.processing_ns != after.processing_ns:
+        return None
+    return [
+        (start, end, cost if (end, cost) in new else None)
+        for start, (old, new) in enumerate(zip(before.steps, after.steps, strict=True))
+        if old != new
+        for end, cost in set(old) ^ set(new)
+    ]
+
+
+def still_shortest(tree: Tree, changed: list[Change]) -> bool:
+    """Whether a tree certainly is the shortest one after these changes, too.
+
+    It is unless a link of the tree has changed, or another one is now quick enough to matter.
+    """
+    for start, end, cost in changed:
+        begun, known = tree.latency_ns[start], tree.latency_ns[end]
+        if tree.previous[end] == start:
+            return False
+        if cost is not None and begun is not None and (known is None or begun + (cost >> HOP_BITS) <= known):
+            return False
+    return True
+
+
 def _trace(previous: list[int], broker: int) -> list[int]:
     brokers = []
     while broker != _NOWHERE:

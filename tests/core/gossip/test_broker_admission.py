@@ -6,8 +6,9 @@ import pytest
 from handwired import Overlay
 
 from overlane.core.events import BrokersRefused, Close
-from overlane.core.gossip.broker_admission import NEEDS_KEPT_MIN, WAIT_MAX
+from overlane.core.gossip.broker_admission import NEEDS_KEPT_MIN, WAIT_MAX, BrokerAdmission
 from overlane.core.gossip.interest import TABLE as INTEREST
+from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.qos import QosClass
 from overlane.core.units import MS
 from overlane.core.wire import frame_codec
@@ -245,3 +246,26 @@ def test_random_inventions_leave_the_honest_part_sound(seed: int) -> None:
     for name in HONEST:
         assert known(net, name) <= {*HONEST, "liar"}
     honest_part_is_sound(net)
+
+
+def test_one_more_link_between_connected_brokers_is_no_reason_for_a_survey_and_one_less_is() -> None:
+    table = LinkStateTable("a")
+    admission = BrokerAdmission("a", table)
+
+    def take(name: str, sequence: int, peers: str) -> bool:
+        """Whether a survey is due behind it."""
+        advert = Advert(name, 1, sequence, [claim(peer) for peer in peers], {}, 0)
+        table.accept(advert, sequence)
+        admission.took(advert, sequence)
+        return admission.is_dirty
+
+    for name, peers in (("a", "b"), ("b", "ac"), ("c", "b")):
+        take(name, 1, peers)
+    admission.survey(("b",), 1)
+    assert [take("a", 2, "bc"), take("c", 2, "ab")] == [False, False]
+    assert [take("b", 2, "acd"), take("d", 2, "b")] == [False, False]
+    assert (admission.is_connected("d"), admission.nearest_first("dcba")) == (True, ["a", "b", "c", "d"])
+    assert take("b", 3, "ac")
+    admission.survey(("b",), 3)
+    assert not admission.is_connected("d")
+    assert take("d", 3, "c") or take("c", 3, "abd")

@@ -69,7 +69,7 @@ def test_how_long_a_class_waits_in_a_broker_is_part_of_its_map() -> None:
     made = NetworkMap([advert("a", claim("b")), slow])
     assert made.network(suspects=True, label="60000").processing_ns == (0, 3 * MS)
     assert made.network(suspects=True, label="70000").processing_ns == (0, 0)
-    assert made.latencies("a", suspects=True, label="60000") == {"a": 0, "b": 13 * MS}
+    assert made.latencies("a", "abz", suspects=True, label="60000") == {"a": 0, "b": 13 * MS}
     assert made.network(suspects=True).broker_failure == (0.0, 0.001)
 
 
@@ -91,7 +91,7 @@ def test_the_way_between_two_brokers_takes_suspect_links_only_where_nothing_else
         None,
         None,
     )
-    assert made.latencies("z", suspects=True) == {}
+    assert made.latencies("z", "ab", suspects=True) == {}
     assert made.tree("z", suspects=True) is None
 
 

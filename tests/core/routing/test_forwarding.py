@@ -8,6 +8,7 @@ from overlane.core.links.hop_acknowledgements import HOP_ACK_DELAY
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import Establish, Receipt, decode
 from overlane.core.wire.frame_codec import FrameType, ParcelFlag
 
 DIAMOND = {"a-b": 10, "b-d": 10, "a-c": 15, "c-d": 15}
@@ -312,3 +313,117 @@ def test_an_idle_broker_sleeps_until_its_next_ping() -> None:
     per_link_and_second = (len(net.frames) - turns) / len(DIAMOND) / 30
     assert per_link_and_second <= 9
     assert all(broker.next_deadline() - net.now <= SECOND for broker in net.brokers.values())
+
+
+def confirmations(net: Overlay, since: int) -> list[tuple[str, str, str]]:
+    """The links that confirmations were sent over, and the kind of frame."""
+    found = []
+    for sender, receiver, _, data in net.frames[since:]:
+        for kind, body in frame_codec.split(data)[0]:
+            if kind == FrameType.CONFIRMATION:
+                found.append((sender, receiver, "confirmation"))
+            elif kind == FrameType.CONTROL:
+                message = decode(frame_codec.read_control(body)[1])
+                if isinstance(message, Receipt) and message.heard:
+                    found.append((sender, receiver, "receipt"))
+    return found
+
+
+def test_a_confirmation_returns_from_broker_to_broker_against_the_route() -> None:
+    net = overlay(400)
+    net.run(1_000)
+    since = len(net.frames)
+    net.publish("a", "t", b"second")
+    net.run(100)
+    assert confirmations(net, since) == [("d", "b", "confirmation"), ("b", "a", "confirmation")]
+    assert net.brokers["a"]._source.trust.missed == 0
+
+
+def test_where_the_way_back_is_broken_a_confirmation_goes_on_as_a_receipt() -> None:
+    net = overlay(400)
+    net.run(1_000)
+    since = len(net.frames)
+    net.publish("a", "t", b"second")
+    net.run(25)
+    net.cut("a", "b")
+    net.run(475)
+    around = [("d", "b", "confirmation"), ("b", "d", "receipt"), ("d", "c", "receipt"), ("c", "a", "receipt")]
+    assert set(around) <= set(confirmations(net, since))
+    assert net.brokers["a"]._source.trust.missed == 0
+
+
+def test_a_route_and_a_confirmation_that_only_pass_cause_no_upkeep() -> None:
+    net = overlay(400, links={"a-b": 10, "b-d": 10})
+    runs = 0
+    upkeep = net.brokers["b"]._upkeep
+    run = upkeep.run
+
+    def counted(turn: int, now: int) -> None:
+        nonlocal runs
+        runs += 1
+        run(turn, now)
+
+    net.run(1_000)
+    upkeep.run = counted  # type: ignore[method-assign]
+    for number in range(20):
+        net.publish("a", "t", b"%d" % number)
+        net.run(200)
+    assert len(net.bodies("d")) == 21
+    assert runs <= 4, "sweeps alone"
+
+
+def descriptions(net: Overlay, since: int) -> list[tuple[str, str, str]]:
+    """The links that routes were described over, and the kind of frame."""
+    found = []
+    for sender, receiver, _, data in net.frames[since:]:
+        for kind, body in frame_codec.split(data)[0]:
+            if kind == FrameType.ROUTE:
+                found.append((sender, receiver, "with a parcel"))
+            elif kind == FrameType.CONTROL and isinstance(decode(frame_codec.read_control(body)[1]), Establish):
+                found.append((sender, receiver, "alone"))
+    return found
+
+
+def test_a_route_is_described_by_the_first_parcel_on_it_alone() -> None:
+    net = overlay(400)
+    assert descriptions(net, 0) == [("a", "b", "with a parcel"), ("b", "d", "with a parcel")]
+
+
+def test_a_route_whose_first_parcel_was_lost_is_described_again() -> None:
+    net = Overlay(DIAMOND, {"t": QosClass()})  # without a deadline nothing is sent again on a hop
+    net.run(3_000)
+    net.subscribe("d", "t")
+    net.run(500)
+    lose_next(net, "b", "d", 1)
+    net.publish("a", "t", b"lost")
+    net.run(6_000)
+    assert descriptions(net, 0)[-2:] == [("a", "b", "alone"), ("b", "d", "alone")]
+    net.publish("a", "t", b"second")
+    net.run(100)
+    assert net.bodies("d") == [b"second"]
+
+
+def receipt_paths(net: Overlay, since: int) -> list[tuple[str, str, list[str]]]:
+    """The links that receipts were sent over, and the path that each names."""
+    found = []
+    for sender, receiver, _, data in net.frames[since:]:
+        for kind, body in frame_codec.split(data)[0]:
+            if kind == FrameType.CONTROL:
+                message = decode(frame_codec.read_control(body)[1])
+                if isinstance(message, Receipt) and not message.heard:
+                    found.append((sender, receiver, message.path))
+    return found
+
+
+def test_a_receipt_names_its_way_only_where_that_is_not_the_quickest() -> None:
+    net = Overlay(DIAMOND, {"t": QosClass(reliable=True)})
+    net.run(3_000)
+    net.subscribe("d", "t")
+    net.run(500)
+    net.publish("a", "t", b"first")
+    net.run(1_000)
+    assert receipt_paths(net, 0) == [("d", "b", []), ("b", "a", [])]
+    since = len(net.frames)
+    net.brokers["d"]._forwarding.post(Receipt("a", "d", 32, 1, 1, 1, b"", path=["c", "a"]))
+    net.run(100)
+    assert receipt_paths(net, since) == [("d", "c", ["a"]), ("c", "a", [])]

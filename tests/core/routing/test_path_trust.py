@@ -30,12 +30,13 @@ B, D = ("a", "b", "c"), ("a", "d", "c")
 class Source:
     """Broker a, with a clock and numbers of its own; a sample takes 60 ms to be confirmed."""
 
-    def __init__(self) -> None:
+    def __init__(self, links: dict[str, int] = LINKS) -> None:
         self.now: Nanos = 1_000 * SECOND
+        self.links = links
         self.table = LinkStateTable("a")
         self.state: dict[str, LinkState] = {}
         self.loss: dict[str, int] = {}
-        self.life = dict.fromkeys("abcde", 1)
+        self.life = dict.fromkeys(sorted({end for ends in links for end in ends}), 1)
         self._told = 0
         self.tell()
         self.trust = PathTrust("a", self.table)
@@ -45,9 +46,9 @@ class Source:
     def tell(self) -> None:
         """Everybody advertises its links as they are."""
         self._told += 1
-        for broker in "abcde":
+        for broker in self.life:
             links = []
-            for ends, ms in LINKS.items():
+            for ends, ms in self.links.items():
                 if broker in ends:
                     peer = ends.replace(broker, "")
                     state = self.state.get(ends, LinkState.UP)
@@ -214,6 +215,26 @@ def test_of_a_route_with_two_paths_the_one_that_is_dead_is_found_out() -> None:
     source.samples(5, B, D, on=both)
     source.samples(20, D, on=both)
     assert source.effects() == [SUSPECTED]
+
+
+MESH = {"ab": 10, "bf": 10, "ad": 12, "df": 12, "fc": 10, "ag": 30, "gc": 30}
+"""Broker f has its parcels over b and over d; answers over f return over b."""
+OVER_F = {("a", "b"), ("b", "f"), ("a", "d"), ("d", "f"), ("f", "c"), ("a", "g"), ("g", "c")}
+
+
+def test_a_last_hop_is_not_suspected_for_answers_that_another_broker_may_have_dropped() -> None:
+    source = Source(MESH)
+    source.samples(40, ("a", "g", "c"), on=route(1, OVER_F, "c"))
+    assert source.effects() == []
+
+
+def test_a_last_hop_is_suspected_where_the_way_back_from_it_is_known_to_work() -> None:
+    source = Source(MESH)
+    on, other = route(1, OVER_F, "c"), route(2, {("a", "b"), ("b", "f")}, "f")
+    for _ in range(40):
+        source.sample(on, ("a", "g", "c"), after=100 * MS)
+        source.sample(other, ("a", "b", "f"), after=100 * MS)
+    assert source.effects() == [PathSuspected("c", ("a", "b", "f", "c"), ("f",), (("f", "c"),))]
 
 
 def doubted() -> Source:

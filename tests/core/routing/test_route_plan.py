@@ -205,6 +205,24 @@ def test_the_more_slack_there_is_the_less_likely_a_message_fails() -> None:
     assert failing(0) == 0.0
 
 
+@pytest.mark.parametrize("trouble", ["none", "loss", "silence", "rise"])
+def test_a_link_that_is_not_at_risk_fails_no_message_whatever_the_slack(trouble: str) -> None:
+    net = Map(**FAN)
+    match trouble:
+        case "loss":
+            net.lossy("ab", loss=0.1)
+        case "silence":
+            net.silent("ab")
+        case "rise":
+            net.rose("ab", by_ms=20)
+    risks = Risks(net.table.map)
+    at_risk = risks.at_risk(risks.links)
+    assert (("a", "b") in at_risk) == (trouble != "none")
+    for link in risks.links - at_risk:
+        for slack_ms in (-5, 0, 1, 50, 10_000):
+            assert risks.failing(link, slack_ms * MS, CAUTION[Routing.ADAPTIVE]) == 0.0
+
+
 def test_a_suspect_link_is_used_only_to_reach_what_nothing_else_reaches() -> None:
     net = Map(**DIAMOND, de=5)
     net.silent("ab")

@@ -5,6 +5,7 @@ from collections import deque
 from msgspec import structs
 
 from overlane.core.routing.route_budget import size_of
+from overlane.core.routing.route_parts import part_for
 from overlane.core.routing.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, Outbox, RouteEntry, RouteTable
 from overlane.core.units import MS, SECOND, US, Nanos
 from overlane.core.wire.control_messages import ControlMessage, Establish, Established, Teardown
@@ -144,7 +145,7 @@ def test_a_source_that_waits_for_a_leaf_is_not_told_before_the_leaf_has_acknowle
     table = RouteTable("b")
     message = describe({("a", "b"), ("b", "c"), ("b", "d")}, "cd")
     outbox, whole = table.establish("a", message, NOW)
-    assert (outbox, whole) == ([("c", message), ("d", message)], False)
+    assert (outbox, whole) == ([(hop, part_for(message, hop)) for hop in "cd"], False)
     acknowledgement = Established("a", 1, 1, 1)
     assert table.acknowledged("c", acknowledgement) == ([], False)
     assert table.acknowledged("d", acknowledgement) == ([("a", acknowledgement)], False)
@@ -185,7 +186,7 @@ def test_a_kept_link_that_acknowledged_before_is_not_waited_for() -> None:
     table.establish(None, first, NOW)
     table.acknowledged("b", Established("a", 1, 1, 1))
     second = describe({("a", "b"), ("a", "c")}, "bc", 2, {("a", "b")})
-    assert table.establish(None, second, NOW) == ([("b", second), ("c", second)], False)
+    assert table.establish(None, second, NOW) == ([(hop, part_for(second, hop)) for hop in "bc"], False)
     assert table.acknowledged("c", Established("a", 1, 1, 2)) == ([], True)
 
 
@@ -203,6 +204,14 @@ def test_until_a_next_hop_has_acknowledged_parcels_carry_the_description_to_it()
     assert entry.unconfirmed == {"b"}
     table.acknowledged("b", Established("a", 1, 1, 1))
     assert entry.unconfirmed == set()
+
+
+def test_a_description_that_a_parcel_carries_is_not_sent_ahead_of_it() -> None:
+    table = RouteTable("b")
+    message = describe(LINE, "c")
+    assert table.establish("a", message, NOW, is_carried=True) == ([], False)
+    again = structs.replace(message, refresh=1)
+    assert table.establish("a", again, NOW) == ([("c", again), ("a", Established("a", 1, 1, 1))], False)
 
 
 def test_an_old_version_stays_for_a_grace_time_so_that_parcels_on_it_arrive() -> None:
@@ -298,6 +307,33 @@ def test_a_link_is_spared_where_other_copies_reach_all_destinations_without_it()
     at_d.establish("b", describe({("a", "b"), ("b", "d"), ("a", "c"), ("c", "d"), ("d", "e")}, "e"), NOW)
     assert (entry := at_d.entry(broker_id("a"), 1, 1)) is not None
     assert not entry.spares("e")
+
+
+def test_what_returns_to_the_source_takes_the_path_over_its_last_hop_from_broker_to_broker() -> None:
+    net = Signals("abcde")
+    net.establish(describe({*DIAMOND, ("d", "e")}, "de"))
+    place = {name: at for at, name in enumerate("abcde")}
+
+    def way_back(destination: str, last_hop: str) -> str:
+        """All brokers that it passes, as each of them finds the next one."""
+        path = destination
+        while (entry := net.entry(path[-1])) is not None:
+            following = entry.way_back(place[destination], place[last_hop])
+            if not following:
+                return path
+            path += following
+        raise AssertionError("a broker without the route")
+
+    assert (way_back("d", "b"), way_back("d", "c"), way_back("e", "d")) == ("dba", "dca", "edba")
+
+
+def test_nothing_returns_by_brokers_or_links_that_a_route_does_not_have() -> None:
+    net = Signals("abcd")
+    net.establish(describe(DIAMOND, "d"))
+    assert (entry := net.entry("b")) is not None
+    assert [entry.way_back(*ends) for ends in ((3, 2), (2, 1), (3, 9), (9, 1), (0xFFFF, 0xFFFF))] == [""] * 5
+    assert (entry := net.entry("d")) is not None
+    assert [entry.ends_over(hop) for hop in "bcaz"] == [(3, 1), (3, 2), None, None]
 
 
 def test_a_broker_the_route_does_not_name_takes_no_part_in_it() -> None:

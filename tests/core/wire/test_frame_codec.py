@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlane.core.wire import frame_codec
-from overlane.core.wire.frame_codec import NO_ROUTE, Detour, FrameType, Header, Hello, HopAck, ParcelFlag, RouteName
+from overlane.core.wire.frame_codec import (
+    NO_ROUTE,
+    Confirmation,
+    Detour,
+    FrameType,
+    Header,
+    Hello,
+    HopAck,
+    ParcelFlag,
+    RouteName,
+)
 from overlane.errors import ProtocolViolation
 
 U8 = st.integers(0, 0xFF)
@@ -30,6 +40,7 @@ READERS: list[Callable[[memoryview], object]] = [
     frame_codec.read_token,
     frame_codec.read_hop_ack,
     frame_codec.read_control,
+    frame_codec.read_confirmation,
     read_parcel,
     frame_codec.read_long,
     frame_codec.read_detour,
@@ -56,13 +67,13 @@ def test_pings_and_pongs_are_read_as_written(token: int) -> None:
         assert (got, frame_codec.read_token(body)) == (kind, token)
 
 
-@given(U32, st.integers(0, 1 << 40), U64)
+@given(U32, st.integers(0, 1 << 40), U64, U16)
 def test_a_notice_is_read_as_written_with_its_delay_in_steps_of_16_us(
-    highest: int, delay_us: int, earlier: int
+    highest: int, delay_us: int, earlier: int, came: int
 ) -> None:
-    kind, body = only_frame(frame_codec.hop_ack(highest, delay_us, earlier))
+    kind, body = only_frame(frame_codec.hop_ack(highest, delay_us, earlier, came))
     delay_told = min(delay_us >> 4, 0xFFFF) << 4
-    assert (kind, frame_codec.read_hop_ack(body)) == (FrameType.HOP_ACK, HopAck(highest, delay_told, earlier))
+    assert (kind, frame_codec.read_hop_ack(body)) == (FrameType.HOP_ACK, HopAck(highest, delay_told, earlier, came))
 
 
 @given(U32, st.binary(max_size=64))
@@ -70,6 +81,13 @@ def test_a_control_frame_is_read_as_written(sequence: int, message: bytes) -> No
     kind, body = only_frame(frame_codec.control(sequence, message))
     number, content = frame_codec.read_control(body)
     assert (kind, number, bytes(content)) == (FrameType.CONTROL, sequence, message)
+
+
+@given(st.binary(min_size=6, max_size=6), U16, U16, st.integers(0, frame_codec.SEQUENCE_MAX), U32)
+def test_a_confirmation_is_read_as_written(key: bytes, end: int, hop: int, sequence: int, age_us: int) -> None:
+    told = Confirmation(key, end, hop, sequence, age_us)
+    kind, body = only_frame(frame_codec.confirmation(told))
+    assert (kind, frame_codec.read_confirmation(body)) == (FrameType.CONFIRMATION, told)
 
 
 @given(st.binary(max_size=64))
@@ -115,7 +133,7 @@ def test_a_route_has_the_same_key_everywhere_and_each_version_its_own(
 
 
 def test_a_notice_of_which_nothing_is_missing_is_short() -> None:
-    assert [len(frame_codec.hop_ack(99, 0, earlier)) for earlier in ((1 << 64) - 1, (1 << 64) - 2, 0)] == [11, 12, 19]
+    assert [len(frame_codec.hop_ack(99, 0, earlier)) for earlier in ((1 << 64) - 1, (1 << 64) - 2, 0)] == [13, 14, 21]
 
 
 @given(
@@ -188,9 +206,11 @@ def long(sequence: int = 0, messages: int = 1) -> bytes:
         (frame_codec.read_hello, HELLO[:17] + b"\x03" + HELLO[18:], "a greeting of an unknown tier 3"),
         (frame_codec.read_hello, HELLO[:18] + b"\x41" + b"x" * 65, "a greeting whose name has not the length it says"),
         (frame_codec.read_token, b"123", "a ping or pong of the wrong size"),
-        (frame_codec.read_hop_ack, bytes(5), "a hop acknowledgement of the wrong size"),
-        (frame_codec.read_hop_ack, bytes(15), "a hop acknowledgement of the wrong size"),
+        (frame_codec.read_hop_ack, bytes(7), "a hop acknowledgement of the wrong size"),
+        (frame_codec.read_hop_ack, bytes(17), "a hop acknowledgement of the wrong size"),
         (frame_codec.read_control, b"123", "a truncated control frame"),
+        (frame_codec.read_confirmation, bytes(19), "a confirmation of the wrong size"),
+        (frame_codec.read_confirmation, bytes(21), "a confirmation of the wrong size"),
         (read_parcel, bytes(18), "a truncated parcel"),
         (read_parcel, bytes(60), "a parcel without messages"),
         (read_parcel, b"\x02" + bytes(17) + b"\x01" + bytes(3), "a truncated parcel"),

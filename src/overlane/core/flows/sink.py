@@ -25,14 +25,13 @@ from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.control_messages import Receipt
+from overlane.core.wire.control_messages import RECEIPT_HOPS_MAX, Receipt, arrived
 from overlane.core.wire.frame_codec import Header, ParcelFlag
 from overlane.core.wire.mixed_run import Split, no_mixed_runs
 from overlane.core.wire.parcel import MIXED_RUN, BadContent, Message, SingleMessage, unpack
 from overlane.errors import InDoubt
 
 SUBSCRIPTIONS = "subscription"
-RECEIPT_HOPS_MAX = 32
 OF_A_MIXED_RUN = (MIXED_RUN,)
 """The subscribers of a mixed run: whoever has subscribed to a topic in it."""
 
@@ -108,19 +107,8 @@ class Sink:
 
     def confirmation(self, source: str, header: Header, came_from: str, return_path: list[str]) -> Receipt:
         """The confirmation of a parcel that requests one."""
-        return Receipt(
-            to=source,
-            sender=self.name,
-            hops_left=RECEIPT_HOPS_MAX,
-            incarnation=header.incarnation,
-            flow=0,
-            next=0,
-            beyond=b"",
-            path=_bounded(return_path),
-            heard=header.sequence,
-            came_from=came_from,
-            age_us=header.age_us,
-        )
+        path = _bounded(return_path)
+        return arrived(source, header.incarnation, self.name, came_from, header.sequence, header.age_us, path)
 
     def arrive(self, header: Header, content: bytes, now: Nanos, return_path: Sequence[str] = ()) -> None:
         """A parcel arrived for this broker; BadContent if it is malformed, InDoubt if a reliable one is half processed.

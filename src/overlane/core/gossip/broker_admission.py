@@ -17,11 +17,12 @@ more than half of the total. Trusted brokers (named in the network file, or with
 The interest of a broker outlasts its presence, because reliable messages are kept for it. For a broker that is not
 trusted it is kept as long as the broker had been present, at least ten minutes and at most a week.
 
-Nothing here reads a clock: the time is an argument. A survey costs as much as there are links, so that large overlays
-are surveyed less often.
+Nothing here reads a clock: the time is an argument. A survey costs as much as there are links. It is therefore made
+only when a change of links may connect or part brokers, which one more link between two connected brokers does not, and
+less often in large overlays.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from overlane.core.events import BrokersRefused
@@ -83,6 +84,8 @@ class BrokerAdmission:
         """Places taken by what waits, by the neighbour that told it."""
         self._ends: dict[str, frozenset[str]] = {}
         """Whom each broker, admitted or waiting, claims a working link with."""
+        self._links = 0
+        """How many these are in all."""
         self._roots: tuple[str, ...] = ()
         self._distance: dict[str, int] = {me: 0}
         self._lost_at: dict[str, Nanos] = {}
@@ -143,13 +146,27 @@ class BrokerAdmission:
         self._wait(sender, advert, ends, now)
         return False
 
-    def took(self, advert: Advert) -> None:
+    def took(self, advert: Advert, now: Nanos) -> None:
         """The table has an advert: what it says of links may connect or part others."""
-        self._drop_waiting(advert.broker)
+        broker = advert.broker
+        self._drop_waiting(broker)
         ends = frozenset() if advert.left else _ends_of(advert)
-        if self._ends.get(advert.broker) != ends:
-            self._ends[advert.broker] = ends
+        before = self._ends.get(broker)
+        if before == ends:
+            return
+        self._set_ends(broker, ends)
+        changed = {end for end in (before or frozenset()) ^ ends if broker in self._ends.get(end, ())}
+        if changed <= ends and self._joins(broker, changed):
+            self._distance.setdefault(broker, 1 + min((self._distance[end] for end in changed), default=0))
+            self._present_since.setdefault(broker, now)
+        else:
             self.is_dirty = True
+
+    def _joins(self, broker: str, linked: Set[str]) -> bool:
+        """Whether new links of a broker, with these as both ends say, connect nobody but at most itself."""
+        if not (linked <= self._distance.keys() and self._is_roomy()):
+            return False
+        return broker in self._distance or (bool(linked) and broker not in self._lost_at)
 
     def lost(self, broker: str) -> None:
         """The table has forgotten a broker for another reason."""
@@ -167,21 +184,30 @@ class BrokerAdmission:
             return
         self._waiting[broker] = _Waiting(advert, sender, now)
         self._held[sender] = self._held.get(sender, 0) + places
-        self._ends[broker] = ends
+        self._set_ends(broker, ends)
         self.is_dirty = True
 
-    def _drop_waiting(self, broker: str) -> _Waiting | None:
+    def _drop_waiting(self, broker: str) -> None:
         waiting = self._waiting.pop(broker, None)
         if waiting is not None:
-            self._held[waiting.sender] -= _places(self._ends.pop(broker))
-        return waiting
+            self._held[waiting.sender] -= _places(self._drop_ends(broker))
+
+    def _set_ends(self, broker: str, ends: frozenset[str]) -> None:
+        self._links += len(ends) - len(self._ends.get(broker, ()))
+        self._ends[broker] = ends
+
+    def _drop_ends(self, broker: str) -> frozenset[str]:
+        ends = self._ends.pop(broker, frozenset())
+        self._links -= len(ends)
+        return ends
 
     def _refuse(self, sender: str) -> None:
         self.refused += 1
         self._untold[sender] = self._untold.get(sender, 0) + 1
 
     def _is_roomy(self) -> bool:
-        return len(self._table.adverts) < self.brokers_max // 2
+        """Whether all have room, whatever the shape of the network is."""
+        return len(self._table.adverts) + self._links // LINKS_PER_PLACE < self.brokers_max // 2
 
     def _admit_departure(self, sender: str) -> bool:
         departures = sum(1 for one in self._table.adverts.values() if one.left)
@@ -195,7 +221,7 @@ class BrokerAdmission:
     def next_deadline(self) -> Nanos:
         if not self.is_dirty:
             return NEVER
-        return self._surveyed_at + gap_for(sum(map(len, self._ends.values())))
+        return self._surveyed_at + gap_for(self._links)
 
     def survey(self, greeted: tuple[str, ...], now: Nanos, *, is_sweep: bool = False) -> AdmissionSurvey:
         """Who is connected, if that may have changed and was not looked at just now. `greeted`: the neighbours that are
@@ -236,7 +262,7 @@ class BrokerAdmission:
             if waiting is not None:
                 found.admitted.append((waiting.sender, waiting.advert))
                 self._drop_waiting(name)
-                self._ends[name] = _ends_of(waiting.advert)
+                self._set_ends(name, _ends_of(waiting.advert))
         self._distance = distance
         for name, advert in self._table.adverts.items():
             if name not in distance and not advert.left:
@@ -309,7 +335,7 @@ class BrokerAdmission:
         self._held = {sender: places for sender, places in self._held.items() if places}
 
     def _forget(self, broker: str) -> None:
-        self._ends.pop(broker, None)
+        self._drop_ends(broker)
         self._lost_at.pop(broker, None)
         self._distance.pop(broker, None)
         self.is_dirty = True

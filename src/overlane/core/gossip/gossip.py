@@ -160,7 +160,7 @@ class Gossip:
         self._next_sequence()
         self._advert_throttle.said(advert, now)
         self._table.accept(advert, now)
-        self._admission.took(advert)
+        self._admission.took(advert, now)
         self._flood(advert)
         self.tiers.announced(advert, now)
         if self._is_taken_for_gone:
@@ -226,6 +226,10 @@ class Gossip:
         if not self._remote.is_needy(broker):
             self._remote.disown(broker)
             self._proofs.forget(broker)
+
+    def is_known(self, advert: Advert) -> bool:
+        """Whether another neighbour has told it already."""
+        return self._table.version_of(advert.broker) == (advert.incarnation, advert.sequence)
 
     def is_plausible_incarnation(self, broker: str, incarnation: int) -> bool:
         """Whether no proof contradicts this incarnation of a broker. A neighbour's own greeting proves it too,
@@ -344,7 +348,7 @@ class Gossip:
         if broker not in self._table.adverts:
             news.admitted.append(broker)
         self._table.accept(advert, now)
-        self._admission.took(advert)
+        self._admission.took(advert, now)
         if advert.incarnation > incarnation_before:
             news.restarted.append((broker, advert.incarnation))
         if advert.left:

@@ -123,7 +123,8 @@ class LinkStateTable:
         """What all adverts together say; the same object until they say something else."""
         if self._drawn != self.changes:
             self._drawn = self.changes
-            self._map = draw(tuple(self._matter[name] for name in sorted(self._matter)))
+            before, self._map = self._map, draw(tuple(self._matter[name] for name in sorted(self._matter)))
+            self._map.follow(before)
         return self._map
 
 

@@ -13,7 +13,15 @@ from msgspec import structs
 
 from overlane.core.links.link_health import LinkState
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.control_messages import LIFETIME_S, Advert, LinkClaim, decode, encode
+from overlane.core.wire.control_messages import (
+    BROKERS_MAX,
+    LIFETIME_S,
+    Advert,
+    ControlMessage,
+    LinkClaim,
+    decode,
+    encode,
+)
 from overlane.planning import paths
 from overlane.planning.network import HOP_BITS
 
@@ -29,8 +37,14 @@ def matter_of(advert: Advert) -> bytes:
 @lru_cache(MAPS_KEPT)
 def draw(matters: tuple[bytes, ...]) -> "NetworkMap":
     """The map of these adverts, in the order of their brokers. A pure function: who knows the same has the same map."""
-    adverts = [decode(memoryview(matter)) for matter in matters]
+    adverts = map(_read, matters)
     return NetworkMap(advert for advert in adverts if isinstance(advert, Advert))
+
+
+@lru_cache(BROKERS_MAX)
+def _read(matter: bytes) -> ControlMessage:
+    """Maps share the adverts that they have in common."""
+    return decode(memoryview(matter))
 
 
 class NetworkMap:
@@ -51,7 +65,14 @@ class NetworkMap:
         self._labels = {label for advert in present.values() for label in advert.processing_us}
         self._networks: dict[tuple[bool, str], paths.Network] = {}
         self._trees: dict[tuple[str, bool, str], paths.Tree | None] = {}
-        self._latencies: dict[tuple[str, bool, str], dict[str, Nanos]] = {}
+        self._before: NetworkMap | None = None
+        self._changes: dict[tuple[bool, str], list[paths.Change] | None] = {}
+        """How networks differ from those of the map before."""
+
+    def follow(self, before: "NetworkMap") -> None:
+        """Use trees of the map before this one where they still hold: most changes concern few paths."""
+        if before is not self and self._before is None:
+            self._before, self._changes, before._before = before, {}, None
 
     def processing_ns(self, broker: str, label: str) -> Nanos:
         """How long a message of this class stays in a broker, by its own measurement."""
@@ -77,7 +98,7 @@ class NetworkMap:
             link: structs.replace(claim, latency_us=claim.latency_us + extra_us[link]) if link in extra_us else claim
             for link, claim in self.claims.items()
         }
-        found._networks, found._trees, found._latencies = {}, {}, {}
+        found._networks, found._trees, found._before = {}, {}, None
         return found
 
     def network(self, suspects: bool, label: str = "") -> paths.Network:
@@ -93,18 +114,34 @@ class NetworkMap:
         key = source, suspects or not self.suspects, label if label in self._labels else ""
         if key not in self._trees:
             network = self.network(suspects, label)
-            self._trees[key] = paths.shortest_tree(network, network.index(source)) if source in network else None
+            self._trees[key] = self._inherited(key) or (
+                paths.shortest_tree(network, network.index(source)) if source in network else None
+            )
         return self._trees[key]
 
-    def latencies(self, source: str, suspects: bool, label: str = "") -> Mapping[str, Nanos]:
-        """From one broker to every one that it reaches, by the quickest path."""
-        key = source, suspects or not self.suspects, label if label in self._labels else ""
-        found = self._latencies.get(key)
-        if found is None:
-            tree, names = self.tree(source, suspects, label), self.network(suspects, label).names
-            reached = () if tree is None else zip(names, tree.latency_ns, strict=True)
-            found = self._latencies[key] = {name: ns for name, ns in reached if ns is not None}
-        return found
+    def _inherited(self, key: tuple[str, bool, str]) -> paths.Tree | None:
+        """The same tree of the map before this one, if it still holds."""
+        tree = None if self._before is None else self._before._trees.get(key)
+        if self._before is None or tree is None:
+            return None
+        kind = key[1:]
+        if kind not in self._changes:
+            self._changes[kind] = paths.changes(self._before.network(*kind), self.network(*kind))
+        changed = self._changes[kind]
+        return tree if changed is not None and paths.still_shortest(tree, changed) else None
+
+    def latencies(self, source: str, destinations: Iterable[str], suspects: bool, label: str = "") -> dict[str, Nanos]:
+        """From one broker to those of others that it reaches, by the quickest path."""
+        tree = self.tree(source, suspects, label)
+        if tree is None:
+            return {}
+        network, latency_ns = self.network(suspects, label), tree.latency_ns
+        found = ((name, latency_ns[network.index(name)]) for name in destinations if name in network)
+        return {name: ns for name, ns in found if ns is not None}
+
+    def adverts_of(self, brokers: Iterable[str]) -> tuple[Advert | None, ...]:
+        """What these brokers say; the same objects as on an earlier map, as a rule, if it is the same."""
+        return tuple(map(self._adverts.get, brokers))
 
     def quickest_path(self, source: str, destination: str) -> tuple[tuple[str, ...], Nanos] | None:
         """The quickest path between two brokers and its latency, without suspect links if there is one."""

@@ -181,6 +181,11 @@ class Neighbour:
         if (frame := self._control_frame(message)) is not None:
             self._push_control(frame)
 
+    def send_frame(self, frame: bytes) -> None:
+        """A frame that is sent in order with control messages."""
+        if self.connected:
+            self._push_control(frame)
+
     def _control_frame(self, message: ControlMessage) -> bytes | None:
         """None for a message that the neighbour would refuse: it is skipped."""
         try:
@@ -375,7 +380,7 @@ class Neighbour:
             self.health.lost(now)
         self.health.came(told.came)
         if told.rtt_ns is not None:
-            self.health.observed(told.rtt_ns, now, told.late)
+            self.health.observed(told.rtt_ns, now, told.late, told.skew)
             self.health.attested(now)
         elif told.came and hop_ack.highest <= self._unacknowledged.twice_until:
             self.health.answers(now)

@@ -9,7 +9,7 @@ can still be in time: the link and a detour around it, unless other copies avoid
 or gone, its parcels take a detour at once, until the source has moved the route.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -23,8 +23,9 @@ from overlane.core.routing.duplicate_window import DuplicateFilter
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.routing.signalling import RouteEntry
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.control_messages import Receipt
-from overlane.core.wire.frame_codec import HOPS_MAX, Header, ParcelFlag, broker_id, parcel_size
+from overlane.core.wire import frame_codec
+from overlane.core.wire.control_messages import Receipt, arrived
+from overlane.core.wire.frame_codec import HOPS_MAX, Confirmation, Header, ParcelFlag, broker_id, parcel_size
 from overlane.planning import paths
 
 REPAIRS_MAX = 3
@@ -60,8 +61,8 @@ class Forwarding:
         self.budget: Callable[[tuple[int, int]], Nanos] | None = None
         self._detours: dict[tuple[str, str], tuple[str, ...] | None] = {}
         self._detours_of = -1
-        self._hops: dict[str, str | None] = {}
-        self._hops_of = -1
+        self._ways: dict[str, tuple[str, ...]] = {}
+        self._ways_of = -1
 
     # Along a route
 
@@ -81,7 +82,7 @@ class Forwarding:
             if hop == came_from:
                 continue
             neighbour = self._neighbours.get(hop)
-            description = entry.route_frame() if hop in entry.unconfirmed else b""
+            description = entry.route_frame(hop) if hop in entry.unconfirmed else b""
             out = OutgoingParcel(
                 header, rest, entered_ns, due_ns, entry.ahead_ns, entry.hops, (), 0, description, REPAIRS_MAX
             )
@@ -203,6 +204,8 @@ class Forwarding:
     def post(self, receipt: Receipt) -> None:
         """Send a receipt on its way, along its path or, where that is broken, to the neighbour on the quickest one;
         another follows if there is none."""
+        if receipt.path and receipt.sender == self._me and self._is_quickest(receipt.path):
+            receipt = structs.replace(receipt, path=[])  # all brokers on it find it by their maps
         if receipt.path:
             neighbour = self._neighbours.get(receipt.path[0])
             if neighbour is not None and neighbour.connected:
@@ -213,15 +216,35 @@ class Forwarding:
         if hop is not None:
             self._neighbours[hop].send(receipt)
 
+    def confirm(self, entry: RouteEntry, told: Confirmation) -> None:
+        """Send a confirmation on its way back to the source of a route, against the path that its parcel took. Where
+        that is broken, it goes on as a receipt."""
+        hop = entry.way_back(told.destination, told.last_hop)
+        neighbour = self._neighbours.get(hop)
+        if neighbour is not None and neighbour.connected:
+            neighbour.send_frame(frame_codec.confirmation(told))
+        elif hop:
+            brokers, incarnation = entry.message.brokers, entry.message.incarnation
+            ends = brokers[told.destination], brokers[told.last_hop]
+            self.post(arrived(entry.message.origin, incarnation, *ends, told.sequence, told.age_us))
+
     def _next_hop(self, target: str) -> str | None:
-        if self._hops_of != self._table.changes:
-            self._hops_of, self._hops = self._table.changes, {}
-        if target not in self._hops:
+        path = self._quickest(target)
+        neighbour = self._neighbours.get(path[0]) if path else None
+        return path[0] if neighbour is not None and neighbour.connected else None
+
+    def _is_quickest(self, path: Sequence[str]) -> bool:
+        return tuple(path) == self._quickest(path[-1])
+
+    def _quickest(self, target: str) -> tuple[str, ...]:
+        """The brokers to pass on the quickest way; none if there is no way."""
+        if self._ways_of != self._table.changes:
+            self._ways_of, self._ways = self._table.changes, {}
+        way = self._ways.get(target)
+        if way is None:
             found = self._table.map.quickest_path(self._me, target)
-            self._hops[target] = found[0][1] if found is not None and len(found[0]) > 1 else None
-        hop = self._hops.get(target)
-        neighbour = None if hop is None else self._neighbours.get(hop)
-        return hop if neighbour is not None and neighbour.connected else None
+            way = self._ways[target] = () if found is None else found[0][1:]
+        return way
 
     def _detour_around(self, target: str, hop: str) -> tuple[str, ...] | None:
         """The quickest path to the target that does not begin with the link to `hop`."""

@@ -82,9 +82,15 @@ class Risks:
         self._map = network_map
         self._unsettled = unsettled
         self._losing = signs.losing
+        self._noted = signs.noted
         self._swing_us = signs.swing_us
         bad = signs.in_trouble
         self._stricken = _stricken(bad if fresh is None else [link for link in bad if link in fresh])
+
+    @property
+    def links(self) -> Set[Link]:
+        """All links of the map."""
+        return self._map.claims.keys()
 
     def knows(self, link: Link) -> bool:
         return link in self._map.claims
@@ -94,6 +100,15 @@ class Risks:
         claim = self._map.claims.get(link)
         lossy = claim is not None and claim.loss_millionths >= LOSES_MIN * MILLION and link not in self._map.suspects
         return (lossy or not self._losing.isdisjoint(link)) and self.failing_now(link, slack_ns) > 0
+
+    def at_risk(self, links: Set[Link]) -> Set[Link]:
+        """Those of the links of a map that may fail a message; of the others `failing` is 0, whatever the slack."""
+        if self._unsettled or self._swing_us:
+            return links
+        found = links & self._noted
+        if self._stricken:
+            found |= {link for link in links if not self._stricken.isdisjoint(link)}
+        return found
 
     def failing(self, link: Link, slack_ns: Nanos, caution: Caution) -> float:
         """How likely a message fails on a link, where the way over it leaves so much slack; 0 if hardly ever."""
@@ -147,6 +162,8 @@ class _Signs:
     """Brokers with a link that loses."""
     swing_us: int
     in_trouble: list[Link]
+    noted: Set[Link]
+    """Links that are suspect, lose, are often down, or whose latency rose lately."""
 
 
 @lru_cache(MAPS_KEPT)
@@ -154,7 +171,7 @@ def _signs(network_map: NetworkMap) -> _Signs:
     losing = {
         broker for link, claim in network_map.claims.items() if claim.loss_millionths >= TROUBLE_LOSS for broker in link
     }
-    return _Signs(losing, _usual_swing_us(network_map), _in_trouble(network_map))
+    return _Signs(losing, _usual_swing_us(network_map), _in_trouble(network_map), _noted(network_map))
 
 
 def in_trouble(network_map: NetworkMap) -> list[Link]:
@@ -168,6 +185,14 @@ def _in_trouble(network_map: NetworkMap) -> list[Link]:
         for link, claim in network_map.claims.items()
         if claim.loss_millionths >= TROUBLE_LOSS or link in network_map.suspects
     ]
+
+
+def _noted(network_map: NetworkMap) -> Set[Link]:
+    return {
+        link
+        for link, claim in network_map.claims.items()
+        if claim.loss_millionths >= LOSS_MIN * MILLION or claim.swing_us or network_map.failure(link) >= OFTEN_DOWN
+    }.union(network_map.suspects)
 
 
 def _stricken(bad: list[Link]) -> set[str]:

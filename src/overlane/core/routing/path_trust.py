@@ -13,7 +13,9 @@ path that the parcel took.
   suspicion   the test has decided, for at least two seconds, while the same destination confirmed copies of the same
               route over another path. Without that contrast nobody is blamed: it may be the destination itself.
               Suspected are the links onward from brokers in between that are on the path and on none that works; for
-              this route alone if other routes pass them. The planner avoids them if there is another path
+              this route alone if other routes pass them. The planner avoids them if there is another path. Where
+              parcels come to a last hop by several ways, answers return over one of them: what only that one
+              has must work, or the blame is open
   probation   after a back-off that doubles with every relapse, copies of samples take the suspected path beside the
               trusted one. Enough confirmations in a row end the suspicion, one miss renews it
 
@@ -348,6 +350,9 @@ class PathTrust:
             if other is not trail and other.works_since(trail.bad_since)
             for link in other.links
         }
+        proven = passed.union(*(other.links for other in contrast))
+        if not onward_links(trail.path) - trail.links <= proven:
+            return  # parcels may have come another way, but the answers return over all of the path
         routes: set[int] | None = None
         if not blamed - passed:
             # Other routes over them work: they drop what belongs to this route, or what comes from here.

@@ -1,9 +1,9 @@
 """Route announcer: installs this broker's routes in the brokers that carry them, and keeps them installed.
 
-A route that is used for the first time, or has changed, is described to the brokers on its links. The description is
-repeated until all of them have acknowledged it. From then on the route is refreshed periodically (route_refresh.py), so
-that it survives restarts and unused routes expire. A route that is no longer used is torn down. Changes of the map that
-come close together are handled together (`REVIEW_EVERY`).
+A route that has changed is described to the brokers on its links; one that is used for the first time is described by
+the parcel that is sent on it. The description is repeated until all of them have acknowledged it. From then on the
+route is refreshed periodically (route_refresh.py), so that it survives restarts and unused routes expire. A route that
+is no longer used is torn down. Changes of the map that come close together are handled together (`REVIEW_EVERY`).
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class RouteAnnouncer:
     def open(self, route: Route, now: Nanos) -> None:
         """Somebody has something to send on a route that there was no need for until now."""
         self.planner.plan(route, "first use", now)
-        self._moved(route, now)
+        self._moved(route, now, is_carried=True)
 
     def review_at(self) -> Nanos:
         when = 0 if self.planner.is_news() else self.planner.wake_at
@@ -84,11 +84,11 @@ class RouteAnnouncer:
             self.planner.drop(route)
             self.outbox += self.routes.tear_down(None, Teardown(self.me, self.incarnation, route.id))
 
-    def _moved(self, route: Route, now: Nanos) -> None:
+    def _moved(self, route: Route, now: Nanos, *, is_carried: bool = False) -> None:
         description = route.description
         if description is None:
             return
-        self._describe(route, description, now)
+        self._describe(route, description, now, is_carried=is_carried)
         links = tuple(sorted(route.plan.links))
         self.effects.append(
             RouteChanged(route.id, route.version, route.qos, route.destinations, links, route.cause, route.latency_ns)
@@ -97,8 +97,8 @@ class RouteAnnouncer:
             if latency_ns > route.qos.deadline_ns:
                 self.effects.append(DeadlineUnmeetable(route.qos, destination, latency_ns))
 
-    def _describe(self, route: Route, description: Establish, now: Nanos) -> None:
+    def _describe(self, route: Route, description: Establish, now: Nanos, *, is_carried: bool = False) -> None:
         route.described_ns = now
-        outbox, established = self.routes.establish(None, description, now)
+        outbox, established = self.routes.establish(None, description, now, is_carried=is_carried)
         route.established |= established
         self.outbox += outbox

@@ -156,9 +156,10 @@ def _targeted(
         if any(risks.failing((names[one], names[other]), slack_ns, caution) for one, other in own):
             trouble: dict[tuple[int, int], float] = {}
             stricken: set[int] = set()
+            doubtful = risks.at_risk(risks.links)
             for (one, other), through_ns in _through(network, tree, destination).items():
                 link, left_ns = (names[one], names[other]), qos.deadline_ns - through_ns
-                failing = risks.failing(link, left_ns, caution)
+                failing = risks.failing(link, left_ns, caution) if link in doubtful else 0.0
                 if failing:
                     stricken.update((one, other))
                 if (one, other) not in own:

@@ -9,6 +9,7 @@ restarted, or had no room) requests it from the sender, and is sent the descript
                                             b -- Establish 1, version 4 --> c
 """
 
+from overlane.core.routing.route_parts import part_for
 from overlane.core.routing.signalling import Outbox, RouteTable
 from overlane.core.units import Nanos
 from overlane.core.wire.control_messages import REFRESHED_MAX, RouteRefresh, RouteRequest
@@ -48,7 +49,7 @@ def take_request(table: RouteTable, sender: str, message: RouteRequest) -> Outbo
         if entry is None or entry.name.incarnation != message.incarnation or sender not in entry.next_hops:
             continue
         entry.unconfirmed.add(sender)
-        outbox.append((sender, entry.message))
+        outbox.append((sender, part_for(entry.message, sender)))
     return outbox
 
 

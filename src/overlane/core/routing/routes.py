@@ -17,7 +17,7 @@ from overlane.core.routing.link_risks import CAUTION, Risks
 from overlane.core.routing.route_plan import Links, RoutePlan, plan
 from overlane.core.routing.trouble_history import TroubleHistory
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire.control_messages import BROKERS_MAX, Establish
+from overlane.core.wire.control_messages import BROKERS_MAX, Advert, Establish
 
 BETTER = 4, 5
 """A route is left for a quicker one when that takes at most this part of its time."""
@@ -31,6 +31,9 @@ DESCRIBED_MAX = 32_768
 """Links in the description of a route: with as many brokers as there may be, it fits into a frame."""
 AVOIDED_US = 60 * SECOND // US
 """Added to the latency of a link that is to be avoided: any other path is quicker."""
+
+
+Adverts = tuple[Advert | None, ...]
 
 
 class Experience(Protocol):
@@ -77,6 +80,8 @@ class Route:
     """How likely its links and brokers were down, by what was known when it was last planned."""
     sample_at: Nanos = 0
     """When one of its parcels requests a confirmation again."""
+    measured: tuple[Links, Adverts, dict[str, Nanos]] = frozenset(), (), {}
+    """Its links, what their brokers said when its latency was last computed, and what that was."""
 
     @property
     def latency_ns(self) -> Nanos:
@@ -100,6 +105,8 @@ class RoutePlanner:
         self._maps_of = (-1, -1)
         self._reviewed = (-1, -1)
         self._trouble_history = TroubleHistory()
+        self._is_history_behind = False
+        """Whether the map has changed since the history was told."""
         self.wake_at: Nanos = NEVER
         """When a route is reviewed although the map has not changed."""
         self._renewed: list[Route] = []
@@ -155,8 +162,10 @@ class RoutePlanner:
             return []
         if changed:
             self._reviewed = self._table.changes, self.experience.changes
-            self._trouble_history.note(self._table.map, now)
-        risks = self._trouble_history.risks(self._table.map, now)
+            self._is_history_behind = True
+        if not self.routes:
+            return []  # nobody needs the map, which takes long to draw while many brokers start
+        risks = self._risks(now)
         moved = []
         for route in self.routes.values():
             if changed or now >= route.review_at:
@@ -172,6 +181,12 @@ class RoutePlanner:
         self.wake_at = min((route.review_at for route in self.routes.values()), default=NEVER)
         return moved
 
+    def _risks(self, now: Nanos) -> Risks:
+        if self._is_history_behind:
+            self._is_history_behind = False
+            self._trouble_history.note(self._table.map, now)
+        return self._trouble_history.risks(self._table.map, now)
+
     def take_renewed(self) -> list[Route]:
         """The routes that stay where they are, but lead elsewhere so much sooner that those on the way must know."""
         renewed, self._renewed = self._renewed, []
@@ -179,7 +194,7 @@ class RoutePlanner:
 
     def plan(self, route: Route, cause: str, now: Nanos, risks: Risks | None = None) -> bool:
         """Compute a route; False if it stays the same."""
-        risks = risks or self._trouble_history.risks(self._table.map, now)
+        risks = risks or self._risks(now)
         avoided = self.experience.avoided(route.id)
         current = route.plan.links if avoided.isdisjoint(route.plan.links) else frozenset()
         found = plan(self._table, self._me, route.qos, route.destinations, risks, current, self._map(avoided))
@@ -230,12 +245,13 @@ class RoutePlanner:
         if not route.version:
             return "first use"
         bearing = False
-        for one, other in sorted(route.plan.links):
-            if self._table.map.claims.get((one, other)) is None:
+        claims, silent_since = self._table.map.claims, self._trouble_history.silent_since
+        for one, other in sorted(link for link in route.plan.links if link not in claims or link in silent_since):
+            if (one, other) not in claims:
                 return f"link {one}-{other} failed"
-            since = self._trouble_history.silent_since.get((one, other))
-            if since is None or route.qos.routing is Routing.FLOOD:
+            if route.qos.routing is Routing.FLOOD:
                 continue
+            since = silent_since[one, other]
             bearable_until = since + min(max(route.slack_ns // 2, 0), SILENCE_MAX)
             if now < bearable_until:
                 route.review_at = min(route.review_at, bearable_until)
@@ -324,7 +340,7 @@ class RoutePlanner:
         """What is wrong with the worst link, if there is one in trouble."""
         caution = CAUTION[route.qos.routing]
         worst, where = 0.0, ""
-        for one, other in sorted(route.plan.links):
+        for one, other in sorted(risks.at_risk(route.plan.links)):
             failing = risks.failing((one, other), route.slack_ns, caution)
             if failing > worst:
                 lately = risks.failing_now((one, other), route.slack_ns)
@@ -346,19 +362,31 @@ class RoutePlanner:
     # Latencies
 
     def _best_latency(self, route: Route, suspects: bool | None = None) -> Mapping[str, Nanos]:
-        """Of every broker that can be reached, by the quickest path; without suspect links where that is possible."""
+        """Of every destination that can be reached, by the quickest path; without suspect links where that is
+        possible."""
         network_map, label = self._map(self.experience.avoided(route.id)), route.qos.label
-        if suspects is not None:
-            return network_map.latencies(self._me, suspects, label)
-        if not network_map.suspects:
-            return network_map.latencies(self._me, suspects=True, label=label)
-        whole, clean = (network_map.latencies(self._me, with_them, label) for with_them in (True, False))
+        if suspects is not None or not network_map.suspects:
+            return network_map.latencies(self._me, route.destinations, suspects is not False, label)
+        whole, clean = (
+            network_map.latencies(self._me, route.destinations, with_them, label) for with_them in (True, False)
+        )
         return {**whole, **clean}
 
     def _latency_over(self, route: Route, links: Links | None = None) -> dict[str, Nanos]:
-        """The latency to each destination over the route's own links, or others, by the present map."""
+        """The latency to each destination over the route's own links, or others, by the present map.
+
+        It follows from what the brokers at these links say, and stays the same while they say the same.
+        """
+        links = route.plan.links if links is None else links
+        adverts = self._table.map.adverts_of(name for link in links for name in link)
+        if self.experience.extra_us:
+            adverts = ()
+        elif route.measured[0] is links and route.measured[1] == adverts:
+            return route.measured[2]
         reached = _relax(self._me, self._weights(route, forward=True, links=links))
-        return {name: reached[name] for name in route.destinations if name in reached}
+        found = {name: reached[name] for name in route.destinations if name in reached}
+        route.measured = links, adverts, found
+        return found
 
     def _ahead(self, route: Route) -> dict[str, Nanos]:
         """From each broker of the route, the latency to the farthest destination it leads to."""

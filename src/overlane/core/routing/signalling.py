@@ -8,16 +8,20 @@ cycle.
 
 Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still
 arrive while the new one is being set up, and a flow is never interrupted. The source need not wait for the
-acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along.
+acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along. A route that is
+made because there is a parcel to send is described by that parcel alone, from broker to broker; should it be lost, the
+next one carries the description, or the source repeats it when no acknowledgement comes (`AGAIN_AFTER`).
 
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long
-(`route_refresh`). What descriptions take is bounded (`route_budget`).
+(`route_refresh`). What descriptions take is bounded (`route_budget`), and what does not concern a next hop is left out
+(`route_parts`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from overlane.core.routing.route_budget import BYTES_MAX, RouteBudget, size_of
+from overlane.core.routing.route_parts import part_for
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire.control_messages import (
     Establish,
@@ -36,6 +40,8 @@ GRACE: Nanos = 5 * SECOND
 AGAIN_AFTER: Nanos = 500 * MS
 """How long a source waits for the acknowledgement before it sends the description once more."""
 VERSIONS_KEPT = 8
+FIRST_VERSION = 1
+"""Of a route: it is made because there is a parcel to send."""
 
 Outbox = list[tuple[str, Establish | Established | Teardown | RouteRefresh | RouteRequest]]
 """What to send to which neighbour."""
@@ -67,17 +73,20 @@ class RouteEntry:
     only_next_hop: str = ""
     """The neighbour that is all there is to it, where it only passes, or begins here."""
     _spared: dict[str, bool] = field(default_factory=dict)
-    _frame: bytes | None = None
+    _frames: dict[str, bytes] = field(default_factory=dict)
     _return_paths: dict[str, list[str]] = field(default_factory=dict)
+    _ways_back: dict[tuple[int, int], str] = field(default_factory=dict)
 
-    def route_frame(self) -> bytes:
+    def route_frame(self, hop: str) -> bytes:
         """What goes ahead of a parcel to a next hop that may not know the route; empty if that would refuse it."""
-        if self._frame is None:
+        found = self._frames.get(hop)
+        if found is None:
             try:
-                self._frame = route(encode_checked(self.message))
+                found = route(encode_checked(part_for(self.message, hop)))
             except Unsendable:
-                self._frame = b""
-        return self._frame
+                found = b""
+            self._frames[hop] = found
+        return found
 
     def return_path(self, hop: str) -> list[str]:
         """From the neighbour over which parcels came back to their source, against the links of the route; empty if it
@@ -85,6 +94,24 @@ class RouteEntry:
         found = self._return_paths.get(hop)
         if found is None:
             found = self._return_paths[hop] = _return_path(self.message, self.here, hop)
+        return found
+
+    def ends_over(self, hop: str) -> tuple[int, int] | None:
+        """The places of this broker and of the neighbour over which a parcel came; None if no return path begins so."""
+        brokers = self.message.brokers
+        return (brokers.index(self.here), brokers.index(hop)) if self.return_path(hop) else None
+
+    def way_back(self, destination: int, last_hop: int) -> str:
+        """Where what returns from a destination goes from here, against the path over its last hop; empty if that does
+        not pass here. All brokers find the same path, since all have the same description."""
+        ends = destination, last_hop
+        found = self._ways_back.get(ends)
+        if found is None:
+            brokers = self.message.brokers
+            path = [brokers[end] for end in ends if end < len(brokers) and brokers[end]]
+            path = [path[0], *_return_path(self.message, *path)] if len(path) == len(ends) else []
+            following = path.index(self.here) + 1 if self.here in path else len(path)
+            found = self._ways_back[ends] = path[following] if following < len(path) else ""
         return found
 
     def spares(self, hop: str) -> bool:
@@ -133,8 +160,13 @@ class RouteTable:
 
     # Events
 
-    def establish(self, sender: str | None, message: Establish, now: Nanos) -> tuple[Outbox, bool]:
-        """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole."""
+    def establish(
+        self, sender: str | None, message: Establish, now: Nanos, *, is_carried: bool = False
+    ) -> tuple[Outbox, bool]:
+        """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole.
+
+        `is_carried`: a parcel that goes to all next hops has it, and takes it on.
+        """
         key = broker_id(message.origin), message.route
         state = self._routes.get(key)
         is_new = state is None or state.incarnation != message.incarnation or message.version not in state.versions
@@ -152,7 +184,8 @@ class RouteTable:
             if self._key(message) in self.keyed:
                 return [], False  # another route has the same key: the next version will have its own
             entry = self._install(state, message, now)
-            outbox: Outbox = [(hop, message) for hop in (*entry.next_hops, *entry.obsolete_hops) if hop != sender]
+            outbox: Outbox = [] if is_carried else _descriptions(entry, sender)
+            outbox += [(hop, message) for hop in entry.obsolete_hops if hop != sender]
             if sender is not None:
                 entry.awaited.discard(sender)
                 entry.unconfirmed.discard(sender)
@@ -163,7 +196,7 @@ class RouteTable:
         outbox = []
         if message.refresh > entry.message.refresh:
             entry.message = message
-            outbox = [(hop, message) for hop in entry.next_hops if hop != sender]
+            outbox = _descriptions(entry, sender)
         if sender is not None:
             # Passed on already, so it can be acknowledged: waiting for those that wait for us would never end.
             entry.upstream.add(sender)
@@ -381,6 +414,11 @@ def _steps(start: int, ends: dict[int, list[int]]) -> dict[int, int]:
         steps |= found
         pending = list(found)
     return steps
+
+
+def _descriptions(entry: RouteEntry, sender: str | None) -> Outbox:
+    """To each next hop what concerns it."""
+    return [(hop, part_for(entry.message, hop)) for hop in entry.next_hops if hop != sender]
 
 
 def _acknowledgement(message: Establish) -> Established:

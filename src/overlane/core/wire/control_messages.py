@@ -39,6 +39,9 @@ REMEMBERED = 1024
 REMEMBERED_BYTES_MAX = 1024
 """How many messages are remembered with their bytes, and how large they may be."""
 
+RECEIPT_HOPS_MAX = 32
+"""How many links a receipt passes."""
+
 REFRESHED_MAX = 1024
 """Routes that one message refreshes or requests."""
 
@@ -61,6 +64,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 """`check` looks at its characters."""
 Bound = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
 """Of a range of names; empty where there is none."""
+OptionalName = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Filters = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX)]], Meta(max_length=PART_FILTERS_MAX)
@@ -155,13 +159,16 @@ class GossipSummary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=5):
-    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were in the version before."""
+    """RT_EST: a version of a route. Links are pairs of places in `brokers`; `obsolete` were in the version before.
+
+    Brokers that do not concern the receiver have empty names.
+    """
 
     origin: Name
     incarnation: U32
     route: U32
     version: Version
-    brokers: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
+    brokers: Annotated[list[OptionalName], Meta(max_length=BROKERS_MAX)]
     kept: Places
     added: Places
     obsolete: Places
@@ -216,8 +223,10 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     `behind` names topics whose readers do not keep up, and how full their queues are, in per cent.
 
     With `heard` it acknowledges nothing, but confirms that the parcel of this number has come: over which last hop, and
-    how old. It takes `path`, the brokers still to pass, the last of which it is for; without one, or where that
-    is broken, every broker sends it the quickest way.
+    how old. On a route that is done by a CONFIRMATION frame (frame_codec.py), as long as the way back is not broken.
+
+    It takes `path`, the brokers still to pass, the last of which it is for; without one, or where that is broken, every
+    broker sends it the quickest way. A path that is the quickest is not named.
     """
 
     to: Name
@@ -236,6 +245,26 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     heard: Count = 0
     came_from: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] = ""
     age_us: Count = 0
+
+
+def arrived(
+    to: str, incarnation: int, sender: str, came_from: str, number: int, age_us: int, path: list[str] | None = None
+) -> Receipt:
+    """The confirmation of a parcel that came on no route, or whose way back is broken."""
+    beyond = b""
+    return Receipt(
+        to,
+        sender,
+        RECEIPT_HOPS_MAX,
+        incarnation,
+        0,
+        0,
+        beyond,
+        path=path or [],
+        heard=number,
+        came_from=came_from,
+        age_us=age_us,
+    )
 
 
 class Farewell(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=9):
@@ -387,7 +416,9 @@ def check(message: ControlMessage) -> ControlMessage:
                 raise ProtocolViolation("a route with half a link")
             if max(places, default=0) >= len(brokers) or len(ahead) != len(brokers):
                 raise ProtocolViolation("a route over brokers it does not name")
-            if len(set(brokers)) < len(brokers) or message.origin not in brokers:
+            if not all(map(brokers.__getitem__, places)):
+                raise ProtocolViolation("a route over brokers it does not name")
+            if len(set(brokers)) - ("" in brokers) < len(brokers) - brokers.count("") or message.origin not in brokers:
                 raise ProtocolViolation("a route that names a broker twice, or not its own source")
         case InterestUpdate(added=added, removed=removed) | ScopedInterest(added=added, removed=removed):
             _check_topics(check_filter, added)

@@ -10,9 +10,12 @@ A frame is a length, a type and a body. Numbers are big-endian.
     HELLO     magic "OVLN" | version u8 | incarnation u32 | instance u64 | tier u8 | name length u8 | name
     PING      token u32
     PONG      token u32
-    HOP_ACK   highest u32 | delay u16 (16 us) | missing       hop acknowledgement; bit i of missing: highest-1-i has not
-              come; at most 8 bytes, little-endian, zero bytes at the end left out
+    HOP_ACK   highest u32 | delay u16 (16 us) | came u16 | missing       hop acknowledgement; `came`: when the highest
+              came, by the receiver's clock, in ticks of 16 us; bit i of missing: highest-1-i has not come; at most 8
+              bytes, little-endian, zero bytes at the end left out
     CONTROL   sequence u32 | message (msgpack, see control_messages.py)
+    CONFIRMATION  key | destination u16 | last hop u16 | sequence u48 | age us u32      to the source of a route: this
+              parcel came to a destination over that last hop. Both are places in the brokers of the route's description
     PARCEL    the header below | end-to-end part (parcel.py)
     ROUTE     an Establish message (msgpack), ahead of a parcel that needs it
     DETOUR    hops u8 | this hop u8 | ids u64 x hops | the long header below | end-to-end part
@@ -50,7 +53,7 @@ from typing import NamedTuple
 from overlane.errors import ProtocolViolation
 
 MAGIC = b"OVLN"
-VERSION = 3
+VERSION = 4
 NAME_BYTES_MAX = 64
 TIER_MAX = 2
 FRAME_BYTES_MAX = (1 << 20) + (1 << 16)
@@ -71,6 +74,7 @@ class FrameType(IntEnum):
     PARCEL = 6
     DETOUR = 7
     ROUTE = 8
+    CONFIRMATION = 9
 
 
 class ParcelFlag(IntFlag):
@@ -94,12 +98,13 @@ class ParcelFlag(IntFlag):
 _FRAME = struct.Struct("!IB")
 _HELLO = struct.Struct("!4sBIQBB")
 _TOKEN = struct.Struct("!I")
-_HOP_ACK = struct.Struct("!IH")
+_HOP_ACK = struct.Struct("!IHH")
 _HEADER = struct.Struct("!BHQIQIIIII")
 _PARCEL = struct.Struct("!IBB6sHIIH")
 _PARCEL_BODY = struct.Struct("!B6sHIIH")
 _ROUTE_NAME = struct.Struct("!QQQH")
 _DETOUR = struct.Struct("!BB")
+_CONFIRMATION = struct.Struct("!6sHHHII")
 _IDENTITY = struct.Struct("!Q")
 
 FRAME_OVERHEAD = _FRAME.size
@@ -179,6 +184,17 @@ class HopAck(NamedTuple):
     highest: int
     delay_us: int
     earlier: int
+    came_ticks: int = 0
+
+
+class Confirmation(NamedTuple):
+    key: bytes
+    """Of the version of the route that the parcel was on."""
+    destination: int
+    last_hop: int
+    """Places in the brokers of the route's description."""
+    sequence: int
+    age_us: int
 
 
 class Detour(NamedTuple):
@@ -210,15 +226,21 @@ def pong(token: int) -> bytes:
     return _frame(FrameType.PONG, _TOKEN.pack(token))
 
 
-def hop_ack(highest: int, delay_us: int, earlier: int) -> bytes:
+def hop_ack(highest: int, delay_us: int, earlier: int, came_ticks: int = 0) -> bytes:
     missing = (~earlier & _EARLIER_MASK).to_bytes(8, "little").rstrip(b"\0")
-    return _frame(FrameType.HOP_ACK, _HOP_ACK.pack(highest, min(delay_us >> 4, 0xFFFF)) + missing)
+    return _frame(FrameType.HOP_ACK, _HOP_ACK.pack(highest, min(delay_us >> 4, 0xFFFF), came_ticks) + missing)
 
 
 def control(sequence: int, message: bytes) -> bytes:
     if len(message) + 5 > FRAME_BYTES_MAX:
         raise ValueError(f"a control message of {len(message)} bytes does not fit a frame of {FRAME_BYTES_MAX}")
     return _frame(FrameType.CONTROL, _TOKEN.pack(sequence) + message)
+
+
+def confirmation(told: Confirmation) -> bytes:
+    key, destination, last_hop, sequence, age_us = told
+    packed = _CONFIRMATION.pack(key, destination, last_hop, sequence >> 32, sequence & 0xFFFFFFFF, age_us)
+    return _frame(FrameType.CONFIRMATION, packed)
 
 
 def route(message: bytes) -> bytes:
@@ -359,15 +381,22 @@ def read_token(body: memoryview) -> int:
 def read_hop_ack(body: memoryview) -> HopAck:
     if not _HOP_ACK_BYTES <= len(body) <= _HOP_ACK_BYTES + 8:
         raise ProtocolViolation("a hop acknowledgement of the wrong size")
-    highest, delay = _HOP_ACK.unpack_from(body)
+    highest, delay, came_ticks = _HOP_ACK.unpack_from(body)
     missing = int.from_bytes(body[_HOP_ACK_BYTES:], "little")
-    return HopAck(highest, delay << 4, ~missing & _EARLIER_MASK)
+    return HopAck(highest, delay << 4, ~missing & _EARLIER_MASK, came_ticks)
 
 
 def read_control(body: memoryview) -> tuple[int, memoryview]:
     if len(body) < _TOKEN.size:
         raise ProtocolViolation("a truncated control frame")
     return int(_TOKEN.unpack_from(body)[0]), body[_TOKEN.size :]
+
+
+def read_confirmation(body: memoryview) -> Confirmation:
+    if len(body) != _CONFIRMATION.size:
+        raise ProtocolViolation("a confirmation of the wrong size")
+    key, destination, last_hop, high, low, age_us = _CONFIRMATION.unpack(body)
+    return Confirmation(key, destination, last_hop, high << 32 | low, age_us)
 
 
 def key_of(body: memoryview) -> bytes:

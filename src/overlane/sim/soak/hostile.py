@@ -16,6 +16,7 @@ from msgspec import structs
 from overlane.core.broker import OverlayBroker
 from overlane.core.units import SECOND
 from overlane.core.wire.control_messages import Advert, InterestUpdate, LinkClaim, Receipt
+from overlane.core.wire.frame_codec import Confirmation
 from overlane.sim.luck import one_of, stream
 from overlane.sim.soak.drawing import HOSTILE
 from overlane.sim.world import World
@@ -41,7 +42,7 @@ def _swallow(world: World) -> None:
     """Nothing that comes from others leaves: neither parcels nor what confirms them."""
     core: OverlayBroker = world.hosts[HOSTILE].core
     forwarding = core._forwarding
-    forward, post = forwarding.forward, forwarding.post
+    forward, post, confirm = forwarding.forward, forwarding.post, forwarding.confirm
 
     def keep(_: object, entry: Any, header: Any, rest: Any, entered: int, sender: str | None, now: int) -> bool:
         return sender is not None or forward(entry, header, rest, entered, sender, now)
@@ -50,9 +51,14 @@ def _swallow(world: World) -> None:
         if receipt.sender == HOSTILE:
             post(receipt)
 
+    def lose_confirmation(_: object, entry: Any, told: Confirmation) -> None:
+        if entry.message.brokers[told.destination] == HOSTILE:
+            confirm(entry, told)
+
     forwarding.forward = MethodType(keep, forwarding)  # type: ignore[method-assign]
     forwarding.pass_on = MethodType(lambda *_: None, forwarding)  # type: ignore[method-assign]
     forwarding.post = MethodType(lose, forwarding)  # type: ignore[method-assign]
+    forwarding.confirm = MethodType(lose_confirmation, forwarding)  # type: ignore[method-assign]
     core._cut_through.try_forward = MethodType(lambda *_: False, core._cut_through)  # type: ignore[method-assign]
 
 
