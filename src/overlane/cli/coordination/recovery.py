@@ -123,23 +123,17 @@ def move(
 
 
 @app.command()
+@with_zookeeper
 def forget(
+    where: Where,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Broker.", show_default=False)],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     file: NetworkFile = None,
-    zookeeper: Zookeeper = "",
-    path: RootPath = ROOT,
-    data: Data = DATA,
-    user: User = "",
-    password: Password = None,
-    ca: Ca = None,
-    certificate: Certificate = None,
-    key: Key = None,
 ) -> None:
     """Forget a broker: its mirrors end, and nobody continues it. To remove it for good, or to let it begin anew, empty,
     when all copies are lost."""
     with exit_on_error():
-        access = where_is(file, zookeeper, path, data, user, password, ca, certificate, key)
+        access = where.access(file)
         told = asyncio.run(_what_is_lost(access, name))
         if not yes and not typer.confirm(f"{told} Forget {name}, with all messages that its copies have?"):
             raise typer.Exit(1)
