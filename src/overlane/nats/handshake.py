@@ -127,6 +127,7 @@ class Handshake:
         connection.session = session
         connection.allowance, connection.allowance_ns = float(state.limits.messages_per_second), now
         session.consumer = connection
+        session.window.receive_max = state.limits.in_flight  # it has room as a member of a group
         state.counters.connections_accepted += 1
         state.notices.add(Connected(client_id, user, connection.peer, connection.protocol, False))
         if connection.options.verbose:
