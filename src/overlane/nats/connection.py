@@ -190,9 +190,9 @@ class Connection(ClientConnection):
                 continue
             if interest.is_group:
                 interest.turn = (interest.turn + 1) % len(interest.sids)
-                receivers = (interest.sids[interest.turn],)
+                receivers = [interest.sids[interest.turn]]
             else:
-                receivers = tuple(interest.sids)
+                receivers = interest.sids.copy()
             for one in receivers:
                 self.send(b"".join((kind, subject, b" ", one.sid, b" ", behind, body, b"\r\n")))
                 self.messages_out += 1
