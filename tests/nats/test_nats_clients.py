@@ -41,8 +41,8 @@ class Row:
             text = text.replace(f"[brokers.{name}]\n", f'[brokers.{name}]\nnats = "127.0.0.1:{port}"\n')
         self.net.file.write_text(text)
 
-    async def nats(self, name: str, **options: Any) -> NatsPy:
-        return await connect(self.ports[name], **options)
+    async def nats(self, broker: str, **options: Any) -> NatsPy:
+        return await connect(self.ports[broker], **options)
 
     def mqtt(self, name: str, **options: Any) -> aiomqtt.Client:
         port = int(self.net[name].mqtt.rpartition(":")[2])
@@ -301,9 +301,10 @@ class Signer:
     async def connect(self, port: int, **options: Any) -> NatsPy:
         """nats-py signs by a library of its own, which is not needed for that."""
         client = NatsPy()
+        client._auth_configured = True
         client._public_nkey = self.public
-        client._signature_cb = self.sign
-        await client.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False, connect_timeout=20, **options)
+        options = {"allow_reconnect": False, "connect_timeout": 20, "signature_cb": self.sign, **options}
+        await client.connect(f"nats://127.0.0.1:{port}", **options)
         return client
 
 

@@ -155,4 +155,6 @@ def _question(connection: Connection, said: Connect) -> Authenticate | Authentic
 
 
 def _padded(text: str) -> str:
-    return text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
+    """Clients write base64 in either alphabet, with padding or without."""
+    text = text.rstrip("=").replace("+", "-").replace("/", "_")
+    return text + "=" * (-len(text) % 4)
