@@ -9,7 +9,7 @@ publishers are slowed down for as long as it reads at all (`pubsub.backpressure`
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from overlane.core.topics import matches
 from overlane.core.units import Nanos
@@ -20,6 +20,9 @@ from overlane.pubsub.consumer import Ending, Peer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.message import Message
 from overlane.pubsub.state import State
+
+if TYPE_CHECKING:
+    from overlane.nats.fast_path import SubjectEntry
 
 OK: Final = b"+OK\r\n"
 
@@ -89,6 +92,8 @@ class Connection(ClientConnection):
         "_remove_ended",
         "_state",
         "ended",
+        "entries",
+        "entries_of",
         "input_needed",
         "interests",
         "interests_by_name",
@@ -116,6 +121,10 @@ class Connection(ClientConnection):
         self.interests_by_name: dict[str, Interest] = {}
         self.ended: list[Sid] = []
         """Those that have taken all they wanted, and are to be removed."""
+        self.entries: dict[bytes, SubjectEntry] = {}
+        """The subjects that this client's plain messages pass on the fast path, by the beginning of their line."""
+        self.entries_of = -1
+        """The state of subscriptions and rights that `entries` holds for."""
         self.pings_unanswered = 0
         self._input: list[bytes] = []
         self._input_bytes = 0
@@ -203,6 +212,9 @@ class Connection(ClientConnection):
                         interest.sids.remove(one)
                         self.ended.append(one)
                         self._state.timers.at_with(self, 0, self._remove_ended, self._failed)
+        self.close_if_slow()
+
+    def close_if_slow(self) -> None:
         if self.backlog_bytes > self._state.limits.queue_bytes:
             told = f"more than {self._state.limits.queue_bytes} bytes wait for it"
             self._state.refuse(Refusal.SLOW_CLIENT, told, self)

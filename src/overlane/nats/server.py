@@ -8,6 +8,7 @@ from typing import Final
 
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.nats.connection import Connection
+from overlane.nats.fast_path import FastPath
 from overlane.nats.handshake import Handshake
 from overlane.nats.operations import Incomplete, Operation, read_number, read_operation
 from overlane.nats.publishing import PublishOperations
@@ -35,6 +36,7 @@ class Server(ProtocolServer[Connection]):
         super().__init__(pubsub)
         self._handshake = Handshake(self.state, pubsub.sessions)
         self._publishing = PublishOperations(self.state, pubsub.publishing)
+        self._fast_path = FastPath(self.state)
         self._subscribing = SubscribeOperations(self.state, pubsub.subscribing)
 
     # Connections
@@ -121,6 +123,10 @@ class Server(ProtocolServer[Connection]):
         end = len(data)
         while position < end and connection.phase in (Phase.WAITING, Phase.OPEN):
             limits, is_open = self.state.limits, connection.phase is Phase.OPEN
+            if is_open and not connection.options.verbose:
+                position = self._fast_path.pass_on(connection, data, position, now)
+                if position == end:
+                    break
             payload_bytes_max = connection.payload_bytes_max if is_open else limits.packet_bytes_before_connect
             found = read_operation(data, position, payload_bytes_max)
             if isinstance(found, Incomplete):
@@ -163,6 +169,8 @@ class Server(ProtocolServer[Connection]):
             self._publishing.publish(
                 connection, session, arguments[0], reply, operation.headers, operation.payload, now
             )
+            if name == b"PUB" and not reply and not connection.options.verbose:
+                self._fast_path.enter(connection, session, arguments[0])
         elif name == b"SUB" and 2 <= len(arguments) <= 3:
             group = arguments[1] if len(arguments) > 2 else b""
             self._subscribing.subscribe(connection, session, arguments[0], group, arguments[-1], now)

@@ -53,6 +53,7 @@ class SubscribeOperations:
             return
         one = connection.sids[sid] = Sid(sid, interest)
         interest.sids.append(one)
+        state.subscriptions.forget()  # it may be one more for a subscription of the session that was there
         self._granted(connection)
 
     def _begin(self, connection: Connection, session: Session, name: str, is_group: bool, now: Nanos) -> Interest:
@@ -68,6 +69,7 @@ class SubscribeOperations:
         """`most`: the subscription ends when it has taken so many in all; 0 for at once."""
         one = connection.sids.get(sid)
         if one is not None:
+            self._state.subscriptions.forget()
             if most > one.taken:
                 one.left = most - one.taken
             else:

@@ -1,0 +1,141 @@
+r"""The fast path: plain messages passed on by the read instead of one by one.
+
+    PUB subject size\r\n payload \r\n     in
+    MSG subject sid size\r\n payload \r\n     out: all from the size on are the same bytes
+
+A message without reply subject and headers, of a client that is not verbose, on a subject whose receivers are all NATS
+clients of this broker, is looked at only as far as to find its receivers and its end. A subject enters after its first
+message was handled otherwise, so that every check was made once. When subscriptions, rights or the needs of other
+brokers change, all subjects start anew. Whatever is not plain stops the fast path, for the server to handle.
+"""
+
+from overlane.core.units import Nanos
+from overlane.nats.connection import Connection
+from overlane.nats.operations import LINE_BYTES_MAX
+from overlane.nats.publishing import read_topic
+from overlane.nats.subjects import subject_of
+from overlane.pubsub import backpressure
+from overlane.pubsub.connection import Phase
+from overlane.pubsub.counters import TopicStats
+from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.table import Receiver
+
+SUBJECTS_MAX = 10_000
+"""Of one connection."""
+SIZE_DIGITS_MAX = 7
+
+Target = tuple[Connection, bytes]
+"""A receiver, and what it gets in front of the size."""
+
+
+class SubjectEntry:
+    __slots__ = ("stats", "targets")
+
+    def __init__(self, targets: list[Target], stats: TopicStats) -> None:
+        self.targets = targets
+        self.stats = stats
+
+
+class FastPath:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def enter(self, connection: Connection, session: Session, subject: bytes) -> None:
+        """A plain message on this subject was accepted: those that follow may take the fast path."""
+        state, topic = self._state, read_topic(subject)
+        if topic is None or topic not in state.topics or not state.may_publish(session, topic):
+            return
+        audience = state.subscriptions.audience(topic)
+        if audience.groups or state.cluster.directory.shared(topic) or state.uplink.carries(topic):
+            return
+        targets: list[Target] = []
+        for receiver in audience.receivers:
+            found = self._targets(receiver, topic, session)
+            if found is None:
+                return
+            targets += found
+        if connection.entries_of != state.changes or len(connection.entries) >= SUBJECTS_MAX:
+            connection.entries.clear()
+            connection.entries_of = state.changes
+        connection.entries[b"PUB " + subject] = SubjectEntry(targets, state.stats(topic))
+
+    @staticmethod
+    def _targets(receiver: Receiver, topic: str, publisher: Session) -> list[Target] | None:
+        """None if messages have to be given to this receiver one by one."""
+        consumer = receiver.session.consumer
+        if not isinstance(consumer, Connection) or (receiver.session is publisher and not consumer.options.echo):
+            return None
+        targets: list[Target] = []
+        for identifier in receiver.identifiers:
+            interest = consumer.interests.get(identifier)
+            if interest is None or topic.count("/") < interest.slashes:
+                continue
+            if any(one.left >= 0 for one in interest.sids):
+                return None
+            targets += [(consumer, _message_head(topic, one.sid)) for one in interest.sids]
+        return targets
+
+    def pass_on(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:
+        """Pass on the plain messages from the position on; the place of the first that is not plain and whole."""
+        if connection.entries_of != self._state.changes:
+            connection.entries.clear()
+            return position
+        entries = connection.entries
+        if not entries:
+            return position
+        find, find_entry = data.find, entries.get
+        end, size_max, begin = len(data), connection.payload_bytes_max, position
+        out: dict[Connection, list[bytes]] = {}
+        count = 0
+        while position < end:
+            line_end = find(b"\r\n", position, position + LINE_BYTES_MAX)
+            head, _, digits = data[position:line_end].rpartition(b" ")
+            entry = find_entry(head)
+            if line_end < 0 or entry is None or not digits.isdigit() or len(digits) > SIZE_DIGITS_MAX:
+                break
+            size = int(digits)
+            following = line_end + 4 + size
+            if size > size_max or following > end or data[following - 2 : following] != b"\r\n":
+                break
+            stats = entry.stats
+            if stats.is_forgotten:
+                break
+            stats.messages += 1
+            stats.bytes += size
+            count += 1
+            behind = data[position + len(head) + 1 : following]
+            for target, prefix in entry.targets:
+                pieces = out.get(target)
+                if pieces is None:
+                    out[target] = [prefix, behind]
+                else:
+                    pieces.append(prefix)
+                    pieces.append(behind)
+            position = following
+        if position > begin:
+            connection.messages_in += count
+            self._state.counters.messages_in += count
+            self._hand_out(connection, out, now)
+        return position
+
+    def _hand_out(self, publisher: Connection, out: dict[Connection, list[bytes]], now: Nanos) -> None:
+        state = self._state
+        queue_bytes = state.limits.queue_bytes
+        for connection, pieces in out.items():
+            if connection.phase is not Phase.OPEN:
+                continue
+            connection.send(b"".join(pieces))
+            count = len(pieces) // 2
+            connection.messages_out += count
+            state.counters.messages_out += count
+            crowding = connection.backlog_bytes / queue_bytes
+            if crowding > backpressure.CROWDED and connection.keeps_reading(now):
+                rests_until_ns = now + backpressure.rest_ns(min(1.0, crowding))
+                publisher.rests_until_ns = max(publisher.rests_until_ns, rests_until_ns)
+            if crowding > 1:
+                connection.close_if_slow()
+
+
+def _message_head(topic: str, sid: bytes) -> bytes:
+    return b"MSG %b %b " % (subject_of(topic).encode(), sid)
