@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import aiomqtt
+import nats
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client as NatsPy
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
-import nats
 from brokers import Overlane, free_port
 from overlane.node.security.users import Cost, add_nkey, set_password
 from overlane.secret import Secret

@@ -21,8 +21,12 @@ from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Receiver
 
+RETURN, NEWLINE = b"\r\n"
+
 SUBJECTS_MAX = 10_000
 """Of one connection."""
+SIZES = {b"%d" % size: size for size in range(4_097)}
+"""By their digits, those of most messages: one look instead of two checks and a conversion."""
 SIZE_DIGITS_MAX = 7
 
 Target = tuple[Connection, bytes]
@@ -84,34 +88,35 @@ class FastPath:
         entries = connection.entries
         if not entries:
             return position
-        find, find_entry = data.find, entries.get
+        find, find_space, find_entry, find_size = data.find, data.rfind, entries.get, SIZES.get
         end, size_max, begin = len(data), connection.payload_bytes_max, position
         out: dict[Connection, list[bytes]] = {}
         count = 0
         while position < end:
             line_end = find(b"\r\n", position, position + LINE_BYTES_MAX)
-            head, _, digits = data[position:line_end].rpartition(b" ")
-            entry = find_entry(head)
-            if line_end < 0 or entry is None or not digits.isdigit() or len(digits) > SIZE_DIGITS_MAX:
+            space = find_space(b" ", position, line_end)
+            entry = find_entry(data[position:space])
+            if line_end < 0 or entry is None:
                 break
-            size = int(digits)
+            size = find_size(data[space + 1 : line_end])
+            if size is None and (size := _size(data[space + 1 : line_end])) is None:
+                break
             following = line_end + 4 + size
-            if size > size_max or following > end or data[following - 2 : following] != b"\r\n":
-                break
             stats = entry.stats
-            if stats.is_forgotten:
+            if size > size_max or following > end or data[following - 1] != NEWLINE or stats.is_forgotten:
+                break
+            if data[following - 2] != RETURN:
                 break
             stats.messages += 1
             stats.bytes += size
             count += 1
-            behind = data[position + len(head) + 1 : following]
+            behind = data[space + 1 : following]
             for target, prefix in entry.targets:
                 pieces = out.get(target)
                 if pieces is None:
                     out[target] = [prefix, behind]
                 else:
-                    pieces.append(prefix)
-                    pieces.append(behind)
+                    pieces += (prefix, behind)
             position = following
         if position > begin:
             connection.messages_in += count
@@ -135,6 +140,10 @@ class FastPath:
                 publisher.rests_until_ns = max(publisher.rests_until_ns, rests_until_ns)
             if crowding > 1:
                 connection.close_if_slow()
+
+
+def _size(digits: bytes) -> int | None:
+    return int(digits) if digits.isdigit() and len(digits) <= SIZE_DIGITS_MAX else None
 
 
 def _message_head(topic: str, sid: bytes) -> bytes:
