@@ -2,6 +2,8 @@
 
 import mqtt5
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from natsbench import NatsBench
 
 from overlane.core.units import SECOND
@@ -234,3 +236,38 @@ def test_shutting_down_and_an_operator_end_the_connection_with_a_reason() -> Non
     bench.end_turn()
     assert two.heard() == b"-ERR 'Server Shutdown'\r\n"
     assert bench.connect().heard() == b"-ERR 'Server Shutdown'\r\n"
+
+
+SUBJECTS = st.sampled_from([b"a", b"a.b", b"a.c", b"b.c", b"a..b", b"$x"])
+OPERATIONS = st.one_of(
+    st.tuples(SUBJECTS, st.binary(max_size=5)).map(lambda one: b"PUB %b %d\r\n%b\r\n" % (one[0], len(one[1]), one[1])),
+    SUBJECTS.map(lambda one: b"PUB %b r 1\r\nx\r\n" % one),
+    SUBJECTS.map(lambda one: b"HPUB %b 12 13\r\nNATS/1.0\r\n\r\nx\r\n" % one),
+    st.tuples(st.sampled_from([b"a", b"a.>", b"a.*", b">", b"*.c", b"a.b q"]), st.integers(1, 4)).map(
+        lambda one: b"SUB %b %d\r\n" % one
+    ),
+    st.tuples(st.integers(1, 4), st.integers(0, 3)).map(lambda one: b"UNSUB %d %d\r\n" % one),
+    st.just(b"PING\r\n"),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.lists(OPERATIONS, min_size=1, max_size=6)), max_size=12), st.booleans())
+def test_the_fast_path_changes_nothing_that_anybody_hears(said: list[tuple[int, list[bytes]]], echo: bool) -> None:
+    def heard(is_fast: bool) -> list[object]:
+        bench = NatsBench()
+        if not is_fast:
+            bench.server._fast_path.enter = lambda *_: None  # type: ignore[method-assign]
+        clients = [bench.connect(headers=True, echo=echo), bench.connect(headers=True), bench.connect()]
+        reader = bench.mqtt_client("reader")
+        reader.subscribe("b/#")
+        for number, operations in said:
+            clients[number].say(b"".join(operations))
+            bench.wait(0.001)
+        counters, stats = bench.mqtt.counters, bench.mqtt.state.topics
+        counts = [counters.messages_in, counters.messages_out]
+        topics = {topic: (one.messages, one.bytes) for topic, one in stats.items() if not topic.startswith("$SYS")}
+        payloads = [(one.topic, one.payload) for one in reader.messages()]
+        return [*(one.heard() for one in clients), *counts, topics, payloads]
+
+    assert heard(is_fast=True) == heard(is_fast=False)
