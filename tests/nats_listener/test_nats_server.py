@@ -2,7 +2,7 @@
 
 import mqtt5
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from natsbench import NatsBench
 
@@ -239,10 +239,17 @@ def test_shutting_down_and_an_operator_end_the_connection_with_a_reason() -> Non
 
 
 SUBJECTS = st.sampled_from([b"a", b"a.b", b"a.c", b"b.c", b"a..b", b"$x"])
+LINES = st.sampled_from(
+    [b"A: b", b"A:b", b"A:  b ", b"Content-Type: t", b"Nats-TTL: 5", b"nats-status: 1", b"B: x y", b"C:", b"a"]
+)
+HEADERS = st.lists(LINES, max_size=3).map(lambda lines: b"\r\n".join([b"NATS/1.0", *lines, b"", b""]))
 OPERATIONS = st.one_of(
     st.tuples(SUBJECTS, st.binary(max_size=5)).map(lambda one: b"PUB %b %d\r\n%b\r\n" % (one[0], len(one[1]), one[1])),
     SUBJECTS.map(lambda one: b"PUB %b r 1\r\nx\r\n" % one),
     SUBJECTS.map(lambda one: b"HPUB %b 12 13\r\nNATS/1.0\r\n\r\nx\r\n" % one),
+    st.tuples(SUBJECTS, HEADERS).map(
+        lambda one: b"HPUB %b %d %d\r\n%bx\r\n" % (one[0], len(one[1]), len(one[1]) + 1, one[1])
+    ),
     st.tuples(st.sampled_from([b"a", b"a.>", b"a.*", b">", b"*.c", b"a.b q"]), st.integers(1, 4)).map(
         lambda one: b"SUB %b %d\r\n" % one
     ),
@@ -252,6 +259,8 @@ OPERATIONS = st.one_of(
 
 
 @settings(max_examples=200, deadline=None)
+@example([(0, [b"SUB a 1\r\nSUB a 2\r\nSUB a.> 3\r\nSUB > 4\r\n"]), (1, 3 * [b"PUB a 0\r\n\r\n"])], True)
+@example([(0, [b"SUB a 1\r\n"]), (1, 3 * [b"HPUB a 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx\r\n"])], True)
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(OPERATIONS, min_size=1, max_size=6)), max_size=12), st.booleans())
 def test_the_fast_path_changes_nothing_that_anybody_hears(said: list[tuple[int, list[bytes]]], echo: bool) -> None:
     def heard(is_fast: bool) -> list[object]:

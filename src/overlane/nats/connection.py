@@ -181,7 +181,10 @@ class Connection(ClientConnection):
             headers = write_headers(message.properties, expiry_s)
         size = len(headers) + len(message.payload)
         behind = b"%b%d %d\r\n" % (reply, len(headers), size) if headers else b"%b%d\r\n" % (reply, size)
+        before = self.messages_out
         self.deliver(message.topic, identifiers, behind, headers + message.payload, bool(headers), message.sender)
+        # Delivery counts one: here it is one for each subscription, or none.
+        self._state.counters.messages_out += self.messages_out - before - 1
         return True
 
     def deliver(

@@ -3,11 +3,14 @@ r"""The fast path: plain messages passed on by the read instead of one by one.
     PUB subject size\r\n payload \r\n     in
     MSG subject sid size\r\n payload \r\n     out: all from the size on are the same bytes
 
-A message without reply subject and headers, of a client that is not verbose, on a subject whose receivers are all NATS
-clients of this broker, is looked at only as far as to find its receivers and its end. A subject enters after its first
+A message without reply subject, of a client that is not verbose, on a subject whose receivers are all NATS clients of
+this broker, is looked at only as far as to find its receivers and its end. Headers are passed on as they came if they
+are written as the broker would write them itself. A subject enters after its first
 message was handled otherwise, so that every check was made once. When subscriptions, rights or the needs of other
 brokers change, all subjects start anew. Whatever is not plain stops the fast path, for the server to handle.
 """
+
+import re
 
 from overlane.core.units import Nanos
 from overlane.nats.connection import Connection
@@ -22,6 +25,7 @@ from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Receiver
 
 RETURN, NEWLINE = b"\r\n"
+HPUB = ord("H")
 
 SUBJECTS_MAX = 10_000
 """Of one connection."""
@@ -33,11 +37,21 @@ Target = tuple[Connection, bytes]
 """A receiver, and what it gets in front of the size."""
 
 
+_VALUE = rb"[!-~](?:[ -~]*[!-~])?\r\n"
+_OTHER = rb"(?!(?:Content-Type|Nats-TTL|Mqtt-Correlation-Data|nats-status): )[!-9;-~]+: "
+_usual_headers = re.compile(
+    rb"NATS/1\.0\r\n(?=[^\r])(?:Content-Type: " + _VALUE + rb")?(?:" + _OTHER + _VALUE + rb")*\r\n"
+)
+"""At least one header, all as `headers` writes them."""
+
+
 class SubjectEntry:
-    __slots__ = ("stats", "targets")
+    __slots__ = ("stats", "takes_headers", "targets", "targets_with_headers")
 
     def __init__(self, targets: list[Target], stats: TopicStats) -> None:
         self.targets = targets
+        self.targets_with_headers = [(target, b"H" + head) for target, head in targets]
+        self.takes_headers = all(target.options.headers for target, _ in targets)
         self.stats = stats
 
 
@@ -91,27 +105,41 @@ class FastPath:
         find, find_space, find_entry, find_size = data.find, data.rfind, entries.get, SIZES.get
         end, size_max, begin = len(data), connection.payload_bytes_max, position
         out: dict[Connection, list[bytes]] = {}
-        count = 0
+        count, header_bytes, pairs_max = 0, 0, self._state.limits.user_properties
         while position < end:
             line_end = find(b"\r\n", position, position + LINE_BYTES_MAX)
             space = find_space(b" ", position, line_end)
             entry = find_entry(data[position:space])
-            if line_end < 0 or entry is None:
+            if line_end < 0:
                 break
             size = find_size(data[space + 1 : line_end])
             if size is None and (size := _size(data[space + 1 : line_end])) is None:
                 break
             following = line_end + 4 + size
+            if entry is not None:
+                targets = entry.targets
+            else:
+                if data[position] != HPUB or following > end:
+                    break
+                head_end = find_space(b" ", position, space)
+                entry = find_entry(data[position + 1 : head_end])
+                header_bytes = _size(data[head_end + 1 : space]) or 0
+                if entry is None or not entry.takes_headers or not connection.options.headers or header_bytes > size:
+                    break
+                headers = data[line_end + 2 : line_end + 2 + header_bytes]
+                if headers.count(b"\n") - 2 > pairs_max or not _usual_headers.fullmatch(headers):
+                    break
+                targets, space = entry.targets_with_headers, head_end
             stats = entry.stats
             if size > size_max or following > end or data[following - 1] != NEWLINE or stats.is_forgotten:
                 break
             if data[following - 2] != RETURN:
                 break
             stats.messages += 1
-            stats.bytes += size
+            stats.bytes += size if targets is entry.targets else size - header_bytes
             count += 1
             behind = data[space + 1 : following]
-            for target, prefix in entry.targets:
+            for target, prefix in targets:
                 pieces = out.get(target)
                 if pieces is None:
                     out[target] = [prefix, behind]

@@ -169,7 +169,7 @@ class Server(ProtocolServer[Connection]):
             self._publishing.publish(
                 connection, session, arguments[0], reply, operation.headers, operation.payload, now
             )
-            if name == b"PUB" and not reply and not connection.options.verbose:
+            if not reply and not connection.options.verbose:
                 self._fast_path.enter(connection, session, arguments[0])
         elif name == b"SUB" and 2 <= len(arguments) <= 3:
             group = arguments[1] if len(arguments) > 2 else b""
@@ -190,7 +190,7 @@ class Server(ProtocolServer[Connection]):
         if connection.phase is not Phase.WAITING:
             return  # nats-server takes a second one, and ignores who it says to be
         self._handshake.connect(connection, body, now)
-        if connection.phase is Phase.OPEN:
+        if connection.is_open:
             self._watch(connection, now)
 
     def _violated(self, connection: Connection, violation: Violation, now: Nanos) -> None:
