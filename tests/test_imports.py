@@ -24,7 +24,7 @@ WORLD = frozenset({
 })
 # fmt: on
 
-PURE = ("core", "membership", "planning", "pubsub", "mqtt", "turn", "coordination", "recovery")
+PURE = ("core", "membership", "planning", "pubsub", "mqtt", "nats", "turn", "coordination", "recovery")
 """Parts that may not import anything of WORLD."""
 
 DRIVERS = (
@@ -59,7 +59,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core":          ("errors", "planning"),
     "pubsub":        ("errors", "core", "quantities", "secret", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
-    "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
+    "nats":          ("errors", "core", "pubsub", "secret", "__version__"),
+    "turn":          ("errors", "core", "pubsub", "mqtt", "nats", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),

@@ -49,6 +49,7 @@ BENCHMARKS: dict[str, Small] = {
     "covariance": Small("--topics 20 --seconds 100 --memory 1g --rounds 1", starts_spark=True),
     "direct_links": Small("--seconds 2"),
     "emulator": Small("--loads 0 --seconds 0.3", needs_root=True),
+    "gateways": Small("--only nats --systems overlane --rounds 1 --seconds 0.2 --no-real-time"),
     "growth": Small("--sizes 6 --seconds 2"),
     "incarnation_proofs": Small(constants={"ROUNDS": "1", "TIMES": "5"}),
     "linkqueue": Small(constants={"LENGTHS": "(10,)", "TURNS": "100"}),

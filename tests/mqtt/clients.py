@@ -30,6 +30,7 @@ from overlane.mqtt.connection import Connection
 from overlane.mqtt.server import Server
 from overlane.pubsub.access import Access, Rule
 from overlane.pubsub.cluster.uplink import Alone, Uplink
+from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.questions import Authenticate, PassOn, Placed, Verdict
@@ -159,7 +160,7 @@ class Bench:
         if batch:
             self._batches.append((batch, self.server.last_turn))
             self._submitted += 1
-        wires = {wire.connection: wire for wire in self.wires}
+        wires: dict[ClientConnection, Wire] = {wire.connection: wire for wire in self.wires}
         for connection in self.server.take_touched():
             chunks, waits = connection.taken()
             if (wire := wires.get(connection)) is not None:

@@ -37,7 +37,7 @@ from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
 from overlane.pubsub import backpressure
 from overlane.pubsub.cluster.uplink import Uplink
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.connection import ClientConnection, Phase
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Counters, Refusal
 from overlane.pubsub.limits import NONE
@@ -309,16 +309,18 @@ class Server(ProtocolServer[Connection]):
         else:
             self._let_in(connection, now, packets_max)
 
-    def passing_on(self, connection: Connection) -> bytes | None:
+    def passing_on(self, connection: ClientConnection) -> bytes | None:
         """The driver passes all further bytes of the client on to another broker; those that came behind its CONNECT,
         or None if it is gone. It counts as a connection until it is lost."""
+        assert isinstance(connection, Connection)
         if connection.phase is not Phase.CHECKING:
             return None
         connection.phase = Phase.PASSED_ON
         return connection.framer.take_all()
 
-    def cannot_pass_on(self, connection: Connection, told: str) -> None:
+    def cannot_pass_on(self, connection: ClientConnection, told: str) -> None:
         """The broker that has the session cannot be reached: the client is told so, and may come again."""
+        assert isinstance(connection, Connection)
         if connection.phase is Phase.CHECKING:
             self._handshake.cannot_pass_on(connection, told)
 

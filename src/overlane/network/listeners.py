@@ -15,6 +15,8 @@ class ListenerKind(msgspec.Struct, frozen=True):
     """What clients speak there (`overlane.turn.protocols`)."""
     is_tls: bool = False
     is_websocket: bool = False
+    is_upgraded: bool = False
+    """Whether the connection begins without TLS, and becomes TLS when the server has introduced itself."""
     port: int | None = None
     """Port of the first broker of a file, the next one for the second, and so on; None: no default."""
 
@@ -24,4 +26,6 @@ LISTENER_KINDS = (
     ListenerKind("mqtt_tls", "mqtt", is_tls=True),
     ListenerKind("websocket", "mqtt", is_websocket=True),
     ListenerKind("websocket_tls", "mqtt", is_tls=True, is_websocket=True),
+    ListenerKind("nats", "nats"),
+    ListenerKind("nats_tls", "nats", is_tls=True, is_upgraded=True),
 )

@@ -16,7 +16,6 @@ from overlane.core.events import Close, Event, Lane
 from overlane.core.units import SECOND, Nanos
 from overlane.errors import Failure, InDoubt
 from overlane.membership.neighbours import NeighbourChanges
-from overlane.mqtt.connection import Connection
 from overlane.node.clock import Clock
 from overlane.node.failures import Failures
 from overlane.node.logs.client_log import ClientLog
@@ -348,9 +347,7 @@ class Driver:
         self.end_turn_soon()
 
     def cannot_pass_on(self, placement: PassOn, told: str = "connections are not passed on here") -> None:
-        connection = placement.connection
-        assert isinstance(connection, Connection)
-        self.server.cannot_pass_on(connection, told)
+        self.server.cannot_pass_on(placement.connection, told)
         self.end_turn_soon()
 
     # The timer

@@ -1,18 +1,24 @@
 """The users file and files with secrets in general: written whole and for their owner, refused with a line, told to
 nobody."""
 
+import base64
+import binascii
 import os
 import stat
 import threading
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from overlane.errors import ConfigError
+from overlane.node.security.nkeys import has_signed
 from overlane.node.security.password_hashes import Cost, is_password
 from overlane.node.security.users import (
+    BadKey,
     BadName,
     BadPassword,
+    add_nkey,
     check_name,
     read_users,
     remove_user,
@@ -205,3 +211,47 @@ def test_a_weak_token_is_refused_and_not_shown(content: bytes, found: str, tmp_p
     assert str(refused.value) == (
         f"{path}: found {found}, allowed is a readable file with one line of 16 to 4096 bytes without blanks"
     )
+
+
+KEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
+
+
+def test_a_user_has_a_password_and_any_number_of_keys(tmp_path: Path) -> None:
+    file, other = tmp_path / "users.txt", new_key()[0]
+    assert add_nkey(file, "alice", KEY)
+    assert set_password(file, "alice", Secret(b"sesame"), CHEAP)
+    assert add_nkey(file, "alice", other)
+    assert not add_nkey(file, "alice", KEY)
+    assert not set_password(file, "alice", Secret(b"open"), CHEAP)
+    users = read_users(file)
+    assert (users.names(), users.nkeys) == (["alice"], {KEY: "alice", other: "alice"})
+    assert is_password(users.hashes["alice"], Secret(b"open"))
+    assert remove_user(file, "alice")
+    assert read_users(file).names() == []
+
+
+@pytest.mark.parametrize("key", ["", "U", KEY[:-1], KEY[:-1] + "A", KEY.lower(), "S" + KEY[1:], KEY + "A"])
+def test_what_is_no_public_key_of_a_user_is_refused(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "users.txt"
+    with pytest.raises(BadKey):
+        add_nkey(file, "alice", key)
+    file.write_text(f"alice:nkey:{key}\n")
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match="no public NKey") as wrong:
+        read_users(file)
+    assert len(key) < 2 or key not in str(wrong.value)
+
+
+def test_a_key_proves_its_user_by_a_signature_of_the_challenge() -> None:
+    nkey, private = new_key()
+    signature = private.sign(b"nonce")
+    assert has_signed(nkey, b"nonce", signature)
+    assert not has_signed(nkey, b"other", signature)
+    assert not has_signed(new_key()[0], b"nonce", signature)
+    assert not has_signed(nkey, b"nonce", signature[:-1])
+
+
+def new_key() -> tuple[str, Ed25519PrivateKey]:
+    private = Ed25519PrivateKey.generate()
+    raw = bytes((20 << 3,)) + private.public_key().public_bytes_raw()
+    return base64.b32encode(raw + binascii.crc_hqx(raw, 0).to_bytes(2, "little")).decode(), private

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from functools import partial
 from typing import cast
 
 from overlane.binding import bound
@@ -17,6 +18,7 @@ from overlane.network.listeners import ListenerKind
 from overlane.network.schema import Endpoint
 from overlane.node.clients.client_end import ClientEnd
 from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
+from overlane.node.clients.tls_upgrade import TlsUpgradePipe
 from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
@@ -147,14 +149,22 @@ class Listener:
         within_s = self._driver.server.state.limits.connect_within_ns / SECOND
         servers = []
         for one in self._sockets:
-            server = await loop.create_server(
-                self._knocking if tls is None else self._knocking_by_tls,
-                sock=one.dup(),
-                ssl=tls,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=within_s if tls else None,
-                start_serving=is_open,
-            )
+            if tls is not None and self._kind.is_upgraded:
+                server = await loop.create_server(
+                    partial(TlsUpgradePipe, self._limiter, self.name, self._kind.protocol, tls),
+                    sock=one.dup(),
+                    backlog=BACKLOG,
+                    start_serving=is_open,
+                )
+            else:
+                server = await loop.create_server(
+                    self._knocking if tls is None else self._knocking_by_tls,
+                    sock=one.dup(),
+                    ssl=tls,
+                    backlog=BACKLOG,
+                    ssl_handshake_timeout=within_s if tls else None,
+                    start_serving=is_open,
+                )
             servers.append(server)
         return servers
 

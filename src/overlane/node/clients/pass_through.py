@@ -19,7 +19,6 @@ from typing import cast
 from overlane.core.events import LinkChanged
 from overlane.core.links.link_health import LinkState
 from overlane.errors import ProtocolViolation
-from overlane.mqtt.connection import Connection
 from overlane.node.clients.client_end import Diverting
 from overlane.node.clients.introduction import Introduction
 from overlane.node.driver import Driver
@@ -236,10 +235,9 @@ class PassThrough:
             told = f"the session is at {placement.broker}, which cannot be reached; try again"
             self._driver.cannot_pass_on(placement, told)
             return
-        connection = placement.connection
-        link = connection.driver
-        assert isinstance(link, ClientLink) and isinstance(connection, Connection)
-        more = self._driver.server.passing_on(connection)
+        link = placement.connection.driver
+        assert isinstance(link, ClientLink)
+        more = self._driver.server.passing_on(placement.connection)
         if more is None:
             upstream.close()
             return

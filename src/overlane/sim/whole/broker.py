@@ -24,7 +24,6 @@ from overlane.core.events import (
 )
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
-from overlane.mqtt.connection import Connection
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.questions import Authenticate, AuthenticateKey, PassOn, Placed, Verdict
 from overlane.pubsub.sessions.domain import ALONE, Domain
@@ -244,7 +243,7 @@ class WholeBroker:
     def _pass_on(self, placement: PassOn, link: ClientLink) -> None:
         life, wire, connection = self.life, link.pipe, placement.connection
         assert self._find is not None
-        assert isinstance(wire, Wire) and isinstance(connection, Connection)
+        assert isinstance(wire, Wire)
         target = self._find(placement.broker)
         if not target.is_alive:
             life.turn.server.cannot_pass_on(connection, f"{target.name} is gone")
