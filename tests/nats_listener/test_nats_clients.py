@@ -18,7 +18,8 @@ from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from brokers import Overlane, free_port
-from overlane.node.security.users import Cost, add_nkey, set_password
+from overlane.node.security.password_hashes import Cost
+from overlane.node.security.users import add_nkey, set_password
 from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 from overlays import RealOverlay

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from overlane.membership.endpoint import Endpoint
-from overlane.node.links.address_watch import AddressWatch
+from overlane.node.links.multipath.address_watch import AddressWatch
 
 SETTLES_S = 0.2
 """Between a change of addresses and the route by which it is known."""
