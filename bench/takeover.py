@@ -178,7 +178,7 @@ async def _settled_link(made: Domain, at: str, peer: str) -> int:
     until, before = time.monotonic() + PATIENCE_S, -1
     while time.monotonic() < until:
         (view,) = [one for one in _admin(made, at, "/links")["items"] if one["peer"] == peer]
-        total = view["bytes_in"] + view["bytes_out"]
+        total: int = view["bytes_in"] + view["bytes_out"]
         if view["state"] == "up" and before >= 0 and total - before < SETTLED_BYTES:
             return total
         before = total

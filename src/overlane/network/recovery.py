@@ -22,13 +22,18 @@ def read_recovery(root: Table, coordination: Coordination | None, *, needs_coord
     recovery = Recovery(
         mirrors=table.optional("mirrors", count, default.mirrors),
         silence_ns=table.optional("silence", silence, default.silence_ns),
-        on_takeover=table.optional("on_takeover", kinds.command(), None) or (),
+        on_takeover=_read_command(table, "on_takeover"),
         scoring=_read_scoring(table.table("scoring")),
     )
     table.close()
     if recovery.mirrors and coordination is None and needs_coordination:
         table.faults.add(("coordination",), NOTHING, "a table [coordination], since [recovery] has mirrors")
     return recovery
+
+
+def _read_command(table: Table, field: str) -> tuple[str, ...]:
+    command = table.optional(field, kinds.command(), None)
+    return () if command is None else command
 
 
 def _read_scoring(table: Table) -> Scoring:
@@ -45,7 +50,7 @@ def _read_scoring(table: Table) -> Scoring:
         memory_needed_bytes=table.optional("memory_needed", size, default.memory_needed_bytes),
         bandwidth_needed_bps=table.optional("bandwidth_needed", kinds.rate(), default.bandwidth_needed_bps),
         battery_needed_ns=table.optional("battery_needed", kinds.duration(), default.battery_needed_ns),
-        command=table.optional("command", kinds.command(), None) or (),
+        command=_read_command(table, "command"),
     )
     table.close()
     if not scoring.command and not scoring.cpu + scoring.memory + scoring.bandwidth + scoring.battery:

@@ -233,8 +233,7 @@ def test_the_best_scored_host_continues_a_broker_and_tells_so_and_a_broker_that_
         refused = await asyncio.to_thread(overlane, "recovery", "forget", "west-1", "--yes", *where)
         assert (refused.returncode, "stop west-1 first" in refused.stderr) == (2, True), refused.stderr
 
-    options = {"path": "/ranked", "mirrors": 2, "more": RANKED, "directories": directories}
-    with domain(tmp_path, ensemble, (), **options) as made:
+    with domain(tmp_path, ensemble, (), path="/ranked", mirrors=2, more=RANKED, directories=directories) as made:
         asyncio.run(go(made))
 
 

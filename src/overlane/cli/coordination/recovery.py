@@ -13,15 +13,14 @@ from rich.markup import escape
 
 from overlane.adminapi.client import RequestFailed, request
 from overlane.adminapi.views import RecoveryView
+from overlane.cli.coordination.relocation import forget_broker, move_broker, replica_set_of, what_is_lost
 from overlane.cli.coordination.where import Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, TokenFile, Watch, table
 from overlane.coordination.asking import Asking, asking
-from overlane.coordination.contract import Create, Delete, Done, Replace
 from overlane.coordination.reading import read_overview
 from overlane.coordination.records import BrokerRecord, MalformedRecord
 from overlane.coordination.zookeeper import Access
-from overlane.errors import ConfigError, Fault, Unavailable
 from overlane.network.schema import Endpoint
 from overlane.recovery.host_records import (
     HOSTS,
@@ -31,14 +30,12 @@ from overlane.recovery.host_records import (
     MirrorsRecord,
     MoveRecord,
     decode_record,
-    encode_record,
 )
-from overlane.recovery.replica_set import ReplicaSet, decode_set, encode_set, replica_path
+from overlane.recovery.replica_set import ReplicaSet
 from overlane.secret import Secret
 from overlane.secret_file import read_token
 
 EVERY_S = 1.0
-LOOK_S = 0.1
 LAG_S = 1.0
 """How long a broker may take to tell its lag."""
 PLAIN_WIDTH = 1_000
@@ -118,7 +115,7 @@ def move(
     """Move a broker to another host of its domain: it gets a copy, if it has none, and continues the broker."""
     with exit_on_error():
         access = where.access(file)
-        epoch = asyncio.run(_move(access, name, host, within))
+        epoch = asyncio.run(move_broker(access, name, host, within))
     typer.echo(f"{name} is served by {host}, epoch {epoch}")
 
 
@@ -134,10 +131,10 @@ def forget(
     when all copies are lost."""
     with exit_on_error():
         access = where.access(file)
-        told = asyncio.run(_what_is_lost(access, name))
+        told = asyncio.run(what_is_lost(access, name))
         if not yes and not typer.confirm(f"{told} Forget {name}, with all messages that its copies have?"):
             raise typer.Exit(1)
-        asyncio.run(_forget(access, name))
+        asyncio.run(forget_broker(access, name))
     typer.echo(f"{name} is forgotten. It begins anew if its host starts with an empty data directory")
 
 
@@ -201,7 +198,7 @@ async def _rows(session: Asking, token: Secret | None) -> list[Row]:
         hosts = await _records(session, f"{HOSTS}/{domain}", HostRecord)
         moves = await _records(session, f"{MOVES}/{domain}", MoveRecord)
         for broker, record in (await _records(session, f"{MIRRORS}/{domain}", MirrorsRecord)).items():
-            value = await _replica_set(session, broker)
+            value = await replica_set_of(session, broker)
             lag = await asyncio.to_thread(_lag, registered.get(broker), token)
             rows.append(_row(broker, domain, record, value, hosts, moves.get(broker), lag))
     return rows
@@ -242,14 +239,6 @@ async def _records(session: Asking, parent: str, kind: type[Record]) -> dict[str
     return found
 
 
-async def _replica_set(session: Asking, broker: str) -> ReplicaSet | None:
-    node = await session.read(replica_path(broker))
-    try:
-        return None if node is None else decode_set(replica_path(broker), node.data)
-    except MalformedRecord:
-        return None
-
-
 def _lag(record: BrokerRecord | None, token: Secret | None) -> RecoveryView | None:
     """As the broker tells it; None where it cannot be asked."""
     if record is None or not record.admin:
@@ -260,64 +249,3 @@ def _lag(record: BrokerRecord | None, token: Secret | None) -> RecoveryView | No
         return msgspec.json.decode(body, type=RecoveryView)
     except (RequestFailed, msgspec.DecodeError):
         return None
-
-
-# Moving
-
-
-async def _move(access: Access, name: str, host: str, within_s: int) -> int:
-    """The epoch in which it is there. ConfigError or Unavailable."""
-    async with asking(access) as session:
-        domain, hosts = await _domain_of(session, name, "move")
-        if host not in hosts:
-            allowed = f"one of {', '.join(sorted(hosts)) or 'none, since no host of the domain is there'}"
-            raise ConfigError([Fault("overlane recovery move", 0, "HOST", f'"{host}"', allowed)])
-        path, data = f"{MOVES}/{domain}/{name}", encode_record(MoveRecord(host))
-        if not isinstance(await session.change(Create(path, data)), Done):
-            await session.change(Replace(path, data))
-        for _ in range(int(within_s / LOOK_S)):
-            value = await _replica_set(session, name)
-            if value is not None and value.primary_host == host and await session.read(path) is None:
-                return value.epoch
-            await asyncio.sleep(LOOK_S)
-    raise Unavailable(f"broker {name}", f"not at {host} within {within_s} s; it still moves there when it can")
-
-
-async def _domain_of(session: Asking, name: str, command: str) -> tuple[str, set[str]]:
-    for domain in await session.names(MIRRORS):
-        if name in await session.names(f"{MIRRORS}/{domain}"):
-            return domain, set(await session.names(f"{HOSTS}/{domain}"))
-    raise ConfigError([Fault(f"overlane recovery {command}", 0, "NAME", f'"{name}"', "a broker with mirrors")])
-
-
-# Forgetting
-
-
-async def _what_is_lost(access: Access, name: str) -> str:
-    """ConfigError where there is nothing to forget, or its own host serves it."""
-    async with asking(access) as session:
-        domain, hosts = await _domain_of(session, name, "forget")
-        value = await _replica_set(session, name)
-        is_served = name in (await read_overview(session)).brokers
-    if is_served and name in hosts and (value is None or value.primary_host == name):
-        allowed = f"a broker that its own host does not serve: stop {name} first"
-        raise ConfigError([Fault("overlane recovery forget", 0, "NAME", f'"{name}"', allowed)])
-    if value is None or value.is_forgotten:
-        return f"{name} of domain {domain} has no replica set."
-    copies = ", ".join(copy.host for copy in value.in_sync)
-    served = f"is served by {value.primary_host}" if is_served else "is not served"
-    return f"{name} of domain {domain} {served}; complete copies were at {copies}."
-
-
-async def _forget(access: Access, name: str) -> None:
-    async with asking(access) as session:
-        domain, _ = await _domain_of(session, name, "forget")
-        # The set first: whoever serves the broker stops at once. Then hosts end the processes of its mirrors.
-        while (node := await session.read(replica_path(name))) is not None:
-            value = decode_set(replica_path(name), node.data)
-            changed = Replace(replica_path(name), encode_set(value.forgotten()), node.version)
-            if value.is_forgotten or isinstance(await session.change(changed), Done):
-                break
-        for path in (f"{MIRRORS}/{domain}/{name}", f"{MOVES}/{domain}/{name}"):
-            if await session.read(path) is not None:
-                await session.change(Delete(path))

@@ -10,6 +10,8 @@ replication_pace   how much of a line whose rate is known they take
 own_endpoint       where this process is reached for it, also when the machine has moved
 primary_watch      a mirror dials its primary, and tells when it is lost
 hosted, children   a broker of another host: where it listens, its process
+lines              whether a broker is reached, and how much of a line copies may take
+host_view          what people see of a process with one storage
 hosting            a process with one storage: a mirror, or the broker
 measuring          what a host measures of itself, for its score
 certified          which brokers a host may continue, by its certificate

@@ -18,32 +18,30 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from time import monotonic_ns
 
-from overlane.adminapi.views import MirrorView, RecoveryView
+from overlane.adminapi.views import RecoveryView
 from overlane.coordination.access import access_of
 from overlane.coordination.contract import Answered, Event, Request
 from overlane.coordination.zookeeper import ZooKeeper
-from overlane.core.units import MS, SECOND
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
 from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.joining import own_host
 from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
-from overlane.node.links.pacing import Pace
 from overlane.node.node import Node, Options, Replicated
 from overlane.node.recovery.certified import named_in_certificate
 from overlane.node.recovery.children import DEPOSED, Children
 from overlane.node.recovery.directory import Directory
-from overlane.node.recovery.heard import HeardBrokers
 from overlane.node.recovery.host_options import HostOptions, host_options
+from overlane.node.recovery.host_view import recovery_view, why_waiting
+from overlane.node.recovery.lines import Lines
 from overlane.node.recovery.measuring import Measuring
 from overlane.node.recovery.own_endpoint import OwnEndpoint
 from overlane.node.recovery.placing import Placing, wanted_here
-from overlane.node.recovery.primary_watch import PrimaryWatch, endpoint_of
+from overlane.node.recovery.primary_watch import PrimaryWatch
 from overlane.node.recovery.replica_driver import ReplicaDriver
 from overlane.node.recovery.replicated_store import ReplicatedStore
 from overlane.node.recovery.replication import Identity, Replication
-from overlane.node.recovery.replication_pace import ReplicationPace
 from overlane.node.recovery.storage import ReplicaStorage
 from overlane.node.recovery.takeover_hook import Taken, run_hook
 from overlane.node.recovery.waiting_page import WaitingPage
@@ -52,7 +50,6 @@ from overlane.node.store.errors import StoreError
 from overlane.pubsub.limits import NONE
 from overlane.recovery.events import Alarm, Deposed, Durable, Serving
 from overlane.recovery.host_records import EndpointRecord, HostRecord, encode_record, endpoint_name
-from overlane.recovery.questions import NOT_LINKED, NOT_REACHED
 from overlane.secret_file import read_token
 
 LIVES_MAX = 4
@@ -105,9 +102,7 @@ class Hosting:
         self._directory = Directory(options.domain)
         self._directory.on_change = self._look
         self._children = Children(options.command_of_mirror)
-        self._heard_brokers = HeardBrokers(self._overlay, self._probe)
-        self._replication.heard_ago_ns = self._heard_brokers.ago_ns
-        self._replication.pace_of = self._pace_of
+        self._lines = Lines(options, self._directory, self._replication, self._overlay)
         self._driver: ReplicaDriver | None = None
         self._placing: Placing | None = None
         self._watch: PrimaryWatch | None = None
@@ -133,7 +128,7 @@ class Hosting:
         )
         if options.is_home:
             self._tell_score(1.0)
-            self._measuring = Measuring(options.network.recovery.scoring, self._rates_bps, self._tell_score)
+            self._measuring = Measuring(options.network.recovery.scoring, self._lines.rates_bps, self._tell_score)
         self._service = ZooKeeper(self._access, self._heard)
         looking = self._loop.create_task(self._look_always())
         try:
@@ -205,16 +200,18 @@ class Hosting:
         try:
             while not await self._first_of(self._serving, self._ending, within_s=SHOWN_AFTER_S):
                 if page is None and self._options.is_home:
-                    page = WaitingPage(endpoints(self._options.network, self._options.host).admin, self.why_waiting)
+                    page = WaitingPage(
+                        endpoints(self._options.network, self._options.host).admin, lambda: why_waiting(self._driver)
+                    )
                     await page.start()
                 if not has_told and self._is_mirror():
                     has_told = True
                     # All that is loaded stays. A broker that begins to serve collects garbage, and clients wait for it.
                     gc.collect()
                     gc.freeze()
-                    log.info("%s waits: %s", self._options.name, self.why_waiting())
+                    log.info("%s waits: %s", self._options.name, why_waiting(self._driver))
                     if self._options.is_home:
-                        self._tell_waiting(self._options.name, self.why_waiting())
+                        self._tell_waiting(self._options.name, why_waiting(self._driver))
         finally:
             if page is not None:
                 await page.stop()
@@ -233,22 +230,6 @@ class Hosting:
             return self._directory.is_complete
         value = self._driver.replica.replica_set
         return value is not None and value.primary != self._driver.storage.stored.storage
-
-    def why_waiting(self) -> str:
-        """Why the broker does not serve here."""
-        if self._driver is None:
-            return "this is a backup: it has no broker of its own"
-        value, own = self._driver.replica.replica_set, self._driver.storage.stored.storage
-        if value is None:
-            return "ZooKeeper has not told yet which host serves this broker"
-        if value.primary == own:
-            return "the broker starts"
-        if value.is_forgotten:
-            return "the broker was forgotten: it begins anew when its data directory is deleted and its host restarted"
-        host = value.primary_host
-        if host == self._options.host:
-            return "the records of this broker were on a disk of this host that is gone, and no mirror has continued it"
-        return f"{host} serves this broker; this host has {'a' if value.has(own) else 'no complete'} copy"
 
     async def _begin(self, incarnation_min: int) -> Node | None:
         """The broker from the records, under an incarnation that is durable; None if the end comes before that."""
@@ -279,7 +260,7 @@ class Hosting:
 
     async def _end(self) -> None:
         await self._children.end()
-        self._heard_brokers.end()
+        self._lines.end()
         if self._endpoint is not None:
             self._endpoint.close()
         if self._measuring is not None:
@@ -324,26 +305,8 @@ class Hosting:
         self._tell_mirrors()
 
     def _view(self) -> RecoveryView:
-        driver = self._driver
-        assert driver is not None
-        return RecoveryView(
-            host=self._options.host,
-            epoch=self._epoch,
-            mirrors=tuple(
-                MirrorView(
-                    host=one.host,
-                    in_sync=one.is_in_sync,
-                    lag_batches=one.lag_batches,
-                    lag_bytes=one.lag_bytes,
-                    lag_ms=round(one.lag / MS, 1),
-                    heard_ms=None if one.heard_ago is None else round(one.heard_ago / MS, 1),
-                )
-                for one in driver.replica.mirror_states(driver.now())
-            ),
-            alarms=dict(self._alarms),
-            bytes_in=self._replication.bytes_in,
-            bytes_out=self._replication.bytes_out,
-        )
+        assert self._driver is not None
+        return recovery_view(self._driver, self._epoch, self._alarms, self._replication)
 
     def _store_changed(self, error: StoreError | None) -> None:
         if self._node is not None and self._node.is_serving:
@@ -353,43 +316,9 @@ class Hosting:
         node = self._node
         return node.overlay if node is not None and node.is_serving else None
 
-    async def _probe(self, broker: str) -> int:
-        """For another host, which waits for a third of the silence."""
-        record = self._directory.mirrors.get(broker)
-        name = "" if record is None else endpoint_name(broker, record.primary)
-        address = self._directory.endpoints.get(name)
-        if address is None:
-            return NOT_LINKED
-        within_s = self._options.network.recovery.silence_ns / 4 / SECOND
-        try:
-            return await self._replication.ask(name, endpoint_of(address), broker, within_s)
-        except (OSError, TimeoutError):
-            return NOT_REACHED
-
     def _tell_score(self, score: float) -> None:
         record = HostRecord(self._options.described.role, score, self._may_continue)
         self._directory.announce_host(self._options.host, encode_record(record))
-
-    def _pace_of(self, host: str) -> ReplicationPace | None:
-        """Of the line to another host: that of the link between the brokers that the two are configured for."""
-        own = self._options.host
-        for link in self._options.network.links:
-            if set(link.ends) == {own, host} and (rate_bps := link.from_end(own).rate_bps) is not None:
-                return ReplicationPace(rate_bps, lambda: self._line(host))
-        return None
-
-    def _line(self, host: str) -> Pace | None:
-        """Of the overlay link to that host, where it is driven here."""
-        overlay = self._overlay() if self._options.is_home else None
-        link = None if overlay is None else overlay.links.get(host)
-        return None if link is None else link.pace
-
-    def _rates_bps(self) -> list[int]:
-        """Of links whose rate the file gives."""
-        overlay = self._overlay()
-        if overlay is None:
-            return []
-        return [rate for peer in overlay.neighbours if (rate := overlay.rate_bps(peer)) is not None]
 
     # ZooKeeper
 

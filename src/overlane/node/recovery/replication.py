@@ -110,7 +110,8 @@ class Replication:
             link = await self.dial(name, at)
             if link is None:
                 raise ConnectionError(f"{name} does not greet")
-            future = self._answers[link] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._answers[link] = future
             try:
                 link.send(Heard(broker))
                 return await future
