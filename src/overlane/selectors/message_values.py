@@ -48,10 +48,11 @@ class MessageValues:
         self._retain = retain
         self._json: object = _NOT_READ
         self.needs_json = False
-        """Whether a value was NULL because the payload is not JSON."""
+        """Whether a value of the latest selector was NULL because the payload is not JSON."""
 
     def matched_by(self, selector: Selector) -> Match:
         """As `Selector.matches`, and tells apart that the payload is not JSON."""
+        self.needs_json = False
         found = selector.matches(self)
         return Match.NOT_JSON if found is not Match.TRUE and self.needs_json else found
 
