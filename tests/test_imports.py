@@ -24,7 +24,7 @@ WORLD = frozenset({
 })
 # fmt: on
 
-PURE = ("core", "membership", "planning", "pubsub", "mqtt", "selectors", "turn", "coordination", "recovery")
+PURE = ("core", "membership", "planning", "pubsub", "mqtt", "selectors", "web", "turn", "coordination", "recovery")
 """Parts that may not import anything of WORLD."""
 
 DRIVERS = (
@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "selectors":     ("errors",),
     "pubsub":        ("errors", "core", "quantities", "selectors", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
+    "web":           ("errors", "core.topics", "core.units", "pubsub", "quantities"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination"),
@@ -69,7 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "coordination.records"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
-                      "coordination", "recovery", "binding", "extras", "local_ports", "quantities", "secret",
+                      "coordination", "recovery", "web", "binding", "extras", "local_ports", "quantities", "secret",
                       "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),

@@ -24,4 +24,6 @@ LISTENER_KINDS = (
     ListenerKind("mqtt_tls", "mqtt", is_tls=True),
     ListenerKind("websocket", "mqtt", is_websocket=True),
     ListenerKind("websocket_tls", "mqtt", is_tls=True, is_websocket=True),
+    ListenerKind("http", "http"),
+    ListenerKind("http_tls", "http", is_tls=True),
 )

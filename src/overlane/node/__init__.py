@@ -12,6 +12,7 @@ reloading      reads the network file again while the broker runs
 store/         the durable store
 links/         links to neighbours
 clients/       listeners for clients
+web/           HTTP publishing, Server-Sent Events, WebSub; imported only where there is an HTTP listener
 admin/         the admin API
 logs/          log lines
 security/      certificates, users, proofs of incarnations

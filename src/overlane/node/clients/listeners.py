@@ -8,7 +8,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from typing import cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from overlane.binding import bound
 from overlane.core.units import SECOND
@@ -21,6 +22,9 @@ from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
 from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
+
+if TYPE_CHECKING:
+    from overlane.node.web.connections import WebConnection
 
 BACKLOG = 4_096
 READ_BYTES = 64 * 1024
@@ -89,6 +93,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._link = None
 
 
+Accepted: TypeAlias = "ClientProtocol | WebSocketPipe | WebConnection"
+
 PROTOCOLS: dict[tuple[str, bool], type["ClientProtocol | WebSocketPipe"]] = {
     # Protocol, and whether it comes in a WebSocket: what reads its bytes.
     ("mqtt", False): ClientProtocol,
@@ -100,12 +106,19 @@ class Listener:
     """One address where clients come in. `renew` changes its certificate and lets nobody stand before a closed door: a
     new server takes over the same sockets before the old one lets go of them."""
 
-    def __init__(self, driver: Driver, kind: ListenerKind, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        kind: ListenerKind,
+        endpoint: Endpoint,
+        protocol: "Callable[[ConnectionLimiter, str], Accepted] | None" = None,
+    ) -> None:
+        """`protocol`: what reads the bytes of a connection, where it is not in the table."""
         self._driver = driver
         self.name = kind.name
         self._endpoint = endpoint
         self._limiter = ConnectionLimiter(driver)
-        self._protocol = PROTOCOLS[kind.protocol, kind.is_websocket]
+        self._protocol = protocol or PROTOCOLS[kind.protocol, kind.is_websocket]
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self.is_secure = False
@@ -158,10 +171,10 @@ class Listener:
             servers.append(server)
         return servers
 
-    def _knocking(self) -> "ClientProtocol | WebSocketPipe":
+    def _knocking(self) -> "Accepted":
         return self._protocol(self._limiter, self.name)
 
-    def _knocking_by_tls(self) -> "ClientProtocol | WebSocketPipe":
+    def _knocking_by_tls(self) -> "Accepted":
         """asyncio reports a connection after the TLS handshake. A handshake that never ends must be counted too."""
         protocol = self._knocking()
         within_s = self._driver.server.state.limits.connect_within_ns / SECOND
