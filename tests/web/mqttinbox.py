@@ -53,11 +53,12 @@ class MqttInbox:
         self.close()
 
 
-def publish(port: int, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> None:
-    """And wait until the broker has it."""
+def publish(port: int, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False, count: int = 1) -> None:
+    """And wait until the broker has all of them."""
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
     client.connect("127.0.0.1", port)
     client.loop_start()
-    client.publish(topic, payload, qos, retain).wait_for_publish(TIMEOUT_S)
+    for one in [client.publish(topic, payload, qos, retain) for _ in range(count)]:
+        one.wait_for_publish(TIMEOUT_S)
     client.disconnect()
     client.loop_stop()

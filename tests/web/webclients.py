@@ -2,9 +2,10 @@
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,11 @@ class WebBroker(Overlane):
         self.http = f"127.0.0.1:{free_port()}"
         web_table = f"[web]\n{web}\n" if web else ""
         super().__init__(directory, f"{tables}\n{web_table}[telemetry]\nenabled = false\n", f'http = "{self.http}"\n')
+
+    def _answers(self) -> bool:
+        host, port = self.http.split(":")
+        with closing(socket.socket()) as probe:
+            return super()._answers() and probe.connect_ex((host, int(port))) == 0
 
 
 def ask(
@@ -68,10 +74,10 @@ class EventReader:
     def __init__(self, address: str, path: str, headers: Mapping[str, str] | None = None) -> None:
         self._connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
         self._connection.request("GET", path, headers=dict(headers or {}))
+        self._socket = self._connection.sock
         self.answer = self._connection.getresponse()
         self.events: list[Event] = []
         self.comments = 0
-        self._socket = self._connection.sock
         self._thread = threading.Thread(target=self._read, daemon=True)
         if self.answer.status == 200:
             self._thread.start()
@@ -100,6 +106,11 @@ class EventReader:
         return [one.data["payload"] for one in self.events if one.name == "message"]
 
     def close(self) -> None:
+        """Also while the thread waits for the next line."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread.ident is not None:
+            self._thread.join()
         self.answer.close()
         self._connection.close()
 

@@ -134,6 +134,8 @@ class WebTopics:
         response.headers.append(*discovery)
         response.headers["cache-control"] = "no-store"
         response.headers["x-content-type-options"] = "nosniff"
+        # Whoever may publish a page must not have it run in the name of those who read it.
+        response.headers["content-security-policy"] = "sandbox; default-src 'none'"
         return response
 
 
