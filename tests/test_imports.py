@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
     "selectors":     ("errors",),
-    "pubsub":        ("errors", "core", "quantities", "selectors", "__version__"),
+    "pubsub":        ("errors", "core", "quantities", "secret", "selectors", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "web":           ("errors", "core.topics", "core.units", "pubsub", "quantities"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),

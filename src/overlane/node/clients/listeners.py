@@ -1,7 +1,7 @@
 """Listeners: accept connections of clients over TCP or TLS, plain or as WebSocket.
 
 The time limit for CONNECT starts when the connection is accepted, and includes the TLS handshake. Authentication is
-done by the MQTT server.
+done by the server of the protocol.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
 from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
+from overlane.turn.protocols import MQTT
 
 if TYPE_CHECKING:
     from overlane.node.web.connections import WebConnection
@@ -43,13 +44,15 @@ def read_bytes(nbytes: int) -> bytes:
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
+    """A protocol straight upon a transport. All connections read into one buffer, in which nothing is kept."""
 
-    __slots__ = ("_limiter", "_link", "_name", "_since_ns", "tls_late")
+    __slots__ = ("_limiter", "_link", "_name", "_protocol", "_since_ns", "tls_late")
 
-    def __init__(self, limiter: ConnectionLimiter, name: str) -> None:
+    def __init__(self, limiter: ConnectionLimiter, name: str, protocol: str = MQTT) -> None:
+        """`name` of the listener; `protocol` that clients speak there."""
         self._limiter = limiter
         self._name = name
+        self._protocol = protocol
         self._since_ns = limiter.driver.clock.now()
         self._link: ClientEnd | None = None
         self.tls_late: asyncio.TimerHandle | None = None
@@ -65,7 +68,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self._link = self._limiter.driver.attach(
-            transport, peer_of(transport, self._name), self._since_ns, decision is ConnectionDecision.REJECT
+            transport,
+            peer_of(transport, self._name),
+            self._since_ns,
+            decision is ConnectionDecision.REJECT,
+            self._protocol,
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -95,12 +102,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
 Accepted: TypeAlias = "ClientProtocol | WebSocketPipe | WebConnection"
 
-PROTOCOLS: dict[tuple[str, bool], type["ClientProtocol | WebSocketPipe"]] = {
-    # Protocol, and whether it comes in a WebSocket: what reads its bytes.
-    ("mqtt", False): ClientProtocol,
-    ("mqtt", True): WebSocketPipe,
-}
-
 
 class Listener:
     """One address where clients come in. `renew` changes its certificate and lets nobody stand before a closed door: a
@@ -113,12 +114,13 @@ class Listener:
         endpoint: Endpoint,
         protocol: "Callable[[ConnectionLimiter, str], Accepted] | None" = None,
     ) -> None:
-        """`protocol`: what reads the bytes of a connection, where it is not in the table."""
+        """`protocol`: what reads the bytes of a connection, where that is no server of `turn.protocols`."""
         self._driver = driver
         self.name = kind.name
         self._endpoint = endpoint
         self._limiter = ConnectionLimiter(driver)
-        self._protocol = protocol or PROTOCOLS[kind.protocol, kind.is_websocket]
+        self._kind = kind
+        self._make = protocol
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self.is_secure = False
@@ -172,7 +174,12 @@ class Listener:
         return servers
 
     def _knocking(self) -> "Accepted":
-        return self._protocol(self._limiter, self.name)
+        kind = self._kind
+        if self._make is not None:
+            return self._make(self._limiter, kind.name)
+        if kind.is_websocket:
+            return WebSocketPipe(self._limiter, kind.name)
+        return ClientProtocol(self._limiter, kind.name, kind.protocol)
 
     def _knocking_by_tls(self) -> "Accepted":
         """asyncio reports a connection after the TLS handshake. A handshake that never ends must be counted too."""

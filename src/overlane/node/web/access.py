@@ -10,13 +10,13 @@ from typing import NamedTuple, assert_never
 from starlette.requests import Request
 
 from overlane.adminapi.http_access import credentials, is_address
-from overlane.mqtt.handshake import may_be_anonymous
 from overlane.network.web import ANY_ORIGIN
 from overlane.node.driver import Driver
 from overlane.node.security.logins import Login
 from overlane.node.web.connections import PEER
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Refusal
+from overlane.pubsub.protocol import may_be_anonymous
 from overlane.web.errors import BadWebRequest
 
 
