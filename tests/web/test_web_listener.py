@@ -224,7 +224,12 @@ def test_pages_of_allowed_origins_are_told_that_they_may(broker: WebBroker) -> N
 def test_curl_publishes_and_reads(broker: WebBroker) -> None:
     url = f"http://{broker.http}/topics/curl/1"
     curl = ["curl", "--silent", "--fail", "--max-time", "60"]
-    subprocess.run([*curl, "--data-binary", "from curl", "-H", "Overlane-Retain: true", url], check=True)
+    subprocess.run([*curl, "-d", "from curl", "-H", "Overlane-Retain: true", url], check=True)
+    events = subprocess.Popen([*curl, "-N", f"http://{broker.http}/events?topic=curl/%23"], stdout=subprocess.PIPE)
+    assert events.stdout is not None
+    assert b'"payload":"from curl"' in next(line for line in events.stdout if line.startswith(b"data:"))
+    events.kill()
+    events.wait()
     found = subprocess.run([*curl, url], check=True, capture_output=True)
     assert found.stdout == b"from curl"
 

@@ -278,6 +278,9 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     enter: tuple[str, ...] | None = None
 
 
+ANY_ORIGIN = "*"
+
+
 class Web(msgspec.Struct, frozen=True, kw_only=True):
     """The listeners `http` and `http_tls`."""
 

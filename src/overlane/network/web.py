@@ -5,11 +5,10 @@ from urllib.parse import urlsplit
 
 from overlane.network import kinds
 from overlane.network.kinds import Kind
-from overlane.network.schema import Web
+from overlane.network.schema import ANY_ORIGIN, Web
 from overlane.network.table import Table
 
 CONNECTIONS_MAX = 100_000
-ANY_ORIGIN = "*"
 
 
 def read_web(table: Table) -> Web:

@@ -10,7 +10,7 @@ from typing import NamedTuple, assert_never
 from starlette.requests import Request
 
 from overlane.adminapi.http_access import credentials, is_address
-from overlane.network.web import ANY_ORIGIN
+from overlane.network.schema import ANY_ORIGIN
 from overlane.node.driver import Driver
 from overlane.node.security.logins import Login
 from overlane.node.web.connections import PEER

@@ -24,8 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from overlane.adminapi.views import ErrorView
 from overlane.errors import Failure, InDoubt
-from overlane.network.schema import Web
-from overlane.network.web import ANY_ORIGIN
+from overlane.network.schema import ANY_ORIGIN, Web
 from overlane.node.driver import Driver
 from overlane.node.web.access import Caller, WebAccess
 from overlane.node.web.connections import WebConnections
