@@ -1,10 +1,10 @@
 """The import rule: one table says what each part of the package may import, and everything else fails.
 
-`core`, `planning`, `pubsub`, `mqtt`, `turn`, `recovery` and the decisions of `coordination` are state machines and
-solvers: time, randomness and bytes are handed to them. If one of them read a clock or opened a socket, the simulator
-would no longer prove anything about the broker that runs. The other parts do I/O, but import only what the table gives
-them, so that dependencies point one way. `__all__` of a package lists what other parts may import of it; the rest is
-private.
+`core`, `planning`, `pubsub`, `mqtt`, `selectors`, `turn`, `recovery` and the decisions of `coordination` are state
+machines and solvers: time, randomness and bytes are handed to them. If one of them read a clock or opened a socket,
+the simulator would no longer prove anything about the broker that runs. The other parts do I/O, but import only what
+the table gives them, so that dependencies point one way. `__all__` of a package lists what other parts may import of
+it; the rest is private.
 """
 
 import ast
@@ -24,7 +24,10 @@ WORLD = frozenset({
 })
 # fmt: on
 
-PURE = ("core", "membership", "planning", "pubsub", "mqtt", "nats", "turn", "coordination", "recovery")
+PURE = (
+    *("core", "membership", "planning", "pubsub", "mqtt", "nats", "selectors", "web", "turn", "coordination"),
+    "recovery",
+)
 """Parts that may not import anything of WORLD."""
 
 DRIVERS = (
@@ -57,9 +60,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "membership":    ("errors",),
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
-    "pubsub":        ("errors", "core", "quantities", "secret", "__version__"),
+    "selectors":     ("errors",),
+    "pubsub":        ("errors", "core", "quantities", "secret", "selectors", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "nats":          ("errors", "core", "pubsub", "secret", "__version__"),
+    "web":           ("errors", "core.topics", "core.units", "pubsub", "quantities"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "nats", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination"),
@@ -70,7 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "coordination.records"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
-                      "coordination", "recovery", "binding", "extras", "local_ports", "quantities", "secret",
+                      "coordination", "recovery", "web", "binding", "extras", "local_ports", "quantities", "secret",
                       "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),

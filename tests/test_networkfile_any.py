@@ -50,6 +50,7 @@ from overlane.network.schema import (
     Telemetry,
     Unplug,
     Uplink,
+    Web,
 )
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import EXPIRY_S_NEVER, Limits
@@ -101,6 +102,11 @@ file = "1MiB"
 file_age = "1m"
 disk = "1GiB"
 deliveries_per_second = 10
+[web]
+origins = ["https://app.example"]
+url = "https://events.example"
+callback_networks = ["10.0.0.0/8"]
+connections = 10
 """
 
 durations = st.integers(0, 10**16)
@@ -129,6 +135,13 @@ limits = st.builds(
     session_expiry_s_max=st.integers(0, 10**8) | st.just(EXPIRY_S_NEVER),
     retained_bytes=st.integers(0, 2**40),
     store_bytes=st.just(0) | st.integers(2**20, 2**40),
+)
+webs = st.builds(
+    Web,
+    origins=st.lists(st.sampled_from(["*", "https://app.example", "http://127.0.0.1:8080"]), max_size=2).map(tuple),
+    url=st.none() | st.just("https://events.example"),
+    callback_networks=st.lists(st.sampled_from(["10.0.0.0/8", "fc00::/7"]), max_size=2).map(tuple),
+    connections=st.integers(1, 100_000),
 )
 telemetries = st.builds(
     Telemetry,
@@ -336,6 +349,7 @@ def networks(draw: st.DrawFn) -> Network:
         access=tuple(draw(st.lists(rules, max_size=3))),
         limits=draw(limits),
         telemetry=draw(telemetries),
+        web=draw(webs),
         coordination=draw(st.none() | coordinations),
         routing=draw(routing_tiers),
         recovery=draw(recoveries),

@@ -73,6 +73,9 @@ ELSEWHERE = {
     "cp -r $project . && spark-pipelines dry-run": (
         "tests/pipeline/test_pipeline_project.py::test_spark_pipelines_could_make_all_tables_of_the_project"
     ),
+    "curl -d '21.5'": "tests/web/test_web_listener.py::test_curl_publishes_and_reads",
+    "curl -N": "tests/web/test_web_listener.py::test_curl_publishes_and_reads",
+    "curl -d hub.mode=subscribe": "tests/web/test_websub.py::test_a_subscriber_is_verified_and_gets_signed_content",
     "python bench/": "tests/docs/test_bench_commands.py::test_a_benchmark_runs_as_the_documents_say",
     "python tests/mqtt/mqtt_soak.py": "tests/docs/test_bench_commands.py::test_a_soak_runs_as_the_documents_say",
     "python tests/sim/test_sabotage.py": "tests/sim/test_sabotage.py::test_the_soak_notices_a_core",

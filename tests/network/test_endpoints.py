@@ -159,4 +159,4 @@ def test_every_kind_of_listener_is_read_and_has_a_protocol_that_serves_it(kind: 
     network = parse_network(f'[brokers.a]\n{kind.name} = "127.0.0.1:9000"\n{certificate}')
     assert endpoints(network, "a").listeners[kind.name] == local(9000)
     assert parse_network(format_network(network)) == network
-    assert kind.protocol in (MQTT, *PROTOCOLS)
+    assert kind.protocol in {MQTT, "http", *PROTOCOLS}

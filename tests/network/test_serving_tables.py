@@ -235,8 +235,8 @@ PATH = "the path of a file, absolute or relative to this one"
         (
             'mqt_tls = "0.0.0.0:8883"',
             "2: brokers.a.mqt_tls: found an unknown field, allowed is admin, clock_drift_ppm, clock_offset, datagrams,"
-            " domain, failure, latitude, longitude, mqtt, mqtt_tls, overlay, role, uplinks, websocket, websocket_tls;"
-            " did you mean mqtt_tls?",
+            " domain, failure, http, http_tls, latitude, longitude, mqtt, mqtt_tls, overlay, role, uplinks, websocket,"
+            " websocket_tls; did you mean mqtt_tls?",
         ),
         (
             'websocket_tls = "0.0.0.0:8084"',

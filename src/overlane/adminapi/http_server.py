@@ -83,22 +83,8 @@ class HttpServer:
         self._name = name
         self._endpoint = endpoint
         self._connections_max = connections_max
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                loop="none",
-                http=_bounded(ConnectionSlots(connections_max, RESERVE_MAX if always else 0), frozenset(always)),
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=END_S,
-                h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-            )
-        )
+        slots = ConnectionSlots(connections_max, RESERVE_MAX if always else 0)
+        self._server = _Server(server_config(app, _bounded(slots, frozenset(always))))
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -117,6 +103,23 @@ class HttpServer:
         if not task.cancelled() and (error := task.exception()) is not None:
             context = {"message": f"the server of the {self._name} address has ended", "exception": error}
             task.get_loop().call_exception_handler(context)
+
+
+def server_config(app: App, connection: type[H11Protocol]) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="none",
+        http=connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=END_S,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+    )
 
 
 class _Server(uvicorn.Server):

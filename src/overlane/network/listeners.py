@@ -12,7 +12,7 @@ class ListenerKind(msgspec.Struct, frozen=True):
     name: str
     """The field of the network file."""
     protocol: str
-    """What clients speak there (`overlane.turn.protocols`)."""
+    """What clients speak there (`overlane.turn.protocols`; "http": `overlane.node.web`)."""
     is_tls: bool = False
     is_websocket: bool = False
     is_upgraded: bool = False
@@ -28,4 +28,6 @@ LISTENER_KINDS = (
     ListenerKind("websocket_tls", "mqtt", is_tls=True, is_websocket=True),
     ListenerKind("nats", "nats"),
     ListenerKind("nats_tls", "nats", is_tls=True, is_upgraded=True),
+    ListenerKind("http", "http"),
+    ListenerKind("http_tls", "http", is_tls=True),
 )

@@ -41,6 +41,7 @@ from overlane.network.schema import (
 from overlane.network.security import read_access, read_security
 from overlane.network.table import NOTHING, Faults, Table, show
 from overlane.network.telemetry import read_telemetry
+from overlane.network.web import read_web
 from overlane.quantities import MS
 
 FILE_BYTES_MAX = 64 * 2**20
@@ -124,6 +125,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         limits=read_limits(root.table("limits")),
         federation=tuple(read_federation(root.tables("federation"), names)),
         telemetry=read_telemetry(root.table("telemetry")),
+        web=read_web(root.table("web")),
         coordination=coordination,
         routing=read_routing(root),
         recovery=read_recovery(root, coordination, needs_coordination=needs_brokers),

@@ -278,6 +278,21 @@ class Border(msgspec.Struct, frozen=True, kw_only=True):
     enter: tuple[str, ...] | None = None
 
 
+ANY_ORIGIN = "*"
+
+
+class Web(msgspec.Struct, frozen=True, kw_only=True):
+    """The listeners `http` and `http_tls`."""
+
+    origins: tuple[str, ...] = ()
+    """Of web pages that may use them besides pages of the broker's own host; "*" is every page."""
+    url: str | None = None
+    """Scheme and host under which subscribers reach the broker. None: as each request says."""
+    callback_networks: tuple[str, ...] = ()
+    """Where callbacks may be besides the public internet."""
+    connections: int = 1_000
+
+
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """What brokers record of themselves, and how much room that takes."""
 
@@ -363,6 +378,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     federation: tuple[Border, ...] = ()
     telemetry: Telemetry = Telemetry()
+    web: Web = Web()
     coordination: Coordination | None = None
     routing: RoutingTier = RoutingTier()
     recovery: Recovery = Recovery()

@@ -42,6 +42,7 @@ from overlane.network.schema import (
     Topic,
     Unplug,
     Uplink,
+    Web,
 )
 from overlane.pubsub.access import Rule
 from overlane.quantities import format_duration, format_rate, format_size
@@ -81,6 +82,7 @@ def format_network(network: Network) -> str:
         *_optional_table("security", network.security, Security()),
         *("\n".join(["[limits]", *lines]) for lines in (format_limits(network.limits),) if lines),
         *_optional_table("telemetry", network.telemetry, Telemetry()),
+        *_optional_table("web", network.web, Web()),
         *(_table("[coordination]", one, {"zookeeper": None}) for one in (network.coordination,) if one is not None),
         *_optional_table("routing", network.routing, RoutingTier()),
         *_recovery(network.recovery),
@@ -107,6 +109,7 @@ Fields = (
     | Defaults
     | Security
     | Telemetry
+    | Web
     | Coordination
     | RoutingTier
     | Recovery

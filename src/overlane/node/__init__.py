@@ -13,6 +13,7 @@ checking       everything that a start needs, without a start; `open_files` says
 store/         the durable store
 links/         links to neighbours
 clients/       listeners for clients
+web/           HTTP publishing, Server-Sent Events, WebSub; imported only where there is an HTTP listener
 admin/         the admin API
 logs/          log lines
 security/      certificates, users, proofs of incarnations

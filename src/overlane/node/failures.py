@@ -35,6 +35,7 @@ KINDS = (
     "parcel",
     "timer",
     "transport",
+    "web",
     "websocket",
     "will",
 )

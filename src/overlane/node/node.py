@@ -58,6 +58,7 @@ from overlane.turn.reconfigure import RestartNeeded
 
 if TYPE_CHECKING:
     from overlane.node.coordination.joining import Coordinating
+    from overlane.node.web.service import WebService
 
 DRAIN_S = 5.0
 """How long a broker that ends waits for its clients to read DISCONNECT."""
@@ -126,6 +127,8 @@ class Node:
         self._reloads: set[asyncio.Task[None]] = set()
         self.coordinating: Coordinating | None = None
         self.overlay: Overlay
+        self.web: WebService | None = None
+        """Where it has an HTTP listener for clients."""
 
     @property
     def is_serving(self) -> bool:
@@ -263,6 +266,8 @@ class Node:
             await self.coordinating.leave()
         for listener in self._listeners:
             listener.close()
+        if self.web is not None:
+            await self.web.stop()
         self.driver.server.drain(self.clock.now())
         self.driver.end_turn_soon()
         loop = asyncio.get_running_loop()
@@ -449,9 +454,18 @@ class Node:
         tls = server_context(self.network.security) if needs_tls(at) else None
         for kind in LISTENER_KINDS:
             if (endpoint := at.listeners.get(kind.name)) is not None:
-                listener = Listener(self.driver, kind, endpoint)
+                protocol = self._web().protocol if kind.protocol == "http" else None
+                listener = Listener(self.driver, kind, endpoint, protocol)
                 await listener.open(tls if kind.is_tls else None)
                 self._listeners.append(listener)
+
+    def _web(self) -> "WebService":
+        """Only where it is needed: most brokers have no HTTP listener for clients."""
+        if self.web is None:
+            from overlane.node.web.service import WebService
+
+            self.web = WebService(self.driver, self.network.web)
+        return self.web
 
 
 PreparedListener = tuple[Listener, list[asyncio.Server]]

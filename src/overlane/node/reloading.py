@@ -80,6 +80,8 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append("limits.store")
     if new.telemetry.enabled != old.telemetry.enabled:
         found.append("telemetry.enabled")
+    if new.web != old.web:
+        found.append("[web]")
     if new.recovery != old.recovery:
         found.append("[recovery]")
     if _histories(new) != _histories(old):

@@ -17,6 +17,7 @@ from overlane.pubsub.sessions.session import (
 )
 from overlane.pubsub.sessions.wills import WILL_KIND
 from overlane.pubsub.streams.backfill import BACKFILL_KIND
+from overlane.pubsub.streams.callbacks import CALLBACK_KIND
 from overlane.pubsub.streams.log import LOG_KIND, STREAM_KIND
 from overlane.pubsub.streams.writers import WRITER_KIND
 
@@ -35,4 +36,5 @@ KINDS: tuple[Kind, ...] = (
     LOG_KIND,
     BACKFILL_KIND,
     WRITER_KIND,
+    CALLBACK_KIND,
 )

@@ -22,8 +22,9 @@ from overlane.pubsub.sessions import session as stored
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.sessions.wills import Wills
 from overlane.pubsub.state import State
-from overlane.pubsub.streams import backfill, writers
+from overlane.pubsub.streams import backfill, callbacks, writers
 from overlane.pubsub.streams import log as streamlog
+from overlane.pubsub.streams.callbacks import Callbacks
 from overlane.pubsub.streams.streams import Streams
 from overlane.pubsub.streams.writers import Writers
 from overlane.pubsub.subscriptions.subscribing import Subscribing
@@ -39,6 +40,7 @@ class Recovery:
         streams: Streams,
         writers: Writers,
         handouts: Handouts,
+        callbacks: Callbacks,
     ) -> None:
         self._state = state
         self._handouts = handouts
@@ -47,6 +49,7 @@ class Recovery:
         self._wills = wills
         self._streams = streams
         self._writers = writers
+        self._callbacks = callbacks
 
     def recover(self, records: Iterable[Record], now: Nanos) -> None:
         state = self._state
@@ -70,6 +73,7 @@ class Recovery:
                 streamlog.LOGS: self._streams.restore_message,
                 backfill.TABLE: self._streams.restore_backfill,
                 writers.TABLE: self._writers.restore,
+                callbacks.TABLE: self._callbacks.restore,
             },
         )
         self._state.queue_records.recovered()
@@ -78,6 +82,7 @@ class Recovery:
         self._sessions.recovered(now)
         self._wills.recovered(now)
         self._streams.recovered(now)
+        self._callbacks.recovered()
 
     def _take_retained(self, key: bytes, value: bytes) -> None:
         if not self._is_set_aside(uncarriable("", key.decode())):

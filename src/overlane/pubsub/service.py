@@ -40,6 +40,7 @@ from overlane.pubsub.sessions.session_export import SessionExport
 from overlane.pubsub.sessions.transfer import NotTransferable, export_session, import_session
 from overlane.pubsub.sessions.wills import Wills
 from overlane.pubsub.state import Settings, State
+from overlane.pubsub.streams.callbacks import Callbacks
 from overlane.pubsub.streams.streams import Streams
 from overlane.pubsub.streams.writers import Writers
 from overlane.pubsub.subscriptions.subscribing import Subscribing
@@ -64,6 +65,7 @@ class PubSub:
         self.publishing = Publishing(state, self.delivery)
         self.streams = Streams(state, self.delivery, self.subscribing)
         self.writers = Writers(state, self.publishing)
+        self.callbacks = Callbacks(state, self.streams)
         self.wills = Wills(state, self.publishing)
         self.sessions = Sessions(state, self.delivery, self.subscribing, self.wills)
         self.lookup = SessionLookup(name, self.sessions, state.timers)
@@ -71,7 +73,14 @@ class PubSub:
         self.next_deadline = state.timers.next_deadline
         self._started_ns = now
         recovery = Recovery(
-            state, self.subscribing, self.sessions, self.wills, self.streams, self.writers, self.handouts
+            state,
+            self.subscribing,
+            self.sessions,
+            self.wills,
+            self.streams,
+            self.writers,
+            self.handouts,
+            self.callbacks,
         )
         recovery.recover(records, now)
         state.cluster.start(now)

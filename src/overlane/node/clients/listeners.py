@@ -8,8 +8,9 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from overlane.binding import bound
 from overlane.core.units import SECOND
@@ -24,6 +25,9 @@ from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
 from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
 from overlane.turn.protocols import MQTT
+
+if TYPE_CHECKING:
+    from overlane.node.web.connections import WebConnection
 
 BACKLOG = 4_096
 READ_BYTES = 64 * 1024
@@ -98,16 +102,27 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._link = None
 
 
+Accepted: TypeAlias = "ClientProtocol | WebSocketPipe | WebConnection"
+
+
 class Listener:
     """One address where clients come in. `renew` changes its certificate and lets nobody stand before a closed door: a
     new server takes over the same sockets before the old one lets go of them."""
 
-    def __init__(self, driver: Driver, kind: ListenerKind, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        kind: ListenerKind,
+        endpoint: Endpoint,
+        protocol: "Callable[[ConnectionLimiter, str], Accepted] | None" = None,
+    ) -> None:
+        """`protocol`: what reads the bytes of a connection, where that is no server of `turn.protocols`."""
         self._driver = driver
         self.name = kind.name
         self._endpoint = endpoint
         self._limiter = ConnectionLimiter(driver)
         self._kind = kind
+        self._make = protocol
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self.is_secure = False
@@ -168,13 +183,15 @@ class Listener:
             servers.append(server)
         return servers
 
-    def _knocking(self) -> "ClientProtocol | WebSocketPipe":
+    def _knocking(self) -> "Accepted":
         kind = self._kind
+        if self._make is not None:
+            return self._make(self._limiter, kind.name)
         if kind.is_websocket:
             return WebSocketPipe(self._limiter, kind.name)
         return ClientProtocol(self._limiter, kind.name, kind.protocol)
 
-    def _knocking_by_tls(self) -> "ClientProtocol | WebSocketPipe":
+    def _knocking_by_tls(self) -> "Accepted":
         """asyncio reports a connection after the TLS handshake. A handshake that never ends must be counted too."""
         protocol = self._knocking()
         within_s = self._driver.server.state.limits.connect_within_ns / SECOND

@@ -1,3 +1,3 @@
-"""Streams: durable logs of subscriptions, and writers that publish each message once."""
+"""Streams: durable logs of subscriptions, writers that publish each message once, and callbacks."""
 
-__all__ = ["streams", "writers"]
+__all__ = ["callbacks", "streams", "writers"]

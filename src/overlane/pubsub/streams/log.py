@@ -89,6 +89,8 @@ class StreamLog:
         self._unwritten: deque[tuple[int, int]] = deque()
         """Turns whose records are not known to be on disk, and the first offset of each."""
         self._limits = limits
+        self.watchers: set[Callable[[], object]] = set()
+        """Called when a message was appended; it can be read when it is on disk."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -119,6 +121,8 @@ class StreamLog:
         if lost:
             self.lost += lost
             effects.append(self.saved())
+        for watcher in self.watchers:
+            watcher()
         return lost, effects
 
     def commit(self, to: int, durable_turn: int) -> list[Effect]:
