@@ -1,0 +1,1 @@
+"""AMQP 1.0 as bytes: types, frames, performatives and message sections, with their limits. Nothing here has a state."""

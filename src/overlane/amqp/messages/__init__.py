@@ -1,0 +1,1 @@
+"""Messages of AMQP (part 3, section 3.2) to messages of the broker, and back."""
