@@ -401,6 +401,29 @@ class Delivery:
                 window.answered_ns = now
                 self.pump(session, consumer, now)
 
+    def give_back(
+        self, session: Session, consumer: Consumer, tags: Iterable[int], is_counted: bool, now: Nanos
+    ) -> None:
+        """QoS 1: the consumer does not keep these. They are given again, to it or to another one; `is_counted`: as a
+        further try."""
+        window = session.window
+        for tag in tags:
+            entry = window.sent.get(tag)
+            if entry is not None and entry.qos == 1:
+                window.put_back(entry, is_counted)
+        window.answered_ns = now
+        self.pump(session, consumer, now)
+
+    def reject(self, session: Session, consumer: Consumer, tags: Iterable[int], now: Nanos) -> None:
+        """QoS 1: the consumer cannot use these, now or later: they are dead letters."""
+        for tag in tags:
+            entry = session.window.sent.get(tag)
+            if entry is not None and entry.qos == 1:
+                self._done(session, entry)
+                self._dead(session, entry.message, Drop.REJECTED, now)
+        session.window.answered_ns = now
+        self.pump(session, consumer, now)
+
     def received(self, session: Session, consumer: Consumer, tag: int, is_refused: bool, now: Nanos) -> bool:
         """QoS 2: the consumer has the message, and it is released; or the consumer refuses it, and it is done with.
         False if nothing with this tag was owed; UnexpectedConfirmation."""
