@@ -1,7 +1,9 @@
 """Links: credit and drain, settlement, outcomes, windows, durable and shared subscriptions, queues, refusals."""
 
+from typing import Any
+
 import pytest
-from peers import Bench
+from peers import AmqpPeer, Bench
 
 from overlane.amqp.codec import composites
 from overlane.amqp.codec.encoding import binary, described, encode
@@ -39,7 +41,9 @@ def error_of(frame: Detach | End | Close | Rejected) -> tuple[str, str | None]:
     return frame.error.condition, frame.error.description
 
 
-def ready(bench: Bench, container: str = "container", address: str = "t/#", credit: int = 100, **source: object):  # type: ignore[no-untyped-def]
+def ready(
+    bench: Bench, container: str = "container", address: str = "t/#", credit: int = 100, **source: Any
+) -> AmqpPeer:
     peer = bench.open(container)
     peer.begin()
     peer.attach_receiver(address, **source)
@@ -48,7 +52,7 @@ def ready(bench: Bench, container: str = "container", address: str = "t/#", cred
     return peer
 
 
-def sender(bench: Bench, address: str | None = "t/1", container: str = "sender", **target: object):  # type: ignore[no-untyped-def]
+def sender(bench: Bench, address: str | None = "t/1", container: str = "sender", **target: Any) -> AmqpPeer:
     peer = bench.open(container)
     peer.begin()
     peer.attach_sender(address, **target)
@@ -402,7 +406,7 @@ def test_a_bad_message_is_rejected_and_the_link_goes_on() -> None:
 # Durable subscriptions
 
 
-def durable(bench: Bench, container: str = "jms", credit: int = 10):  # type: ignore[no-untyped-def]
+def durable(bench: Bench, container: str = "jms", credit: int = 10) -> AmqpPeer:
     return ready(bench, container, durable=2, expiry_policy=Symbol("never"), name="news", credit=credit)
 
 
@@ -490,7 +494,7 @@ def test_a_durable_subscription_to_another_topic_begins_anew() -> None:
 # Queues and shared subscriptions
 
 
-def queue_reader(bench: Bench, container: str, credit: int = 10):  # type: ignore[no-untyped-def]
+def queue_reader(bench: Bench, container: str, credit: int = 10) -> AmqpPeer:
     return ready(bench, container, "queue://orders", credit=credit)
 
 
@@ -561,7 +565,7 @@ def test_a_consumer_cannot_take_from_a_queue_without_settling() -> None:
     assert attach.snd_settle_mode == 0
 
 
-def shared(bench: Bench, container: str, name: str, *capabilities: str, **source: object):  # type: ignore[no-untyped-def]
+def shared(bench: Bench, container: str, name: str, *capabilities: str, **source: Any) -> AmqpPeer:
     return ready(bench, container, name=name, capabilities=["shared", *capabilities], **source)
 
 
@@ -581,7 +585,7 @@ def test_consumers_of_a_shared_subscription_share_its_messages() -> None:
 
 def test_a_durable_shared_subscription_is_kept_and_can_be_ended_by_name() -> None:
     bench = Bench()
-    expiry = {"durable": 2, "expiry_policy": Symbol("never")}
+    expiry: dict[str, Any] = {"durable": 2, "expiry_policy": Symbol("never")}
     shared(bench, "jms", "sub|1", **expiry).lose()
     sender(bench).transfer(b"x")
     reader = shared(bench, "jms", "sub|2", **expiry)

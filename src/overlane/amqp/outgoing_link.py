@@ -47,6 +47,7 @@ class OutgoingLink:
         "is_unsettled",
         "message_bytes_max",
         "name",
+        "peer",
         "queue",
         "session",
     )
@@ -55,6 +56,7 @@ class OutgoingLink:
         self, channel: "AmqpSession", handle: int, name: str, is_unsettled: bool, message_bytes_max: int
     ) -> None:
         self._channel = channel
+        self.peer: Peer = channel.connection.peer
         self.handle = handle
         self.name = name
         self.is_unsettled = is_unsettled
@@ -74,10 +76,6 @@ class OutgoingLink:
         self._plain_bytes = 0
 
     # As a consumer
-
-    @property
-    def peer(self) -> Peer:
-        return self._channel.connection.peer
 
     @property
     def unanswerable_until_ns(self) -> Nanos:

@@ -107,9 +107,17 @@ class AmqpSession:
         if self.window < WINDOW_FRAMES // 2:
             self.connection.touch()
 
-    def flow(self, **fields: int | bool | None) -> Flow:
+    def flow(
+        self,
+        handle: int | None = None,
+        delivery_count: int | None = None,
+        link_credit: int | None = None,
+        available: int | None = None,
+        drain: bool | None = None,
+    ) -> Flow:
         """The state of the session, with that of a link if it is given."""
-        return Flow(self.next_incoming_id, self.window, self.next_outgoing_id, NUMBERS - 1)._replace(**fields)
+        windows = self.next_incoming_id, self.window, self.next_outgoing_id, NUMBERS - 1
+        return Flow(*windows, handle, delivery_count, link_credit, available, drain)
 
     # Deliveries to the client
 

@@ -24,19 +24,17 @@ NOWHERE = Peer("", listener="amqp")
 
 
 class SharedQueue:
-    __slots__ = ("_last", "_turn", "closing", "links", "session")
+    __slots__ = ("_last", "_turn", "closing", "links", "peer", "session")
 
     def __init__(self, session: Session) -> None:
         self.session: Session | None = session
         self.links: list[OutgoingLink] = []
+        self.peer = NOWHERE
+        """Its links come from many places."""
         self.closing: str | None = None
         self._turn = 0
         self._last: OutgoingLink | None = None
         """That was given a message last."""
-
-    @property
-    def peer(self) -> Peer:
-        return self.links[0].peer if self.links else NOWHERE
 
     @property
     def unanswerable_until_ns(self) -> Nanos:
