@@ -221,6 +221,8 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     retain_as_published: bool
     deadline_ms: float | None
     reliable: bool
+    where: str = ""
+    """Content filter; empty for subscriptions without one."""
 
 
 class ClientDetail(View, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Run delivery: plain packets given to the receivers of their topics as the bytes they came as.
 
 A receiver of another protocol version, with subscription identifiers, or that takes only small packets, has them
-rewritten; a stream, or a consumer of another protocol, gets them one by one.
+rewritten; a stream, a consumer of another protocol, or one with a content filter gets them one by one.
 """
 
 from overlane.core.units import NEVER, Nanos
@@ -44,7 +44,10 @@ class RunDelivery:
                 continue
             sent = run
             try:
-                if receiver.identifiers and connection.version == V5:
+                if receiver.is_particular and (receiver.choices or connection.version == V5):
+                    if receiver.choices:
+                        self._give_singly(receiver, run, is_v5, now)
+                        continue
                     properties = b"".join(map(subscription_id_property, receiver.identifiers))
                     sent = _rewritten(run, is_v5, properties)
                 elif (connection.version == V5) is not is_v5:
@@ -66,10 +69,10 @@ class RunDelivery:
         return crowding
 
     def _give_singly(self, receiver: Receiver, run: bytes, is_v5: bool, now: Nanos) -> None:
-        """To a stream, or to a consumer that speaks another protocol."""
+        """To a stream, a consumer that speaks another protocol, or one with a content filter."""
         for topic, payload, properties in messages_of(run, is_v5):
             message = Message(topic, payload, 0, False, properties, published_ns=now)
-            self._delivery.give(receiver.session, message, 0, False, receiver.identifiers, now)
+            self._delivery.give_filtered(receiver, message, now)
 
 
 def _rewritten(run: bytes, is_v5: bool, properties: bytes | None) -> bytes:

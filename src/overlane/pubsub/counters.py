@@ -64,5 +64,9 @@ class Counters:
     bytes_out: int = 0
     throttled: int = 0
     dead_letters: int = 0
+    filtered: int = 0
+    """Messages that a subscription did not get because of its content filter."""
+    filtered_not_json: int = 0
+    """And because their payload is not JSON, which the filter needs."""
     dropped: Counter[Drop] = field(default_factory=Counter)
     refused: Counter[Refusal] = field(default_factory=Counter)

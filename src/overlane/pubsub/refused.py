@@ -11,7 +11,7 @@ STORE_FAILS = "the durable store takes nothing at the moment"
 class Fault(Enum):
     NOT_ALLOWED = "the client has no right to it"
     INVALID_TOPIC = "a topic or filter that is not well formed, too long or too deep"
-    INVALID_OVERRIDE = "a QoS override that cannot be read"
+    INVALID_OVERRIDE = "a QoS override or a content filter that cannot be read"
     UNPROCESSABLE = "the broker cannot handle it"
     NO_ROOM = "a quota is used up, or the store or the overlay has no room now"
 

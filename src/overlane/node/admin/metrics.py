@@ -111,6 +111,12 @@ class Metrics(Collector):
         for drop in Drop:
             dropped.add_metric([drop.value], counters.dropped[drop])
         yield dropped
+        filtered = CounterMetricFamily(
+            "overlane_filtered", "Messages that a subscription did not get by its content filter.", labels=["reason"]
+        )
+        filtered.add_metric(["condition"], counters.filtered)
+        filtered.add_metric(["not JSON"], counters.filtered_not_json)
+        yield filtered
         refused = CounterMetricFamily("overlane_refused", "Refused connections and packets.", labels=["reason"])
         for refusal in Refusal:
             refused.add_metric([refusal.value], counters.refused[refusal])

@@ -55,6 +55,7 @@ def subscription_view(one: Subscription) -> SubscriptionView:
         retain_as_published=one.retain_as_published,
         deadline_ms=None if one.override.deadline_ns >= NEVER else one.override.deadline_ns / MS,
         reliable=one.override.reliable,
+        where="" if one.where is None else one.where.text,
     )
 
 

@@ -21,7 +21,8 @@ from overlane.pubsub.qos_override import RELIABLE, apply_override
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.streams.log import StreamLog
-from overlane.pubsub.subscriptions.table import Audience, SharedGroup, Subscription
+from overlane.pubsub.subscriptions.content_filters import ContentFilters
+from overlane.pubsub.subscriptions.table import Audience, Receiver, SharedGroup, Subscription
 
 SEND_AHEAD_BYTES = 256 * 1024
 """QoS 1 and 2 wait in the window while the consumer has more than this to read."""
@@ -50,6 +51,7 @@ class UnexpectedConfirmation(OverlaneError, ValueError):
 class Delivery:
     def __init__(self, state: State) -> None:
         self._state = state
+        self.content_filters = ContentFilters(state.counters)
         self._stalled: dict[str, Session] = {}
         """Those whose next message is not on disk, while the store fails."""
         self.has_stalled = False
@@ -72,10 +74,11 @@ class Delivery:
         for receiver in audience.receivers:
             if chosen and receiver.session.client_id not in chosen:
                 continue
-            if not receiver.is_own and receiver.session.client_id == sender:
-                if receiver.of_own is None:
+            if receiver.is_conditional:
+                chosen_for = self.content_filters.chosen(receiver, message, sender)
+                if chosen_for is None:
                     continue
-                receiver = receiver.of_own
+                receiver = chosen_for
             retain = message.retain and receiver.retain_as_published
             qos = min(message.qos, receiver.qos)
             stored, crowding = self.give(
@@ -90,6 +93,11 @@ class Delivery:
         """Messages of QoS 1 to every receiver; none of these is a stream, nor wants less of its own messages."""
         is_stored, fullest = NOT_GIVEN
         for receiver in audience.receivers:
+            if receiver.choices:
+                stored, crowding = self._give_run_singly(receiver, run, now)
+                is_stored |= stored
+                fullest = max(fullest, crowding)
+                continue
             if receiver.qos:
                 stored, crowding = self.give_run(receiver.session, run, receiver.identifiers, now)
                 is_stored |= stored
@@ -99,6 +107,20 @@ class Delivery:
                 _, crowding = self.give(receiver.session, message, 0, False, receiver.identifiers, now)
                 fullest = max(fullest, crowding)
         return is_stored, fullest
+
+    def _give_run_singly(self, receiver: Receiver, run: Run, now: Nanos) -> Given:
+        run.is_split = True  # its messages may be records of their own from now on
+        given = NOT_GIVEN
+        for message in run.messages:
+            given = both(given, self.give_filtered(receiver, message, now))
+        return given
+
+    def give_filtered(self, receiver: Receiver, message: Message, now: Nanos) -> Given:
+        """A message that is not retained, and not the receiver's own, to a receiver that may have a content filter."""
+        found = self.content_filters.chosen(receiver, message, None)
+        if found is None:
+            return NOT_GIVEN
+        return self.give(found.session, message, min(message.qos, found.qos), False, found.identifiers, now)
 
     def share_here(self, message: Message, audience: Audience, now: Nanos, overrun: int = OVERRUN) -> Given:
         """To one member of each shared subscription of this broker."""

@@ -194,6 +194,8 @@ class Handouts:
         is_own = subscription.no_local and message.sender == session.client_id
         if is_own or not self._state.may_receive(session, message.topic):
             return
+        if not self._delivery.content_filters.passes(subscription, message):
+            return
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         qos = min(message.qos, subscription.qos)
         self._delivery.give(session, message, qos, True, identifiers, now, overrun=NEVER)

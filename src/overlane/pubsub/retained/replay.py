@@ -157,6 +157,8 @@ class RetainedReplay:
             is_own = subscription.no_local and message.sender == session.client_id
             if is_own or not state.may_receive(session, message.topic):
                 continue
+            if subscription.where is not None and not self._delivery.content_filters.passes(subscription, message):
+                continue
             qos = min(message.qos, subscription.qos)
             if qos and len(session.window) and not session.window.takes(message, state.limits):
                 replay.turned_away = message

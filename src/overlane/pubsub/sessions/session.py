@@ -20,6 +20,7 @@ from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.streams.log import StreamLog
 from overlane.pubsub.subscriptions.table import Subscription
 from overlane.pubsub.timers import Timer
+from overlane.selectors import Selector
 
 SESSIONS = "mqtt.session"
 SUBSCRIPTIONS = "mqtt.subscription"
@@ -54,6 +55,7 @@ class _StoredSubscription(NamedTuple):
     deadline_ns: Nanos
     reliable: bool
     strict: bool = False
+    where: str = ""
 
 
 _decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
@@ -160,6 +162,7 @@ class Session:
             one.retain_as_published,
             one.identifier,
             *one.override,
+            *([] if one.where is None else [one.where.text]),
         )
         return Save(SUBSCRIPTIONS, self._key(one.name.encode()), _encode(value))
 
@@ -236,4 +239,5 @@ REPLAY_KIND = Kind(REPLAYS, part_owner, lambda key, value: (owner(key)[1].decode
 
 def restored_subscription(session: Session, name: str, value: bytes) -> Subscription:
     stored = _decode_subscription(value)
-    return Subscription(session, name, *stored[:6], override=QosOverride(*stored[6:]))
+    where = Selector.parse(stored.where) if stored.where else None
+    return Subscription(session, name, *stored[:6], override=QosOverride(*stored[6:9]), where=where)

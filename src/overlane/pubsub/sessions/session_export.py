@@ -21,6 +21,7 @@ from overlane.pubsub.delivery.window import TAGS, Stage
 from overlane.pubsub.properties import decode as decode_properties
 from overlane.pubsub.sessions.deduplication import TakenMessages
 from overlane.pubsub.subscriptions.table import split_shared
+from overlane.selectors import Selector
 
 MAGIC = b"OVLS"
 VERSION = 1
@@ -73,7 +74,8 @@ class ExportedEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExportedSubscription(msgspec.Struct, frozen=True, array_like=True):
-    """`name`: a filter, or `$share/GROUP/FILTER`. `deadline_ns` and after: the QoS override."""
+    """`name`: a filter, or `$share/GROUP/FILTER`. `deadline_ns` to `strict`: the QoS override. `where`: the
+    content filter, "" for none."""
 
     name: str
     qos: Qos
@@ -83,6 +85,7 @@ class ExportedSubscription(msgspec.Struct, frozen=True, array_like=True):
     deadline_ns: Annotated[int, Meta(ge=0, le=NEVER)]
     reliable: bool
     strict: bool
+    where: str = ""
 
 
 class ExportedWill(msgspec.Struct, frozen=True, array_like=True):
@@ -151,8 +154,10 @@ def _check(exported: SessionExport) -> None:
     _require("\0" not in exported.client_id, "a null character in the client identifier")
     names = [one.name for one in exported.subscriptions]
     _require(len(set(names)) == len(names), "a subscription twice")
-    for name in names:
-        split_shared(name)
+    for one in exported.subscriptions:
+        split_shared(one.name)
+        if one.where:
+            Selector.parse(one.where)
     _require({name for name, _ in exported.replays} <= set(names), "a replay without its subscription")
     entries = [*exported.sent, *exported.waiting]
     sequences = {one.sequence for one in entries}

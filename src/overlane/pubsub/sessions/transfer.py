@@ -20,6 +20,7 @@ from overlane.pubsub.sessions.session_export import (
 )
 from overlane.pubsub.sessions.wills import Will
 from overlane.pubsub.subscriptions.table import Subscription, split_shared
+from overlane.selectors import Selector
 
 
 class NotTransferable(OverlaneError):
@@ -41,7 +42,13 @@ def export_session(session: Session, will: Will | None, now: Nanos) -> SessionEx
         expires_in_ns=_span(ends_ns, now),
         subscriptions=tuple(
             ExportedSubscription(
-                one.name, one.qos, one.no_local, one.retain_as_published, one.identifier, *one.override
+                one.name,
+                one.qos,
+                one.no_local,
+                one.retain_as_published,
+                one.identifier,
+                *one.override,
+                where="" if one.where is None else one.where.text,
             )
             for one in session.subscriptions.values()
         ),
@@ -73,6 +80,7 @@ def import_session(exported: SessionExport, now: Nanos) -> tuple[Session, Will |
             one.retain_as_published,
             one.identifier,
             override,
+            Selector.parse(one.where) if one.where else None,
         )
     session.replays = dict(exported.replays)
     session.received = dict.fromkeys(exported.received)

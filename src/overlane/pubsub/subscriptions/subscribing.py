@@ -26,7 +26,9 @@ from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.replay import RetainedReplay
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
+from overlane.pubsub.subscriptions.content_filters import WHERE, read_content_filter
 from overlane.pubsub.subscriptions.table import BadFilter, Subscription, split_shared
+from overlane.selectors import SelectorError
 
 
 class Replay(Enum):
@@ -45,7 +47,8 @@ class Unsubscribed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """`name`: a filter, or `$share/GROUP/FILTER`. `user_properties` may hold a QoS override."""
+    """`name`: a filter, or `$share/GROUP/FILTER`. `user_properties` may hold a QoS override and a content
+    filter."""
 
     name: str
     qos: int
@@ -152,16 +155,22 @@ class Subscribing:
 
     def _read(self, session: Session, request: SubscriptionRequest, now: Nanos) -> Subscription:
         state, limits = self._state, self._state.limits
-        override = NONE
+        override, where = NONE, None
         try:
             group, topic_filter = split_shared(request.name)
             if request.user_properties:
+                where = read_content_filter(request.user_properties)
                 override = read_override(request.user_properties)
                 override = override._replace(deadline_ns=state.cluster.deadlines.settle(override.deadline_ns, now))
         except (BadTopic, BadFilter) as bad:
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.PROTOCOL, str(bad)) from None
         except BadOverride as bad:
             raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
+        except SelectorError as bad:
+            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{WHERE}: {bad}") from None
+        if group and where is not None:
+            told = f"{WHERE}: a shared subscription cannot have a content filter"
+            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, told)
         if told := uncarriable(group, "") or limits.too_long(topic_filter):
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
         if topic_filter.count("/") >= limits.filter_levels:
@@ -192,6 +201,7 @@ class Subscribing:
             request.retain_as_published,
             request.identifier,
             override,
+            where,
         )
 
     def _enter(self, session: Session, subscription: Subscription, now: Nanos) -> None:

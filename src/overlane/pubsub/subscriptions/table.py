@@ -5,7 +5,8 @@ message on that topic: the receivers, each session once even if several of its f
 each of which gives the message to one of its members. Results are cached until a subscription changes.
 
 Overlapping subscriptions of one session are merged into one receiver: the highest QoS, all identifiers, and the retain
-flag kept if any of them asks for it. If some of them exclude the session's own messages (`no_local`), the receiver also
+flag kept if any of them asks for it. If some of them have a content filter, which of them take a message is found out
+for each one (`content_filters`). If some of them exclude the session's own messages (`no_local`), the receiver also
 has the result of the others, for those messages.
 
 Topics with the same receivers have the same `Audience` object, so that a run of messages on different topics can be
@@ -20,6 +21,7 @@ from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, check_filter
 from overlane.errors import OverlaneError
 from overlane.pubsub.qos_override import NONE, QosOverride
+from overlane.selectors import Selector
 
 if TYPE_CHECKING:
     from overlane.pubsub.sessions.session import Session
@@ -59,17 +61,35 @@ class Subscription:
     identifier: int = 0
     override: QosOverride = NONE
     """What it asks for beyond what the file gives."""
+    where: Selector | None = None
+    """Its content filter."""
     is_local: bool = False
     """Whether it needs nothing of other brokers, so that it is not announced to them."""
 
 
 class Receiver:
-    """A session that gets a topic: with which QoS at most, under which identifiers."""
+    """A session that gets a topic: with which QoS at most, under which identifiers.
 
-    __slots__ = ("identifiers", "is_own", "of_own", "qos", "retain_as_published", "session")
+    `is_conditional`: it may get a message otherwise, or not at all (`content_filters`). `is_particular`: it does not
+    get the bytes that others get.
+    """
+
+    __slots__ = (
+        "choices",
+        "identifiers",
+        "is_conditional",
+        "is_own",
+        "is_particular",
+        "of_own",
+        "qos",
+        "retain_as_published",
+        "session",
+    )
 
     def __init__(self, session: "Session", subscriptions: list[Subscription]) -> None:
         self.session = session
+        self.choices = tuple(subscriptions) if any(one.where is not None for one in subscriptions) else ()
+        """Its subscriptions, if some of them have content filters."""
         self.qos = max(one.qos for one in subscriptions)
         self.identifiers = tuple(sorted(one.identifier for one in subscriptions if one.identifier))
         self.retain_as_published = any(one.retain_as_published for one in subscriptions)
@@ -78,11 +98,14 @@ class Receiver:
         """Whether the session's own messages are for it in the same way as those of others."""
         self.of_own = Receiver(session, others) if others and not self.is_own else None
         """How it gets its own messages where that differs; None: not at all."""
+        self.is_conditional = bool(self.choices) or not self.is_own
+        self.is_particular = bool(self.choices or self.identifiers)
 
     @property
     def shape(self) -> tuple[object, ...]:
         of_own = None if self.of_own is None else self.of_own.shape
-        return id(self.session), self.qos, self.identifiers, self.retain_as_published, self.is_own, of_own
+        choices = tuple(map(id, self.choices))
+        return id(self.session), self.qos, self.identifiers, self.retain_as_published, self.is_own, of_own, choices
 
 
 class SharedGroup:
