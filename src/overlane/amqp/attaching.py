@@ -28,11 +28,13 @@ from overlane.amqp.reasons import condition_of
 from overlane.amqp.session import AmqpSession
 from overlane.amqp.shared_queue import SharedQueue
 from overlane.amqp.termini import DURABLE, EXPIRES_NEVER, Wanted, read_source, read_target
+from overlane.amqp.unattended import Unattended
 from overlane.core.units import Nanos
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.refused import STORE_FAILS, SubscribeRefused
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.session import Session
+from overlane.pubsub.subscriptions.content_filters import WHERE
 from overlane.pubsub.subscriptions.subscribing import Replay, SubscriptionRequest
 from overlane.pubsub.subscriptions.table import Subscription
 
@@ -49,17 +51,16 @@ UNSETTLED = 0
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 LINK_QOS = 1
 
-WHERE = "overlane-where"
-"""The user property of a subscription that holds a selector."""
-
 
 class Attaching:
     def __init__(self, pubsub: PubSub) -> None:
         self._pubsub = pubsub
         self._state = pubsub.state
+        self._unattended = Unattended(pubsub)
         for name, session in self._state.sessions.items():
             if name.startswith((QUEUE_PREFIX, SHARED_PREFIX)):
                 session.is_operators = True  # rights are those of the clients that attach
+                self._unattended.add(name, 0)
 
     # Links on which the client sends
 
@@ -125,6 +126,7 @@ class Attaching:
         expiry_s = state.limits.session_expiry_s_max
         session = self._begin_shared(QUEUE_PREFIX + topic, f"$share/{QUEUE_GROUP}/{topic}", expiry_s, now)
         self._pubsub.sessions.unattended(session, now)
+        self._unattended.add(session.client_id, now)
 
     # Links on which the client receives
 
@@ -357,6 +359,7 @@ class Attaching:
         self._pubsub.delivery.give_back(session, queue, tags, True, now)
         if not queue.links:
             sessions.leave(queue, False, now)
+            self._unattended.add(session.client_id, now)
             if is_closed and link.is_durable:
                 sessions.end(session, now)
 
@@ -394,5 +397,5 @@ def _is_same(session: Session, topic: str, selector: str) -> bool:
     return found is not None and len(session.subscriptions) == 1 and _selector_of(found) == selector
 
 
-def _selector_of(subscription: Subscription) -> str:  # noqa: ARG001
-    return ""
+def _selector_of(subscription: Subscription) -> str:
+    return "" if subscription.where is None else subscription.where.text

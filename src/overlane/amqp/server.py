@@ -39,6 +39,7 @@ from overlane.amqp.codec.transfers import SHORT_TRANSFER, read_transfer
 from overlane.amqp.connection import Connection, Stage
 from overlane.amqp.idle import Idle
 from overlane.amqp.incoming_link import Delivery
+from overlane.amqp.messages.selecting import values_of
 from overlane.amqp.opening import CHANNEL_MAX, Opening
 from overlane.amqp.outgoing_link import OutgoingLink
 from overlane.amqp.publishing import PublishDeliveries
@@ -63,6 +64,7 @@ class Server(ProtocolServer[Connection]):
         self._attaching = Attaching(pubsub)
         self._publishing = PublishDeliveries(pubsub, self._attaching)
         self._settling = Settling(pubsub.delivery)
+        pubsub.delivery.content_filters.values_of = values_of
 
     # Connections
 

@@ -24,7 +24,7 @@ def write_message(message: Message, qos: int, retain: bool, tries: int, now: Nan
         head = _durable(tries) if qos else (_volatile(tries) if tries else b"")
         return head + (_retained(message.topic) if retain else _annotated(message.topic)) + _data(message.payload)
     values = message.properties
-    extras, is_encoded, pairs = _extras(values)
+    extras, is_encoded, pairs = read_extras(values)
     header = [encoding.TRUE if qos else encoding.FALSE, encoding.NULL]
     annotations: dict[object, object] = {}
     about = application = b""
@@ -60,7 +60,7 @@ def write_message(message: Message, qos: int, retain: bool, tries: int, now: Nan
     )
 
 
-def _extras(values: Properties) -> tuple[list[tuple[Section, bytes]], bool, list[tuple[str, str]]]:
+def read_extras(values: Properties) -> tuple[list[tuple[Section, bytes]], bool, list[tuple[str, str]]]:
     """The sections that came with the message, whether its payload is sections too, and the other user properties.
     What is not as the broker writes it was made by somebody else, and is left out."""
     pairs = [pair for pair in values.user_properties if pair[0] != EXTRAS]

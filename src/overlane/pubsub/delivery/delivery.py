@@ -534,6 +534,24 @@ class Delivery:
             if not (moves and self._share_again(entry.message, shared[entry.group], now)):
                 state.counters.dropped[Drop.SESSION_ENDED] += 1
 
+    def hand_over(self, session: Session, subscription: Subscription, at_most: int, now: Nanos) -> int:
+        """Nobody takes what waits for a member of a shared subscription: messages that were published here go to
+        members at other brokers, if there are any; how many did. None travels twice."""
+        window, tag = session.window, tag_of(subscription.filter)
+        window.reconnected()
+        gone: list[Entry] = []
+        for entry in window.waiting:
+            if not entry.message.sender or entry.qos != 1 or entry.message.is_expired(now):
+                continue
+            if len(gone) >= at_most or not self.share_elsewhere(entry.message, subscription.group, tag, now):
+                break
+            gone.append(entry)
+        if gone:
+            window.take_out(gone)
+            for entry in gone:
+                self._state.queue_records.take(entry)
+        return len(gone)
+
     def _share_again(self, message: Message, subscription: Subscription, now: Nanos) -> bool:
         group = self._state.subscriptions.group(subscription.group, subscription.filter)
         if group is not None and self.share(message, group, now) is not None:

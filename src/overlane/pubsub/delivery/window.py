@@ -305,6 +305,12 @@ class Window:
         self._expires_ns = min(owed, default=NEVER)
         return gone
 
+    def take_out(self, entries: Iterable[Entry]) -> None:
+        """These wait, and are for somebody else."""
+        taken = frozenset(entries)
+        self.bytes -= sum(one.message.size_bytes for one in taken)
+        self._waiting = deque(one for one in self._waiting or () if one not in taken) or None
+
     def put_back(self, entry: Entry, is_counted: bool) -> None:
         """It was sent, and the client does not keep it: it waits again, in its place. `is_counted`: as a try."""
         del self.sent[entry.tag]
