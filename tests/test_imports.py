@@ -24,7 +24,7 @@ WORLD = frozenset({
 })
 # fmt: on
 
-PURE = ("core", "membership", "planning", "pubsub", "mqtt", "selectors", "turn", "coordination", "recovery")
+PURE = ("core", "membership", "planning", "pubsub", "mqtt", "amqp", "selectors", "turn", "coordination", "recovery")
 """Parts that may not import anything of WORLD."""
 
 DRIVERS = (
@@ -57,9 +57,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
     "selectors":     ("errors",),
-    "pubsub":        ("errors", "core", "quantities", "selectors", "__version__"),
+    "pubsub":        ("errors", "core", "quantities", "secret", "selectors", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
-    "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
+    "amqp":          ("errors", "core", "pubsub", "secret", "selectors"),
+    "turn":          ("errors", "core", "pubsub", "mqtt", "amqp", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),

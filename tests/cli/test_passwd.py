@@ -60,7 +60,7 @@ def test_users_are_listed_by_name_and_without_their_hashes(tmp_path: Path) -> No
         (
             ["{file}", "alice", "--delete", "--stdin"],
             2,
-            "overlane: --delete, --list and --stdin exclude each other [OVL-102]",
+            "overlane: --delete, --list, --stdin and --nkey exclude each other [OVL-102]",
         ),
         (["{file}", "alice"], 2, "overlane: cannot prompt for the password without a terminal; use --stdin [OVL-102]"),
         (["{file}", "alice", "--stdin"], 2, "overlane: invalid password: 0 bytes, allowed are 1 to 1024 [OVL-112]"),

@@ -27,12 +27,12 @@ from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.codec.framing import packet_end
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.handshake import Authenticate, Verdict
 from overlane.mqtt.server import Server
 from overlane.pubsub.access import Access, Rule
 from overlane.pubsub.cluster.uplink import Alone, Uplink
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.limits import Limits
+from overlane.pubsub.questions import Authenticate, PassOn, Placed, Verdict
 from overlane.pubsub.state import Settings
 
 NEVER_S = 0xFFFF_FFFF
@@ -98,6 +98,7 @@ class Bench:
         self.is_store_slow = False
         self.holds_verdicts = False
         self.questions: list[Authenticate] = []
+        self.placements: list[Placed | PassOn] = []
         self._uplink = uplink or Alone()
         self._has_lane = has_lane
         self._fresh = 0
@@ -131,6 +132,7 @@ class Bench:
         old = self.settings
         access = old.access if rules is None else Access(rules)
         self.settings = Settings(Limits(**limits) if limits else old.limits, access, old.qos, old.anonymous)
+        self.server.pubsub.reconfigure(self.settings)
         self.server.reconfigure(self.settings)
         self.settle()
 
@@ -141,13 +143,10 @@ class Bench:
     # Turns
 
     def end_turn(self) -> None:
-        if not self.holds_verdicts:
-            self.questions += self.server.take_questions()
-            for question in self.questions:
-                self.answer(question)
-            self.questions = []
+        if self.holds_verdicts:
+            self._ask()
         else:
-            self.questions += self.server.take_questions()
+            self.answer_all()
         batch: dict[Name, bytes | None] = {}
         for effect in self.server.take_effects():
             match effect:
@@ -170,6 +169,23 @@ class Bench:
         if not self.is_store_slow:
             self.commit()
         self.flush()
+
+    def _ask(self) -> None:
+        for asked in self.server.take_questions():
+            match asked:
+                case Authenticate():
+                    self.questions.append(asked)
+                case Placed() | PassOn():
+                    self.placements.append(asked)
+                case _:
+                    raise AssertionError(f"MQTT asked {asked}")
+
+    def answer_all(self) -> None:
+        """Let in, or not, whoever asks for it."""
+        self._ask()
+        questions, self.questions = self.questions, []
+        for question in questions:
+            self.answer(question)
 
     def commit(self, batches: int = 1_000_000) -> None:
         while self._batches and batches:
@@ -196,12 +212,13 @@ class Bench:
         if verdict is None:
             is_right = self.users.get(question.user) == question.password.reveal()
             verdict = Verdict.IS_USER if is_right else Verdict.IS_NOT
+        assert isinstance(question.connection, Connection)
         self.server.authenticated(question.connection, verdict, self.now)
 
     def settle(self) -> None:
         """Everything that is under way arrives and is answered, until all is quiet."""
         self.end_turn()
-        while any(client.read() for client in self.clients) or self.server._touched:
+        while any(client.read() for client in self.clients) or self.server.state.touched:
             self.end_turn()
 
     def wait(self, seconds: float) -> None:

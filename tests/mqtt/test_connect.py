@@ -6,10 +6,10 @@ from clients import NEVER_S, Bench, Got
 from raw import connect, connect_311, packet, properties, text, u16
 
 from overlane.core.units import SECOND
-from overlane.mqtt.handshake import Verdict
 from overlane.pubsub.access import Rule
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Refusal
+from overlane.pubsub.questions import Verdict
 
 ELSEWHERE = Peer("192.0.2.1", is_loopback=False)
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlane.mqtt.codec import codec5, codec311
-from overlane.mqtt.connection import Connection, Phase
+from overlane.mqtt.connection import Connection
+from overlane.pubsub.connection import Phase
 from overlane.pubsub.consumer import Peer
 
 EXAMPLES = int(os.environ.get("OVERLANE_FUZZ", "150"))

@@ -8,10 +8,12 @@ import raw
 from clients import NEVER_S, Bench, Client
 
 from overlane.mqtt.codec import codec5, codec311
-from overlane.mqtt.connection import Phase
-from overlane.mqtt.placing import PassOn, Placed, without_password
+from overlane.mqtt.connection import Connection
+from overlane.mqtt.placing import without_password
 from overlane.pubsub.access import Rule
+from overlane.pubsub.connection import Phase
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.questions import PassOn, Placed
 from overlane.pubsub.sessions.domain import Answer, Ask, Domain, DomainPeer, Held, Holding, decode, encode
 from overlane.pubsub.sessions.lookup import LOOKUP_WITHIN
 
@@ -42,14 +44,17 @@ class DomainBench(Bench):
 
     def place(self) -> None:
         self.settle()
-        for placement in self.server.take_placements():
+        placements, self.placements = self.placements, []
+        for placement in placements:
             match placement:
                 case Placed(connection, found):
+                    assert isinstance(connection, Connection)
                     self.server.placed(connection, found, self.now)
                 case PassOn():
                     self.passes.append(placement)
         self.settle()
-        self.passes += [one for one in self.server.take_placements() if isinstance(one, PassOn)]
+        self.passes += [one for one in self.placements if isinstance(one, PassOn)]
+        self.placements = []
 
 
 def code(client: Client) -> int | None:

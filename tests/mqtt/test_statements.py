@@ -24,8 +24,7 @@ def heard_raw(bench: Bench, *sent: bytes) -> bytes:
     for one in sent:
         bench.server.receive(connection, one, bench.now)
         bench.server.take_effects()
-    for question in bench.server.take_questions():
-        bench.answer(question)
+    bench.answer_all()
     return b"".join(connection.taken()[0])
 
 

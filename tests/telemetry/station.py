@@ -12,10 +12,10 @@ from overlane.core.qos import QosTable
 from overlane.core.units import SECOND
 from overlane.mqtt.codec import codec5
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.handshake import Verdict
 from overlane.mqtt.server import Server
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.questions import Verdict
 from overlane.pubsub.state import Settings
 from overlane.telemetry.rows import Row
 from overlane.telemetry.sampler import Sampler
@@ -68,8 +68,8 @@ class Station:
         connection = self.server.connected(Peer("127.0.0.1"), self.now)
         hello = mqtt5.ConnectPacket(client_id, session_expiry_interval=expiry_s)
         self.server.receive(connection, codec5.write(hello), self.now)
-        for question in self.server.take_questions():
-            self.server.authenticated(question.connection, Verdict.IS_ANONYMOUS, self.now)
+        for _ in self.server.take_questions():
+            self.server.authenticated(connection, Verdict.IS_ANONYMOUS, self.now)
         return connection
 
     def subscribe(self, connection: Connection, topic_filter: str, qos: int = 0) -> None:

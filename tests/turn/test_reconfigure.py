@@ -12,11 +12,12 @@ from overlane.core.units import SECOND, Nanos
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.membership import Member, MemberLink, Membership
 from overlane.membership.neighbours import NeighbourConfig
-from overlane.mqtt.connection import Connection, Phase
-from overlane.mqtt.handshake import Verdict
+from overlane.mqtt.connection import Connection
 from overlane.pubsub.cluster.cluster import overlay_table
+from overlane.pubsub.connection import Phase
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.limits import Limits
+from overlane.pubsub.questions import Verdict
 from overlane.pubsub.state import Settings
 from overlane.turn.assembly import assemble
 from overlane.turn.reconfigure import Reconfigure, RestartNeeded
@@ -43,8 +44,8 @@ def connect(turn: Turn) -> Connection:
     server = turn.server
     connection = server.connected(Peer("127.0.0.1:1"), NOW)
     server.receive(connection, mqtt5.ConnectPacket("c").write(), NOW)
-    for question in server.take_questions():
-        server.authenticated(question.connection, Verdict.IS_ANONYMOUS, NOW)
+    for _ in server.take_questions():
+        server.authenticated(connection, Verdict.IS_ANONYMOUS, NOW)
     return connection
 
 

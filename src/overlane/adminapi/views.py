@@ -186,7 +186,9 @@ class ConnectionView(View, frozen=True, kw_only=True):
     listener: str
     via: str | None = None
     """The broker of the domain that the client has reached, if it has passed the connection on."""
+    protocol: str = "MQTT"
     version: str
+    """Of the protocol."""
     is_secure: bool
     connected_s: float
     silent_s: float

@@ -7,8 +7,6 @@ for before it is made (`placing`). A client that connects under an identifier in
 connection before it is told so and closed (MQTT 5, section 3.1.4).
 """
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import assert_never
 
 import mqtt5
@@ -17,13 +15,15 @@ from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
 from overlane.mqtt.codec import codec5, writing
-from overlane.mqtt.connection import V5, Connection, Phase
-from overlane.mqtt.placing import PassOn, Placing
-from overlane.pubsub.consumer import Peer
+from overlane.mqtt.connection import V5, Connection
+from overlane.mqtt.placing import Placing
+from overlane.pubsub.connection import Phase
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.message import EXPIRY_S_MAX
 from overlane.pubsub.notices import Connected
+from overlane.pubsub.protocol import may_be_anonymous
+from overlane.pubsub.questions import Authenticate, PassOn, Verdict
 from overlane.pubsub.sessions.deduplication import PROPERTY, run_of
 from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.sessions.registry import Sessions
@@ -37,24 +37,6 @@ TOPIC_BYTES_PROPERTY = "overlane-topic-bytes-max"
 """MQTT has no field for the longest topic that a server takes: it is a user property of CONNACK."""
 
 Answer = mqtt5.ConnAckReasonCode
-
-
-@dataclass(frozen=True, slots=True)
-class Authenticate:
-    """Find out whether the client is who it says; answer with `Server.authenticated`."""
-
-    connection: Connection
-    user: str
-    password: Secret
-
-
-class Verdict(Enum):
-    """What was found out about a client that named a user."""
-
-    IS_USER = "it is the user it names"
-    IS_ANONYMOUS = "no user names are known here: it is like one that names none"
-    IS_NOT = "it is not the user it names"
-    BUSY = "too many ask at once; it may come again"
 
 
 class _Rejected(OverlaneError):
@@ -339,8 +321,3 @@ def will_of(packet: mqtt5.ConnectPacket, user: str | None) -> Will | None:
         will.message_expiry_interval,
         min(will.will_delay_interval, EXPIRY_S_MAX),
     )
-
-
-def may_be_anonymous(state: State, peer: Peer) -> bool:
-    allowed = state.settings.anonymous
-    return peer.is_loopback if allowed is None else allowed

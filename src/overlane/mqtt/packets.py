@@ -13,16 +13,16 @@ from overlane.core.units import Nanos
 from overlane.mqtt.codec import codec5, codec311, writing
 from overlane.mqtt.codec.framing import CONNECT, version_of_connect
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
-from overlane.mqtt.connection import ERRORS, V5, Connection, Phase
+from overlane.mqtt.connection import ERRORS, V5, Connection
 from overlane.mqtt.fast_path import FastPath
-from overlane.mqtt.handshake import Authenticate, Handshake
+from overlane.mqtt.handshake import Handshake
 from overlane.mqtt.incoming import PUBLISH, read_publish
 from overlane.mqtt.keep_alive import KeepAlive
-from overlane.mqtt.placing import PassOn, Placed
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
 from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
+from overlane.pubsub.connection import Phase
 from overlane.pubsub.delivery.delivery import Delivery, UnexpectedConfirmation
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.sessions.registry import Sessions
@@ -61,8 +61,6 @@ class Packets:
         self._delivery = delivery
         self._fast_path = fast_path
         self._bounds = _bounds(state.limits)
-        self.questions: list[Authenticate | Placed | PassOn] = []
-        """What must be found out about clients before they are let in, and where their sessions are."""
 
     def take(self, connection: Connection, data: memoryview, now: Nanos) -> None:
         """One whole packet; Malformed, or `backpressure.MustStop`: then it comes again when the client may go on."""
@@ -117,7 +115,7 @@ class Packets:
         assert isinstance(packet, mqtt5.ConnectPacket)
         question = self._handshake.connect(connection, packet, data, now)
         if question is not None:
-            self.questions.append(question)
+            self._state.questions.append(question)
         self._keep_alive.watch(connection)
 
     def _acknowledged(self, connection: Connection, session: Session, packet_id: int, now: Nanos) -> None:

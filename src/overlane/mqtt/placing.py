@@ -15,9 +15,11 @@ import mqtt5
 
 from overlane.core.units import Nanos
 from overlane.mqtt.codec.fields import binary, variable, write_variable
-from overlane.mqtt.connection import V5, Connection, Phase
+from overlane.mqtt.connection import V5, Connection
+from overlane.pubsub.connection import Phase
 from overlane.pubsub.notices import PassedOn
-from overlane.pubsub.sessions.lookup import Found, SessionLookup
+from overlane.pubsub.questions import PassOn
+from overlane.pubsub.sessions.lookup import SessionLookup
 from overlane.pubsub.state import State
 
 ALTERNATIVE_PROPERTY = "overlane-alternative"
@@ -25,27 +27,6 @@ REDIRECT_PROPERTY = "overlane-redirect"
 REDIRECT_WANTED = (REDIRECT_PROPERTY, "yes")
 
 PASSWORD_FLAG = 0x40
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """The search for a client's session has ended; answer with `Server.placed`."""
-
-    connection: Connection
-    found: Found
-
-
-@dataclass(frozen=True, slots=True)
-class PassOn:
-    """Pass the connection on to the broker that has the session: begin with `Server.passing_on`, or say
-    `Server.cannot_pass_on`."""
-
-    connection: Connection
-    broker: str
-    user: str | None
-    """Who the client was found to be."""
-    connect: bytes
-    """CONNECT, without a password."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,7 @@
 """An MQTT server as a pure state machine, for versions 3.1.1 and 5.
 
-Bytes, verdicts and the time go in; bytes and effects come out. The driver's turn:
-
-    server.receive(connection, data, now), server.lost(connection, now), server.authenticated(...), in any number
-    effects = server.take_effects()
-    make the Saves and Erases durable; find out about who asks to be let in (Authenticate)
-    for each connection of server.take_touched(): send what connection.taken() gives, after the records if it waits
-    call server.durable(turn, now) when the records of that turn are on disk: what it makes belongs to the next turn
-    call server.tick(t) at t = server.next_deadline()
+Bytes, verdicts and the time go in (`pubsub.protocol`); bytes and effects come out at the end of the driver's turn
+(`pubsub.service`).
 
 Here bytes become packets, and the parts of MQTT are put together around the publish/subscribe service
 (`pubsub.service`): the handshake opens connections, the keep-alive ends silent ones, packets tells what clients want,
@@ -19,8 +13,7 @@ from collections.abc import Callable, Iterable
 import mqtt5
 
 from overlane.core.records import Record
-from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.errors import Failure
+from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.codec.framing import CONNECT, packet_end, version_of_connect
 from overlane.mqtt.codec.malformed import (
     PACKET_TOO_LARGE,
@@ -29,12 +22,12 @@ from overlane.mqtt.codec.malformed import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Malformed,
 )
-from overlane.mqtt.connection import UNKNOWN, V5, Connection, Phase
+from overlane.mqtt.connection import UNKNOWN, V5, Connection
 from overlane.mqtt.fast_path import FastPath
-from overlane.mqtt.handshake import Answer, Authenticate, Handshake, Verdict
+from overlane.mqtt.handshake import Answer, Handshake
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.mqtt.packets import Packets
-from overlane.mqtt.placing import PassOn, Placed, Placing
+from overlane.mqtt.placing import Placing
 from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.qos1_path import Qos1Path
 from overlane.mqtt.read_ahead import ReadAhead
@@ -44,16 +37,15 @@ from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
 from overlane.pubsub import backpressure
 from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.connection import Phase
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Counters, Refusal
 from overlane.pubsub.limits import NONE
-from overlane.pubsub.notices import Notice
+from overlane.pubsub.protocol import ProtocolServer
+from overlane.pubsub.questions import Placed, Verdict
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.state import Settings
-
-CONNECTIONS_AHEAD = 64
-"""So many more than are allowed may connect, to be told so; any more are closed without a word."""
 
 PACKETS_FOR_RUN = 8
 """A run of QoS 1 counts as so many packets that are handled by themselves: it takes about as long."""
@@ -67,7 +59,7 @@ CONNACK_UNAVAILABLE = b"\x20\x02\x00\x03"
 _REFUSALS = {PACKET_TOO_LARGE: Refusal.TOO_LARGE, PROTOCOL_ERROR: Refusal.PROTOCOL, QUOTA_EXCEEDED: Refusal.QUOTA}
 
 
-class Server:
+class Server(ProtocolServer[Connection]):
     def __init__(
         self,
         name: str,
@@ -77,13 +69,13 @@ class Server:
         records: Iterable[Record] = (),
         now: Nanos = 0,
     ) -> None:
-        self.pubsub = pubsub = PubSub(name, settings, uplink, fresh_id, records, now)
-        self.state = state = pubsub.state
+        """Every broker speaks MQTT: this makes the service that servers of other protocols use with it."""
+        pubsub = PubSub(name, settings, uplink, fresh_id, records, now)
+        super().__init__(pubsub)
+        state = self.state
         self.streams, self.writers, self.admission = pubsub.streams, pubsub.writers, pubsub.admission
-        self._touched: list[Connection] = []
         self.lookup = lookup = pubsub.lookup
         self._handshake = Handshake(state, pubsub.sessions, pubsub.wills, Placing(state, lookup))
-        self._placements: list[Placed | PassOn] = []
         self._keep_alive = KeepAlive(state, pubsub.sessions)
         run_delivery = RunDelivery(state, pubsub.delivery)
         self._fast_path = FastPath(state, run_delivery)
@@ -102,39 +94,29 @@ class Server:
         lookup.on_found = self._found
         # What is the same for every protocol; bound once, since some of it is called every turn.
         self.deliver = pubsub.arrivals(RunArrivals(state, run_delivery)).deliver
-        self.take_effects, self._durable = pubsub.take_effects, pubsub.durable
+        self.take_effects, self.durable = pubsub.take_effects, pubsub.durable
         self.commits_since = pubsub.commits_since
         self.tick, self.next_deadline = pubsub.tick, pubsub.next_deadline
         self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing
         self.tier_changed = pubsub.tier_changed
         self.disconnect, self.drain = pubsub.disconnect, pubsub.drain
+        self.take_questions, self.take_notices = pubsub.take_questions, pubsub.take_notices
+        self.take_touched, self.take_failures = pubsub.take_touched, pubsub.take_failures
 
     # Connections
 
     def connected(
         self, peer: Peer, now: Nanos, since_ns: Nanos | None = None, is_turned_away: bool = False
     ) -> Connection:
-        """`since_ns`: when it came, if something else had to be agreed on before. `is_turned_away`: it may say CONNECT,
-        to be told that too many connect at once."""
         state = self.state
-        connection = Connection(peer, state.limits, self._touched, now)
-        connection.is_turned_away = is_turned_away
-        state.connections.add(connection)
+        connection = Connection(peer, state.limits, state.touched, now)
         due = (now if since_ns is None else since_ns) + state.limits.connect_within_ns
         self._keep_alive.expect_connect(connection, due)
-        if len(state.connections) > state.limits.connections + CONNECTIONS_AHEAD:
-            told = f"more than {state.limits.connections} connections"
-            state.refuse(Refusal.CONNECTIONS, told, connection)
-            connection.close(-1, told)
+        self._admit(connection, is_turned_away)
         return connection
 
     def receive(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> None:
-        """Bytes from a client. Whatever is wrong with them ends that connection and changes nothing else.
-
-        No more than `packets_max` packets are handled, beside those that pass on the fast path. If there are more,
-        the connection is behind: they wait until this is called again, perhaps without new bytes. So it is where the
-        client has to stop (`stops_for`): nothing is taken in until that has been ended.
-        """
+        """As `ProtocolServer.receive`. Packets that pass on the fast path do not count."""
         connection.is_behind = False
         if connection.phase is Phase.CLOSED:
             return
@@ -146,22 +128,17 @@ class Server:
         connection.passes = False
 
     def receive_later(self, connection: Connection, data: bytes, now: Nanos) -> bool:
-        """Bytes from a client for which there is no time now: they wait until `receive` is called. False if they have
-        to be handled at once."""
         if connection.phase is not Phase.OPEN:
             return False
-        self._heard(connection, data, now)
+        self._count_in(connection, data, now)
         self._stop_reading_ahead(connection)
         self._keep(connection, data, 0)
         return True
 
     def receive_ahead(self, connection: Connection, data: bytes, now: Nanos, packets_max: int = NEVER) -> bool:
-        """Bytes from a client that has to rest or to stop, perhaps none since it began to: only acknowledgements are
-        handled, of all that it has sent. Everything else waits until `receive` is called. No more than `packets_max`
-        packets are handled, as there; True if there are more, which wait until this is called again."""
         if connection.phase is not Phase.OPEN:
             return False
-        self._heard(connection, data, now)
+        self._count_in(connection, data, now)
         ahead = connection.ahead
         if ahead is None:
             ahead = connection.ahead = ReadAhead()
@@ -187,11 +164,6 @@ class Server:
             position = passed
         ahead.acknowledgements = data[position:]
 
-    def _heard(self, connection: Connection, data: bytes, now: Nanos) -> None:
-        connection.heard_ns = now
-        connection.bytes_in += len(data)
-        self.state.counters.bytes_in += len(data)
-
     @staticmethod
     def _stop_reading_ahead(connection: Connection) -> None:
         """What was kept comes before everything else."""
@@ -207,9 +179,8 @@ class Server:
             self._read(connection, data, now, packets_max)
         except Malformed as malformed:
             self._violated(connection, malformed, now)
-        limit = self.state.settings.limits.messages_per_second
-        if limit != NONE and connection.messages_in != before:
-            self._charge(connection, connection.messages_in - before, limit, now)
+        if self.state.settings.limits.messages_per_second != NONE and connection.messages_in != before:
+            self._charge(connection, connection.messages_in - before, now)
 
     def _read(self, connection: Connection, data: bytes, now: Nanos, packets_max: int) -> None:
         framer, position = connection.framer, 0
@@ -302,8 +273,14 @@ class Server:
         connection.framer.feed(data, position)
         connection.is_behind = True
 
-    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos, packets_max: int = NEVER) -> None:
-        """The answer to Authenticate. What the client has sent meanwhile is handled as by `receive`."""
+    def authenticated(
+        self,
+        connection: Connection,
+        verdict: Verdict,
+        now: Nanos,
+        packets_max: int = NEVER,
+        user: str = "",  # noqa: ARG002 - the one that CONNECT names
+    ) -> None:
         self._handshake.authenticated(connection, verdict, now)
         self._let_in(connection, now, packets_max)
 
@@ -322,13 +299,13 @@ class Server:
 
     def _found(self, found: Found) -> None:
         assert isinstance(found.key, Connection)
-        self._packets.questions.append(Placed(found.key, found))
+        self.state.questions.append(Placed(found.key, found))
 
     def placed(self, connection: Connection, found: Found, now: Nanos, packets_max: int = NEVER) -> None:
         """The answer to Placed. What the client has sent meanwhile is handled as by `receive`, if it was let in."""
         pass_on = self._handshake.placed(connection, found, now)
         if pass_on is not None:
-            self._packets.questions.append(pass_on)
+            self.state.questions.append(pass_on)
         else:
             self._let_in(connection, now, packets_max)
 
@@ -345,43 +322,20 @@ class Server:
         if connection.phase is Phase.CHECKING:
             self._handshake.cannot_pass_on(connection, told)
 
-    def writable(self, connection: Connection, now: Nanos) -> None:
-        """The client has read: there is room in the driver's buffer again."""
-        if connection.session is not None:
-            self.pubsub.delivery.pump(connection.session, connection, now)
-
     def lost(self, connection: Connection, now: Nanos) -> None:
-        """The connection is broken, or closed by us before."""
         if connection.is_behind and connection.phase is Phase.OPEN:
             self._hear_out(connection, now)
         connection.phase = Phase.CLOSED
-        self.state.connections.discard(connection)
-        self.state.timers.cancel(connection.timer)
         self._handshake.gone(connection)
-        self.pubsub.sessions.leave(connection, True, now)
+        self._forget(connection, now)
 
     def failed(self, connection: Connection, kind: str, error: Exception) -> None:
-        """What this client sent, or what was found out about it, met with a fault of ours: it is told so and ended."""
-        session = connection.session
-        source = session.client_id if session is not None else connection.peer.address
         if connection.phase in (Phase.WAITING, Phase.CHECKING):
             if connection.version == V5:
                 connection.send_packet(mqtt5.ConnAckPacket(reason_code=Answer.IMPLEMENTATION_SPECIFIC_ERROR))
             elif connection.version != UNKNOWN:
                 connection.send(CONNACK_UNAVAILABLE)
-        self.state.failed(kind, source, error, connection)
-
-    def take_failures(self, now: Nanos) -> list[Failure]:
-        """Inputs that failed by our own fault since this was last called; who is ended for it has left."""
-        failed, self.state.failures = self.state.failures, []
-        for _, connection in failed:
-            if connection is not None:
-                self.pubsub.sessions.leave_after_failure(connection, now)
-        return [failure for failure, _ in failed]
-
-    @property
-    def has_failures(self) -> bool:
-        return bool(self.state.failures)
+        super().failed(connection, kind, error)
 
     def _hear_out(self, connection: Connection, now: Nanos) -> None:
         """What a client has said, and had to wait, is not lost with its connection."""
@@ -404,78 +358,17 @@ class Server:
         connection.close(malformed.reason, str(malformed))
         self.pubsub.sessions.leave(connection, True, now)
 
-    def _charge(self, connection: Connection, messages: int, limit: int, now: Nanos) -> None:
-        earned = (now - connection.allowance_ns) * limit / SECOND
-        connection.allowance = min(float(limit), connection.allowance + earned) - messages
-        connection.allowance_ns = now
-        if connection.allowance < 0:
-            connection.rests_until_ns = now + int(-connection.allowance * SECOND / limit)
-            self.state.counters.throttled += 1
-
     # For the driver and operators
 
     @property
-    def has_more(self) -> bool:
-        """Whether there is anything for the end of a turn but packets."""
-        state = self.state
-        if state.effects or state.queue_records.has_effects:
-            return True
-        return bool(state.failures or self._packets.questions or state.notices.are_there)
-
-    @property
     def last_turn(self) -> int:
-        """The turn that was ended last."""
-        return self.state.turn - 1
-
-    def durable(self, turn: int, now: Nanos) -> bool:
-        """The records of all turns up to this one are on disk; whether there is something to be sent or written now."""
-        return self._durable(turn, now) and self.has_output
-
-    @property
-    def has_output(self) -> bool:
-        """Whether there is something to be sent to clients, or to be written."""
-        return bool(self._touched or self.state.effects or self.state.queue_records.has_effects)
-
-    @property
-    def has_words(self) -> bool:
-        """Whether there are questions or notices."""
-        return bool(self._packets.questions) or self.state.notices.are_there
-
-    def take_notices(self) -> tuple[list[Notice], int]:
-        """What operators want to read of, and of how many more there was no room to tell."""
-        return self.state.notices.take()
-
-    def take_questions(self) -> list[Authenticate]:
-        asked, self._packets.questions = self._packets.questions, []
-        questions = [one for one in asked if isinstance(one, Authenticate)]
-        if len(questions) < len(asked):
-            self._placements += [one for one in asked if not isinstance(one, Authenticate)]
-        return questions
-
-    def take_placements(self) -> list[Placed | PassOn]:
-        """Those among the questions that were taken last that concern other brokers of the domain."""
-        placements, self._placements = self._placements, []
-        return placements
-
-    def take_touched(self) -> list[Connection]:
-        if self.state.effects or self.state.queue_records.has_effects:
-            raise RuntimeError("records were made after those of the turn were taken: answers would not wait for them")
-        if not self._touched:
-            return []
-        touched = self._touched.copy()
-        self._touched.clear()
-        counters = self.state.counters
-        for connection in touched:
-            counters.bytes_out += connection.out_bytes
-        return touched
+        return self.pubsub.last_turn
 
     @property
     def counters(self) -> Counters:
         return self.state.counters
 
     def reconfigure(self, settings: Settings) -> None:
-        """New limits, rights and classes, from now on; what is connected stays connected."""
-        self.pubsub.reconfigure(settings)
         self._packets.reconfigure(settings.limits)
 
 

@@ -12,7 +12,7 @@ class ListenerKind(msgspec.Struct, frozen=True):
     name: str
     """The field of the network file."""
     protocol: str
-    """What clients speak there (`overlane.node.clients.listeners`)."""
+    """What clients speak there (`overlane.turn.protocols`)."""
     is_tls: bool = False
     is_websocket: bool = False
     port: int | None = None

@@ -17,20 +17,21 @@ from overlane.core.units import SECOND, Nanos
 from overlane.errors import Failure, InDoubt
 from overlane.membership.neighbours import NeighbourChanges
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.handshake import Authenticate, Verdict
-from overlane.mqtt.placing import PassOn, Placed
 from overlane.node.clock import Clock
 from overlane.node.failures import Failures
 from overlane.node.logs.client_log import ClientLog
 from overlane.node.observing import Observing
 from overlane.node.security.logins import Login, Logins
 from overlane.node.store.durable import Cause, RecordStore, StoreError
+from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.questions import Authenticate, AuthenticateKey, PassOn, Placed, Question, Verdict
 from overlane.pubsub.sessions.domain import Domain
 from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
+from overlane.turn.protocols import MQTT
 from overlane.turn.reconfigure import Reconfigure, RestartNeeded
-from overlane.turn.turn import Heard, Outcome, Question, Told, Turn
+from overlane.turn.turn import Heard, Outcome, Told, Turn
 
 STUCK_S = 2
 STUCK_MAX_S = 10
@@ -155,11 +156,13 @@ class Driver:
             self.failures.fatal("a configuration was half taken over", error)
         self.end_turn_soon()
 
-    def attach(self, pipe: Pipe, peer: Peer, since_ns: Nanos, is_turned_away: bool = False) -> ClientLink:
+    def attach(
+        self, pipe: Pipe, peer: Peer, since_ns: Nanos, is_turned_away: bool = False, protocol: str = MQTT
+    ) -> ClientLink:
         """A client has connected; it came then."""
         return ClientLink(
             self._loop,
-            self.server,
+            self.turn.protocol(protocol),
             self._now,
             self._soon,
             pipe,
@@ -205,12 +208,12 @@ class Driver:
         """What came from one client, or is to be sent to it, met with a fault of ours."""
         self.isolate("client", link.connection, error)
 
-    def isolate(self, kind: str, connection: Connection, error: Exception) -> None:
+    def isolate(self, kind: str, connection: ClientConnection, error: Exception) -> None:
         """End a client for a fault of ours; the process, if something is half done that matters."""
         if isinstance(error, InDoubt):
             self.failures.fatal(f"{kind}: {error}", error)
         try:
-            self.server.failed(connection, kind, error)
+            _link_of(connection).end_for_failure(kind, error)
         except Exception as second:
             self.failures.fatal(f"{kind} could not be closed", second)
         self.end_turn_soon()
@@ -297,10 +300,9 @@ class Driver:
             else:
                 self.observing.tell(effect)
 
-    def _release(self, connections: Sequence[Connection]) -> None:
+    def _release(self, connections: Sequence[ClientConnection]) -> None:
         for connection in connections:
-            link = connection.driver
-            assert isinstance(link, ClientLink)
+            link = _link_of(connection)
             try:
                 link.release()
             except Exception as error:
@@ -310,34 +312,35 @@ class Driver:
 
     def _find_answer(self, question: Question) -> None:
         match question:
-            case Authenticate():
+            case Authenticate() | AuthenticateKey():
                 self._check(question)
             case Placed(connection, found):
-                link = connection.driver
-                assert isinstance(link, ClientLink)
-                link.placed(found)
+                _link_of(connection).placed(found)
             case PassOn():
                 self.pass_on(question)
             case _:
                 assert_never(question)
 
-    def _check(self, question: Authenticate) -> None:
+    def _check(self, question: Authenticate | AuthenticateKey) -> None:
         task = self._loop.create_task(self._find_out(question))
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
         task.add_done_callback(lambda done: self.failures.look_at(done, "a login"))
 
-    async def _find_out(self, question: Authenticate) -> None:
-        verdict = Verdict.IS_ANONYMOUS
+    async def _find_out(self, question: Authenticate | AuthenticateKey) -> None:
+        verdict, user = Verdict.IS_ANONYMOUS, ""
         if self.logins is not None:
             try:
-                verdict = _VERDICTS[await self.logins.check(question.user, question.password)]
+                if isinstance(question, AuthenticateKey):
+                    user = self.logins.user_of_key(question.nkey, question.challenge, question.signature)
+                    verdict = Verdict.IS_USER if user else Verdict.IS_NOT
+                else:
+                    user = question.user
+                    verdict = _VERDICTS[await self.logins.check(user, question.password)]
             except Exception as error:
                 self.isolate("login", question.connection, error)
                 return
-        link = question.connection.driver
-        assert isinstance(link, ClientLink)
-        link.authenticated(verdict)
+        _link_of(question.connection).authenticated(verdict, user)
 
     def follow_domain(self, domain: Domain) -> None:
         """The other brokers of the domain are these from now on."""
@@ -345,7 +348,9 @@ class Driver:
         self.end_turn_soon()
 
     def cannot_pass_on(self, placement: PassOn, told: str = "connections are not passed on here") -> None:
-        self.server.cannot_pass_on(placement.connection, told)
+        connection = placement.connection
+        assert isinstance(connection, Connection)
+        self.server.cannot_pass_on(connection, told)
         self.end_turn_soon()
 
     # The timer
@@ -366,6 +371,12 @@ class Driver:
         except Exception as error:
             self.failures.fatal("a timer", error)
         self.end_turn_soon()
+
+
+def _link_of(connection: ClientConnection) -> ClientLink:
+    link = connection.driver
+    assert isinstance(link, ClientLink)
+    return link
 
 
 def _resolve(futures: Sequence[object]) -> None:

@@ -3,9 +3,10 @@
 A protocol claims a session (`sessions`), publishes (`publishing`), subscribes (`subscribing`), passes confirmations on
 (`delivery`), and implements `Consumer`. The turn of the driver:
 
-    inputs of any protocol, in any number
+    inputs of any protocol (`pubsub.protocol`), in any number
     effects = service.take_effects()
-    make the Saves and Erases durable, and then send what waits for them
+    make the Saves and Erases durable; find out about who asks to be let in (`questions`)
+    for each connection of service.take_touched(): send what connection.taken() gives, after the records if it waits
     call service.durable(turn, now) when the records of that turn are on disk: its results belong to the next turn
     call service.tick(t) at t = service.next_deadline()
 """
@@ -16,15 +17,19 @@ from overlane import __version__
 from overlane.core.events import Effect
 from overlane.core.records import Record
 from overlane.core.units import Nanos
+from overlane.errors import Failure
 from overlane.pubsub import sys_topics
 from overlane.pubsub.cluster.admission import Admission
 from overlane.pubsub.cluster.arrivals import Arrivals, NoRuns, Runs
 from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.message import Message
+from overlane.pubsub.notices import Notice
 from overlane.pubsub.publishing import Publishing
+from overlane.pubsub.questions import Question
 from overlane.pubsub.recovery import Recovery
 from overlane.pubsub.refused import STORE_FAILS
 from overlane.pubsub.retained.handouts import Handouts
@@ -113,7 +118,7 @@ class PubSub:
         self.state.commit_since_ns = since_ns
 
     def durable(self, turn: int, now: Nanos) -> bool:
-        """The records of all turns up to this one are on disk; whether anything had waited for that."""
+        """The records of all turns up to this one are on disk; whether there is something to be sent or written now."""
         state = self.state
         state.durable_turn = turn
         if not (state.postponed or self.delivery.has_stalled):
@@ -122,7 +127,65 @@ class PubSub:
             self.delivery.durable(now)
         if state.postponed and state.can_erase:
             state.handle_postponed(now)
-        return True
+        return self.has_output
+
+    @property
+    def last_turn(self) -> int:
+        """The turn that was ended last."""
+        return self.state.turn - 1
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is anything for the end of a turn but packets."""
+        state = self.state
+        if state.effects or state.queue_records.has_effects:
+            return True
+        return bool(state.failures or state.questions or state.notices.are_there)
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to be sent to clients, or to be written."""
+        state = self.state
+        return bool(state.touched or state.effects or state.queue_records.has_effects)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there are questions or notices."""
+        return bool(self.state.questions) or self.state.notices.are_there
+
+    @property
+    def has_failures(self) -> bool:
+        return bool(self.state.failures)
+
+    def take_notices(self) -> tuple[list[Notice], int]:
+        """What operators want to read of, and of how many more there was no room to tell."""
+        return self.state.notices.take()
+
+    def take_questions(self) -> list[Question]:
+        asked, self.state.questions = self.state.questions, []
+        return asked
+
+    def take_touched(self) -> list[ClientConnection]:
+        """Connections with something to send, or to be closed."""
+        state = self.state
+        if state.effects or state.queue_records.has_effects:
+            raise RuntimeError("records were made after those of the turn were taken: answers would not wait for them")
+        if not state.touched:
+            return []
+        touched = state.touched.copy()
+        state.touched.clear()  # every connection knows this list
+        counters = state.counters
+        for connection in touched:
+            counters.bytes_out += connection.out_bytes
+        return touched
+
+    def take_failures(self, now: Nanos) -> list[Failure]:
+        """Inputs that failed by our own fault since this was last called; who is ended for it has left."""
+        failed, self.state.failures = self.state.failures, []
+        for _, connection in failed:
+            if connection is not None:
+                self.sessions.leave_after_failure(connection, now)
+        return [failure for failure, _ in failed]
 
     def reconfigure(self, settings: Settings) -> None:
         """New limits, rights and classes, from now on; what is connected stays connected."""
@@ -184,8 +247,10 @@ class PubSub:
 
     def drain(self, now: Nanos) -> None:
         """Accept no more clients; connected ones are told to use another server."""
-        self.state.is_draining = True
-        connections: list[Consumer] = list(self.state.connections)
-        for connection in connections:
-            connection.end(Ending.SHUTTING_DOWN, "the broker is shutting down")
-        self.sessions.leave_all(connections, now)
+        state = self.state
+        state.is_draining = True
+        consumers = dict.fromkeys([*state.connections, *(one.consumer for one in state.sessions.values())])
+        leaving: list[Consumer] = [one for one in consumers if one is not None]
+        for consumer in leaving:
+            consumer.end(Ending.SHUTTING_DOWN, "the broker is shutting down")
+        self.sessions.leave_all(leaving, now)

@@ -11,12 +11,14 @@ from overlane.errors import Failure
 from overlane.pubsub.access import Access
 from overlane.pubsub.cluster.cluster import Cluster
 from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Client, Confirmation, Consumer, Ending
 from overlane.pubsub.counters import Counters, Refusal, TopicStats
 from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.notices import Notices, RefusalNotice
+from overlane.pubsub.questions import Question
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.subscriptions.table import SubscriptionTable
@@ -62,6 +64,10 @@ class State:
     sessions: dict[str, Session] = field(default_factory=dict)
     connections: set[Consumer] = field(default_factory=set)
     """Of clients of every protocol, those that are not accepted yet included."""
+    touched: list[ClientConnection] = field(default_factory=list)
+    """Connections of every protocol that have something to send, or to be closed, at the end of the turn."""
+    questions: list[Question] = field(default_factory=list)
+    """What must be found out about clients before they are let in, and where their sessions are."""
     counters: Counters = field(default_factory=Counters)
     notices: Notices = field(default_factory=Notices)
     timers: Timers = field(default_factory=Timers)

@@ -2,8 +2,9 @@
 
     turn           inputs, effects, one batch of records, the commit, and what waited for it
     reconfigure    a new configuration for a running broker
-    assembly       a broker of a core, an MQTT server and its turns, from its records
-    uplink         the core, as the MQTT server sees it
+    assembly       a broker of a core, its servers for clients and its turns, from its records
+    protocols      the table of client protocols
+    uplink         the core, as these servers see it
     client_link    a client's connection: what waits to be sent on it, and when it is read from
     backpressure   clients that are not read from, since their messages have no room
     lingering      connections that the broker has ended and that are read to their end
@@ -12,4 +13,4 @@
 `node` drives it with asyncio, sockets and SQLite, `sim` with virtual time, simulated links and a simulated disk.
 """
 
-__all__ = ["assembly", "client_link", "lingering", "reconfigure", "record_registry", "timers", "turn"]
+__all__ = ["assembly", "client_link", "lingering", "protocols", "reconfigure", "record_registry", "timers", "turn"]

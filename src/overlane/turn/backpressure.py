@@ -14,8 +14,8 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from overlane.core.units import MS, NEVER, Nanos
-from overlane.mqtt.connection import Connection
 from overlane.pubsub import backpressure as stops
+from overlane.pubsub.connection import ClientConnection
 
 MANY = 256
 TURN_MAX: Nanos = 20 * MS
@@ -33,7 +33,7 @@ class Waiting(Protocol):
     """A client that has been stopped."""
 
     @property
-    def connection(self) -> Connection: ...
+    def connection(self) -> ClientConnection: ...
 
     def go(self) -> None:
         """There is room: what was read is taken in, as far as there is."""

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt.connection import UNKNOWN, Connection
-from overlane.mqtt.handshake import Verdict
-from overlane.mqtt.server import Server
 from overlane.pubsub.backpressure import PATIENCE
+from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.protocol import AnyServer
+from overlane.pubsub.questions import Verdict
 from overlane.pubsub.sessions.lookup import Found
 from overlane.turn.backpressure import Backpressure
 from overlane.turn.lingering import Drain, Lingering
@@ -63,7 +63,7 @@ class _Held:
 
 
 class ClientLink:
-    """Between one pipe and the server. `end_turn_soon` asks the driver to end the turn."""
+    """Between one pipe and the server of the client's protocol. `end_turn_soon` asks the driver to end the turn."""
 
     __slots__ = (
         "_backpressure",
@@ -89,7 +89,7 @@ class ClientLink:
     def __init__(
         self,
         timers: Timers,
-        server: Server,
+        server: AnyServer,
         now: Callable[[], Nanos],
         end_turn_soon: Callable[[], None],
         pipe: Pipe,
@@ -124,7 +124,7 @@ class ClientLink:
         self._lingering = Lingering(timers) if lingering is None else lingering
         self._drain: Drain | None = None
         self._is_closing = False
-        self.connection: Connection = server.connected(peer, now(), since_ns, is_turned_away)
+        self.connection: ClientConnection = server.connected(peer, now(), since_ns, is_turned_away)
         self.connection.driver = self
         end_turn_soon()
 
@@ -155,11 +155,11 @@ class ClientLink:
             self._failed(self, error)
         self._heard(is_more, now)
 
-    def authenticated(self, verdict: Verdict) -> None:
-        """What was found out about the client."""
+    def authenticated(self, verdict: Verdict, user: str = "") -> None:
+        """What was found out about the client, and which user it is."""
         now = self._now()
         try:
-            self._server.authenticated(self.connection, verdict, now, PACKETS_A_TURN)
+            self._server.authenticated(self.connection, verdict, now, PACKETS_A_TURN, user)
         except Exception as error:
             self._failed(self, error)
         self._heard(False, now)
@@ -206,8 +206,7 @@ class ClientLink:
 
     def _read_on_ahead(self) -> None:
         """Handle what is left of its acknowledgements, or read more."""
-        ahead = self.connection.ahead
-        if ahead is not None and ahead.acknowledgements:
+        if self.connection.has_acknowledgements_ahead:
             self._read_ahead(b"", self._now())
             self._end_turn_soon()
         elif self._may_read_ahead():
@@ -287,6 +286,10 @@ class ClientLink:
 
     # From the driver
 
+    def end_for_failure(self, kind: str, error: Exception) -> None:
+        """The client is told of an internal error, and its connection ended."""
+        self._server.failed(self.connection, kind, error)
+
     def send(self, chunks: list[bytes], waits: bool) -> None:
         """At the end of a turn. If it waits, `release` will be called when its records are on disk."""
         if waits:
@@ -341,7 +344,7 @@ class ClientLink:
             self._timers.call_later(LINGER_S, self._pipe.abort)
         if not self._held and not self._is_closing:
             self._is_closing = True
-            if self.connection.version == UNKNOWN:
+            if self.connection.is_stranger:
                 self._pipe.close()  # it was told nothing
             else:
                 self._drain = self._lingering.begin(self._pipe)

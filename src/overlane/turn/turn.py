@@ -3,10 +3,10 @@
     closed -- open (an input) --> open -- end --> closed: an Outcome, with at most one batch of records
     a batch -- submitted by the driver --> on disk -- committed --> an Outcome, with what waited for it
 
-`end` takes the effects of the core, then those of the MQTT server, in this order: deliveries of the core make records
-of the server that belong to the same batch. Packets that depend on records of the turn wait for the batch, or for the
-last submitted one if the turn has none of its own. Batches are committed in the order in which they were submitted.
-When no batch is pending, all ended turns are durable.
+`end` takes the effects of the core, then those of the service for clients of all protocols, in this order: deliveries
+of the core make records of the service that belong to the same batch. Packets that depend on records of the turn wait
+for the batch, or for the last submitted one if the turn has none of its own. Batches are committed in the order in
+which they were submitted. When no batch is pending, all ended turns are durable.
 
 Bytes of a neighbour that are only for other brokers need no turn: `receive` returns PASSED, and the links may send. A
 single message for clients here does not wait for others to share a turn, if nothing else has happened.
@@ -52,24 +52,24 @@ from overlane.core.gossip.interest import record_bytes
 from overlane.core.units import NEVER, Nanos
 from overlane.errors import Failure
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig, neighbour_changes, neighbours_of
-from overlane.mqtt.connection import Connection
-from overlane.mqtt.handshake import Authenticate
-from overlane.mqtt.placing import PassOn, Placed
 from overlane.mqtt.server import Server
 from overlane.pubsub.cluster.arrivals import Mixed
+from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.notices import Notice
+from overlane.pubsub.protocol import AnyServer
+from overlane.pubsub.questions import Question
 from overlane.pubsub.state import SLOW_COMMIT
 from overlane.turn.backpressure import TURN_MAX, Backpressure
+from overlane.turn.protocols import MQTT, PROTOCOLS
 from overlane.turn.reconfigure import Reconfigure, reconfigured
 from overlane.turn.uplink import CoreUplink
 
 Records = dict[tuple[str, bytes], bytes | None]
 """By table and key; None erases."""
-Packets = tuple[Connection, list[bytes], bool]
+Packets = tuple[ClientConnection, list[bytes], bool]
 """For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
 Delivered = tuple[Deliver, Sequence[Mixed]]
 """What the overlay has brought, and what was in its mixed runs."""
-Question = Authenticate | Placed | PassOn
 Told = Close | LaterIncarnationKnown | ScopeChanged | DirectLinksWanted | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 
@@ -98,8 +98,8 @@ class Outcome:
     """Inputs that failed by a fault of ours and were isolated."""
     told: Sequence[Told] = ()
     delivered: Sequence[Delivered] = ()
-    """Has been handed to the MQTT server: for observers."""
-    released: Sequence[Connection] = ()
+    """Has been handed to local subscribers: for observers."""
+    released: Sequence[ClientConnection] = ()
     """Whose packets have waited for the batch that was committed."""
     packets: Sequence[Packets] = ()
     recorded: Mapping[str, int] = NOTHING
@@ -128,6 +128,10 @@ class Outcome:
 class Turn:
     def __init__(self, server: Server, core: OverlayBroker, uplink: CoreUplink) -> None:
         self.server = server
+        """MQTT's, which every broker has."""
+        self.pubsub = server.pubsub
+        self.protocols: dict[str, AnyServer] = {MQTT: server}
+        """The servers of the protocols that clients can use here; others are made when they are asked for."""
         self.core = core
         self.backpressure = Backpressure(uplink)
         self.is_open = False
@@ -141,7 +145,7 @@ class Turn:
         """As `Outcome.recorded`, in this turn."""
         self._batch = 0
         """The batch submitted last."""
-        self._held: deque[tuple[int, list[Connection], Nanos]] = deque()
+        self._held: deque[tuple[int, list[ClientConnection], Nanos]] = deque()
         """For each batch that is not on disk yet: its turn, who waits for it, and since when."""
         self._neighbours: dict[str, NeighbourConfig] = {}
         """Those of the configuration; none before the first one is given."""
@@ -191,11 +195,10 @@ class Turn:
 
     def _hand_over(self, effect: Deliver, now: Nanos) -> Outcome:
         """All there is to carry out is one message, for clients here."""
-        server = self.server
         mixed: list[Mixed] = []
         delivered = effect, mixed
-        server.deliver(effect, now, mixed)
-        if server.has_more:
+        self.server.deliver(effect, now, mixed)
+        if self.pubsub.has_more:
             outcome = self.end(now)
             outcome.delivered = [delivered, *outcome.delivered]
         else:
@@ -204,9 +207,16 @@ class Turn:
             self._finish(outcome, {}, False, now)
         return outcome
 
+    def protocol(self, name: str) -> AnyServer:
+        """The server of a protocol, by its name in the table of listeners."""
+        found = self.protocols.get(name)
+        if found is None:
+            found = self.protocols[name] = PROTOCOLS[name](self.pubsub)
+        return found
+
     def tick(self, now: Nanos) -> None:
         """The time that `next_deadline` asked for has come."""
-        self.server.tick(now)
+        self.pubsub.tick(now)
         if self._core_due <= now:
             self.handle(Tick(), now)
 
@@ -218,18 +228,20 @@ class Turn:
         config = reconfigured(self.core.config, event)
         before, self._neighbours = self._neighbours, neighbours_of(event.membership, self.core.name)
         self.handle(SetConfig(config), now)
-        self.server.reconfigure(event.settings)
+        self.pubsub.reconfigure(event.settings)
+        for server in self.protocols.values():
+            server.reconfigure(event.settings)
         if self._neighbours:
             self._meet_others(now)
         if config.role != PLAIN:
-            self.server.tier_changed(now)
+            self.pubsub.tier_changed(now)
         return neighbour_changes(before, self._neighbours)
 
     def _meet_others(self, now: Nanos) -> None:
         """There is a neighbour, though perhaps there was none before."""
         if self._uplink.is_alone:
             self._uplink.is_alone = False
-            self.server.meet_others(now)
+            self.pubsub.meet_others(now)
             self._is_core_touched = True
 
     def when_written(self, waiting: object) -> None:
@@ -241,7 +253,7 @@ class Turn:
     @property
     def number(self) -> int:
         """Of the turn that is open or comes next: there is no other count of turns."""
-        return self.server.state.turn
+        return self.pubsub.state.turn
 
     @property
     def batches_pending(self) -> int:
@@ -257,8 +269,8 @@ class Turn:
         self.is_open = False
         self.backpressure.turn_until_ns = NEVER
         outcome = Outcome()
-        server, core, uplink = self.server, self.core, self._uplink
-        if server.admission.take_room_again(now):
+        pubsub, core, uplink = self.pubsub, self.core, self._uplink
+        if pubsub.admission.take_room_again(now):
             self.handle(ReadersReady(), now)
         is_core_turn = self._is_core_touched or uplink.is_touched or now >= self._core_due
         records: Records = {}
@@ -269,7 +281,7 @@ class Turn:
                 self._effects += uplink.take_effects()
             if self._effects:
                 self._carry_out(outcome, records, now)
-            while flushed := core.flush(now, server.state.turn):
+            while flushed := core.flush(now, pubsub.state.turn):
                 self._effects += flushed
                 if not self._carry_out(outcome, records, now):
                     break
@@ -277,25 +289,25 @@ class Turn:
                 outcome.failures, outcome.is_plain = core.take_failures(), False
             if self._recorded:
                 outcome.recorded, self._recorded, outcome.is_plain = self._recorded, {}, False
-        if server.has_more:
+        if pubsub.has_more:
             self._take_more(outcome, now)
-        for effect in server.take_effects():
+        for effect in pubsub.take_effects():
             _record(effect, records)
         self._finish(outcome, records, is_core_turn, now)
         return outcome
 
     def _take_more(self, outcome: Outcome, now: Nanos) -> None:
         """What the server has for the driver. Who is ended for a fault of ours leaves in this turn."""
-        server = self.server
+        pubsub = self.pubsub
         failures: list[Failure] = []
-        while server.has_failures:
-            failures += server.take_failures(now)
+        while pubsub.has_failures:
+            failures += pubsub.take_failures(now)
         if failures:
             outcome.failures = [*failures, *outcome.failures]
             outcome.is_plain = False
-        if server.has_words:
-            outcome.questions = [*server.take_questions(), *server.take_placements()]
-            outcome.notices, outcome.notices_left_out = server.take_notices()
+        if pubsub.has_words:
+            outcome.questions = pubsub.take_questions()
+            outcome.notices, outcome.notices_left_out = pubsub.take_notices()
             outcome.is_plain = False
 
     def _carry_out(self, outcome: Outcome, records: Records, now: Nanos) -> bool:
@@ -339,10 +351,10 @@ class Turn:
         return is_answered
 
     def _finish(self, outcome: Outcome, records: Records, is_core_turn: bool, now: Nanos) -> None:
-        held, turn = self._held, self.server.state.turn - 1
+        held, turn = self._held, self.pubsub.state.turn - 1
         may_wait = bool(records or held)
-        waiting: list[Connection] = held[-1][1] if held and not records else []
-        if touched := self.server.take_touched():
+        waiting: list[ClientConnection] = held[-1][1] if held and not records else []
+        if touched := self.pubsub.take_touched():
             packets: list[Packets] = []
             for connection in touched:
                 chunks, waits = connection.taken()
@@ -355,16 +367,16 @@ class Turn:
         if records:
             self._batch += 1
             outcome.records, outcome.batch, outcome.turn = records, self._batch, turn
-            outcome.needs_mirror = self.server.state.needs_mirror
+            outcome.needs_mirror = self.pubsub.state.needs_mirror
             if not held:
-                self.server.commits_since(now)
+                self.pubsub.commits_since(now)
             held.append((turn, waiting, now))
         elif not held:
-            if self.server.durable(turn, now) or self._waiting:
+            if self.pubsub.durable(turn, now) or self._waiting:
                 self._server_durable(outcome, turn)
             if is_core_turn:
                 self._core_durable(outcome, turn, now)
-        self.server.state.needs_mirror = False
+        self.pubsub.state.needs_mirror = False
 
     # The commit
 
@@ -376,13 +388,13 @@ class Turn:
         if now - since_ns > SLOW_COMMIT:
             for connection in waiting:
                 connection.unanswerable_until_ns = max(connection.unanswerable_until_ns, now)
-        self.server.commits_since(self._held[0][2] if self._held else NEVER)
+        self.pubsub.commits_since(self._held[0][2] if self._held else NEVER)
         if not self._held:  # turns that ended meanwhile had nothing to write
-            turn = self.server.last_turn
+            turn = self.pubsub.last_turn
         outcome = Outcome()
         outcome.released, outcome.lets_links_send, outcome.is_plain = waiting, True, False
         outcome.turn_written = turn
-        if self.server.durable(turn, now) or self._waiting:
+        if self.pubsub.durable(turn, now) or self._waiting:
             self._server_durable(outcome, turn)
         self._core_durable(outcome, turn, now)
         return outcome
@@ -390,7 +402,7 @@ class Turn:
     def _server_durable(self, outcome: Outcome, turn: int) -> None:
         """Something has waited for that, in the server or outside."""
         outcome.is_plain = False
-        outcome.needs_turn = self.server.has_output
+        outcome.needs_turn = self.pubsub.has_output
         outcome.written = [one for until, one in self._waiting if until <= turn]
         self._waiting = [waiting for waiting in self._waiting if waiting[0] > turn]
 
@@ -419,7 +431,7 @@ class Turn:
         return Heard.PASSED
 
     def next_deadline(self) -> Nanos:
-        return min(self.server.next_deadline(), self._core_due)
+        return min(self.pubsub.next_deadline(), self._core_due)
 
 
 def _record(effect: Effect, records: Records) -> None:

@@ -166,7 +166,15 @@ def test_who_comes_and_goes_is_told_with_the_reason(caplog: pytest.LogCaptureFix
         (
             "INFO",
             "connected",
-            {"client": "pump", "user": "alice", **address, "listener": "mqtt", "version": "5.0", "resumed": True},
+            {
+                "client": "pump",
+                "user": "alice",
+                **address,
+                "listener": "mqtt",
+                "protocol": "MQTT",
+                "version": "5.0",
+                "resumed": True,
+            },
         ),
         ("INFO", "left", {"client": "pump", **address, "why": "the connection broke"}),
     ]

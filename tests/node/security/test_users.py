@@ -23,7 +23,9 @@ from overlane.secret import Secret
 from overlane.secret_file import others_can_read, read_token, rewrite_secret_file
 
 CHEAP = Cost(memory_kib=8, times=1)
-ALLOWED = "allowed is NAME:HASH with an argon2id hash, as `overlane passwd` writes it"
+ALLOWED = (
+    "allowed is NAME:HASH with an argon2id hash, or NAME:nkey:KEY with a public key, as `overlane passwd` writes them"
+)
 
 
 def write(path: Path, **passwords: str) -> Path:

@@ -42,7 +42,7 @@ def clients(
 
 
 def _show(result: QueryResult[ClientPage]) -> RenderableType:
-    shown = table("broker", "client", "user", "address", "version", *_NUMBERS, numbers=_NUMBERS)
+    shown = table("broker", "client", "user", "address", "protocol", *_NUMBERS, numbers=_NUMBERS)
     more = []
     for name, page in result.answers:
         for client in page.items:
@@ -59,6 +59,6 @@ def _cells(client: ClientView) -> tuple[str, ...]:
         where = (f"[dim]away, {gone}[/]", "-", "-", "-")
         traffic: tuple[str, ...] = ("-", "-", "-")
     else:
-        where = (escape(at.address), at.version, span(at.connected_s), span(at.silent_s))
+        where = (escape(at.address), f"{at.protocol} {at.version}".strip(), span(at.connected_s), span(at.silent_s))
         traffic = (count(at.traffic.messages_in), count(at.traffic.messages_out), size(at.unsent_bytes))
     return *where, count(client.subscriptions), count(queue.messages), count(queue.in_flight), *traffic

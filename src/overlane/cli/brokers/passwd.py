@@ -26,14 +26,26 @@ def passwd(
     from_stdin: Annotated[
         bool, typer.Option("--stdin", help="Read the password from the first line of standard input.")
     ] = False,
+    nkey: Annotated[
+        str | None, typer.Option("--nkey", metavar="KEY", help="Let the user log in with this public NKey of NATS.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Set a user's password, remove a user, or list all users. Running brokers read the file when they reload."""
+    """Set a password, add a key, remove a user, or list all users. Running brokers read the file when they reload."""
     # Imported here so that other commands start faster.
-    from overlane.node.security.users import BadName, BadPassword, check_name, read_users, remove_user, set_password
+    from overlane.node.security.users import (
+        BadKey,
+        BadName,
+        BadPassword,
+        add_nkey,
+        check_name,
+        read_users,
+        remove_user,
+        set_password,
+    )
 
-    if sum((delete, show_list, from_stdin)) > 1:
-        fail("--delete, --list and --stdin exclude each other")
+    if sum((delete, show_list, from_stdin, nkey is not None)) > 1:
+        fail("--delete, --list, --stdin and --nkey exclude each other")
     try:
         if show_list:
             if user is not None:
@@ -49,10 +61,16 @@ def passwd(
             if not remove_user(users_file, user):
                 fail(f"{users_file}: there is no user {user}", NO_SUCH_USER)
             done = "deleted"
+        elif nkey is not None:
+            done = "added a key of" if add_nkey(users_file, user, nkey) else "already has this key:"
         else:
             done = "added" if set_password(users_file, user, _password(from_stdin)) else "changed"
-    except (BadName, BadPassword) as bad:
-        fail(f"invalid {'name' if isinstance(bad, BadName) else 'password'}: {bad}", code=bad.error_code)
+    except BadName as bad:
+        fail(f"invalid name: {bad}", code=bad.error_code)
+    except BadPassword as bad:
+        fail(f"invalid password: {bad}", code=bad.error_code)
+    except BadKey as bad:
+        fail(f"invalid key: {bad}", code=bad.error_code)
     except ConfigError as wrong:
         fail(wrong)
     except OSError as refused:

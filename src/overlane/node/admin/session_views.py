@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from overlane.adminapi.views import ClientView, ConnectionView, QueuesView, SubscriptionView, TrafficView
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.mqtt.connection import V5, Connection
+from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.subscriptions.table import Subscription
 
@@ -15,7 +15,7 @@ def client_view(session: Session, now: Nanos) -> ClientView:
     return ClientView(
         id=session.client_id,
         user=session.user,
-        connection=_connection_view(consumer, now) if isinstance(consumer, Connection) else None,
+        connection=_connection_view(consumer, now) if isinstance(consumer, ClientConnection) else None,
         session_expiry_s=session.expiry_s,
         expires_s=max(0, session.expires_ns - now) // MS / 1000 if is_ending else None,
         subscriptions=len(session.subscriptions),
@@ -23,13 +23,15 @@ def client_view(session: Session, now: Nanos) -> ClientView:
     )
 
 
-def _connection_view(connection: Connection, now: Nanos) -> ConnectionView:
+def _connection_view(connection: ClientConnection, now: Nanos) -> ConnectionView:
     peer, keep_alive_ns = connection.peer, connection.keep_alive_ns
+    protocol, _, version = connection.protocol.partition(" ")
     return ConnectionView(
         address=peer.address,
         listener=peer.listener,
         via=peer.via or None,
-        version="5.0" if connection.version == V5 else "3.1.1",
+        protocol=protocol,
+        version=version,
         is_secure=peer.is_secure,
         connected_s=(now - connection.opened_ns) // MS / 1000,
         silent_s=(now - connection.heard_ns) // MS / 1000,

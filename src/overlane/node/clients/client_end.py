@@ -2,13 +2,13 @@
 
 from typing import Protocol, runtime_checkable
 
-from overlane.mqtt.connection import Connection
+from overlane.pubsub.connection import ClientConnection
 
 
 class ClientEnd(Protocol):
     """The client's link to the server (`turn.client_link`), or to another broker (`pass_through`)."""
 
-    connection: Connection
+    connection: ClientConnection
 
     def received(self, data: bytes, is_more: bool = False) -> None: ...
     def full(self) -> None: ...

@@ -1,7 +1,7 @@
 """Listeners: accept connections of clients over TCP or TLS, plain or as WebSocket.
 
 The time limit for CONNECT starts when the connection is accepted, and includes the TLS handshake. Authentication is
-done by the MQTT server.
+done by the server of the protocol.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
 from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
+from overlane.turn.protocols import MQTT
 
 BACKLOG = 4_096
 READ_BYTES = 64 * 1024
@@ -39,13 +40,15 @@ def read_bytes(nbytes: int) -> bytes:
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """MQTT straight upon a transport. All connections read into one buffer: nothing is kept in it between reads."""
+    """A protocol straight upon a transport. All connections read into one buffer, in which nothing is kept."""
 
-    __slots__ = ("_limiter", "_link", "_name", "_since_ns", "tls_late")
+    __slots__ = ("_limiter", "_link", "_name", "_protocol", "_since_ns", "tls_late")
 
-    def __init__(self, limiter: ConnectionLimiter, name: str) -> None:
+    def __init__(self, limiter: ConnectionLimiter, name: str, protocol: str = MQTT) -> None:
+        """`name` of the listener; `protocol` that clients speak there."""
         self._limiter = limiter
         self._name = name
+        self._protocol = protocol
         self._since_ns = limiter.driver.clock.now()
         self._link: ClientEnd | None = None
         self.tls_late: asyncio.TimerHandle | None = None
@@ -61,7 +64,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self._link = self._limiter.driver.attach(
-            transport, peer_of(transport, self._name), self._since_ns, decision is ConnectionDecision.REJECT
+            transport,
+            peer_of(transport, self._name),
+            self._since_ns,
+            decision is ConnectionDecision.REJECT,
+            self._protocol,
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -89,13 +96,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._link = None
 
 
-PROTOCOLS: dict[tuple[str, bool], type["ClientProtocol | WebSocketPipe"]] = {
-    # Protocol, and whether it comes in a WebSocket: what reads its bytes.
-    ("mqtt", False): ClientProtocol,
-    ("mqtt", True): WebSocketPipe,
-}
-
-
 class Listener:
     """One address where clients come in. `renew` changes its certificate and lets nobody stand before a closed door: a
     new server takes over the same sockets before the old one lets go of them."""
@@ -105,7 +105,7 @@ class Listener:
         self.name = kind.name
         self._endpoint = endpoint
         self._limiter = ConnectionLimiter(driver)
-        self._protocol = PROTOCOLS[kind.protocol, kind.is_websocket]
+        self._kind = kind
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self.is_secure = False
@@ -159,7 +159,10 @@ class Listener:
         return servers
 
     def _knocking(self) -> "ClientProtocol | WebSocketPipe":
-        return self._protocol(self._limiter, self.name)
+        kind = self._kind
+        if kind.is_websocket:
+            return WebSocketPipe(self._limiter, kind.name)
+        return ClientProtocol(self._limiter, kind.name, kind.protocol)
 
     def _knocking_by_tls(self) -> "ClientProtocol | WebSocketPipe":
         """asyncio reports a connection after the TLS handshake. A handshake that never ends must be counted too."""

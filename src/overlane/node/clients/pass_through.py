@@ -19,13 +19,14 @@ from typing import cast
 from overlane.core.events import LinkChanged
 from overlane.core.links.link_health import LinkState
 from overlane.errors import ProtocolViolation
-from overlane.mqtt.placing import PassOn
+from overlane.mqtt.connection import Connection
 from overlane.node.clients.client_end import Diverting
 from overlane.node.clients.introduction import Introduction
 from overlane.node.driver import Driver
 from overlane.node.links.greeting import CLIENT, NONCE_BYTES, Greeting
 from overlane.node.links.overlay import Overlay
 from overlane.node.links.stream_socket import tune
+from overlane.pubsub.questions import PassOn
 from overlane.turn.client_link import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink, Pipe
 from overlane.turn.lingering import Drain
 
@@ -235,9 +236,10 @@ class PassThrough:
             told = f"the session is at {placement.broker}, which cannot be reached; try again"
             self._driver.cannot_pass_on(placement, told)
             return
-        link = placement.connection.driver
-        assert isinstance(link, ClientLink)
-        more = self._driver.server.passing_on(placement.connection)
+        connection = placement.connection
+        link = connection.driver
+        assert isinstance(link, ClientLink) and isinstance(connection, Connection)
+        more = self._driver.server.passing_on(connection)
         if more is None:
             upstream.close()
             return

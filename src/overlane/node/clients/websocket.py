@@ -22,7 +22,6 @@ from websockets.typing import Subprotocol
 
 from overlane.core.units import SECOND
 from overlane.errors import Failure
-from overlane.mqtt.connection import UNKNOWN
 from overlane.node.clients.client_end import ClientEnd
 from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
 from overlane.pubsub.counters import Refusal
@@ -132,7 +131,7 @@ class WebSocketPipe(asyncio.Protocol):
 
     def _count_strange(self, more_bytes: int) -> bool:
         """Of a client that is not known: whatever state the frames are in, no more than a little of them is kept."""
-        if self._link is not None and self._link.connection.version != UNKNOWN:
+        if self._link is not None and not self._link.connection.is_stranger:
             return False
         self._strange_bytes += more_bytes
         if self._strange_bytes <= STRANGER_BYTES_MAX:

@@ -65,6 +65,7 @@ class ClientLog:
 
 def _tell_connected(notice: Connected) -> None:
     peer = notice.peer
+    protocol, _, version = notice.protocol.partition(" ")
     log.info(
         "connected",
         extra=fields(
@@ -73,7 +74,8 @@ def _tell_connected(notice: Connected) -> None:
             address=peer.address,
             listener=peer.listener,
             via=peer.via or None,
-            version=notice.protocol.removeprefix("MQTT "),
+            protocol=protocol,
+            version=version or None,
             resumed=notice.is_resumed,
         ),
     )

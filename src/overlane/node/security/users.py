@@ -1,7 +1,9 @@
-"""The users file: users that can log in with a password.
+"""The users file: users that can log in with a password, or with a key.
 
-    # one user per line: the name, a colon, and the argon2id hash of the password
+    # the name, a colon, and the argon2id hash of the password: one line per user
     alice:$argon2id$v=19$m=19456,t=2,p=1$...$...
+    # the name, and the public NKey of a NATS client: any number of lines
+    alice:nkey:UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4
 
 `overlane passwd` writes it. Empty lines and lines that begin with `#` are kept. A file with any error is rejected as a
 whole; the error gives the line number but not its content, which may be a password.
@@ -17,6 +19,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from overlane.errors import ConfigError, Fault, OverlaneError, Unavailable
+from overlane.node.security.nkeys import public_key
 from overlane.pubsub.access import ANONYMOUS, ANY_USER
 from overlane.secret import Secret
 from overlane.secret_file import read_secret_file, rewrite_secret_file
@@ -29,7 +32,9 @@ MEMORY_KIB_MAX = 2**20
 TIME_COST_MAX = 64
 LANES_MAX = 16
 
-_ENTRY = "NAME:HASH with an argon2id hash, as `overlane passwd` writes it"
+NKEY = "nkey:"
+
+_ENTRY = "NAME:HASH with an argon2id hash, or NAME:nkey:KEY with a public key, as `overlane passwd` writes them"
 _HASH = re.compile(
     r"\$argon2id\$v=19\$m=([0-9]{1,8}),t=([0-9]{1,8}),p=([0-9]{1,8})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}"
 )
@@ -47,6 +52,12 @@ class BadPassword(OverlaneError, ValueError):
     error_code = "OVL-112"
 
 
+class BadKey(OverlaneError, ValueError):
+    """A key that is no public NKey of a user."""
+
+    error_code = "OVL-123"
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What one check of a password costs. One lane is one thread: a check never takes more than one processor."""
@@ -61,18 +72,20 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """The users of one file and the hashes of their passwords."""
+    """The users of one file, the hashes of their passwords, and whose NKeys are known."""
 
     hashes: dict[str, str] = field(default_factory=dict, repr=False)
+    nkeys: dict[str, str] = field(default_factory=dict)
+    """Users by public key."""
 
     def __contains__(self, name: object) -> bool:
-        return name in self.hashes
+        return name in self.hashes or name in self.nkeys.values()
 
     def __len__(self) -> int:
-        return len(self.hashes)
+        return len(self.names())
 
     def names(self) -> list[str]:
-        return sorted(self.hashes)
+        return sorted({*self.hashes, *self.nkeys.values()})
 
     def usual_cost(self) -> Cost:
         """What it costs to check the password of most users."""
@@ -84,18 +97,24 @@ def read_users(path: str | Path) -> Users:
     """The users in a file; ConfigError with everything that is wrong in it."""
     content = read_secret_file(path, "a users file, as `overlane passwd` writes it")
     hashes: dict[str, str] = {}
+    nkeys: dict[str, str] = {}
     faults = []
     for number, line in _entries(content):
-        name, hashed, found = _entry(line)
-        if not found and name in hashes:
+        name, value, found = _entry(line)
+        is_key = value.startswith(NKEY)
+        if not found and not is_key and name in hashes:
             found = f"user {name} a second time"
+        if not found and is_key and value in nkeys:
+            found = f"a key of user {name} a second time"
         if found:
             faults.append(Fault(str(path), number, "", found, _ENTRY))
+        elif is_key:
+            nkeys[value] = name
         else:
-            hashes[name] = hashed
+            hashes[name] = value
     if faults:
         raise ConfigError(faults)
-    return Users(hashes)
+    return Users(hashes, {value.removeprefix(NKEY): name for value, name in nkeys.items()})
 
 
 def set_password(path: str | Path, name: str, password: Secret, cost: Cost | None = None) -> bool:
@@ -104,12 +123,21 @@ def set_password(path: str | Path, name: str, password: Secret, cost: Cost | Non
     if not password or len(password.reveal()) > PASSWORD_BYTES_MAX:
         raise BadPassword(f"{len(password.reveal())} bytes, allowed are 1 to {PASSWORD_BYTES_MAX}")
     entry = f"{name}:{(cost or Cost()).hasher().hash(password.reveal())}".encode()
-    return not _rewrite(path, name, [entry])
+    return not _rewrite(path, f"{name}:$", [entry])
+
+
+def add_nkey(path: str | Path, name: str, nkey: str) -> bool:
+    """Let a user log in with a key, besides what it has. True if the user did not have this key."""
+    check_name(name)
+    if public_key(nkey) is None:
+        raise BadKey("not the public NKey of a user: `U` and 55 more characters, as `nk -pubout` prints it")
+    entry = f"{name}:{NKEY}{nkey}"
+    return not _rewrite(path, entry, [entry.encode()])
 
 
 def remove_user(path: str | Path, name: str) -> bool:
-    """True if there was such a user."""
-    return _rewrite(path, name, [])
+    """With all keys. True if there was such a user."""
+    return _rewrite(path, f"{name}:", [])
 
 
 def is_password(hashed: str, password: Secret) -> bool:
@@ -138,8 +166,9 @@ def check_name(name: str) -> None:
         raise BadName(f"`{name}` has a meaning of its own in access rules")
 
 
-def _rewrite(path: str | Path, name: str, entry: list[bytes]) -> bool:
-    """Put the entry in the place of the user's, or at the end. True if there was one; the file is refused if wrong."""
+def _rewrite(path: str | Path, start: str, entry: list[bytes]) -> bool:
+    """Put the entry in the place of lines that begin like this, or at the end. True if there were any; the file is
+    refused if wrong."""
     was_there = False
 
     def change(old: bytes | None) -> bytes:
@@ -147,13 +176,14 @@ def _rewrite(path: str | Path, name: str, entry: list[bytes]) -> bool:
         lines = [] if old is None else old.splitlines()
         if old is not None:
             read_users(path)
-        mine = f"{name}:".encode()
-        places = [number for number, line in enumerate(lines) if line.strip().startswith(mine)]
+        places = [number for number, line in enumerate(lines) if line.strip().startswith(start.encode())]
         was_there = bool(places)
-        for number in places:
-            lines[number : number + 1] = entry
-        if not places:
+        if entry and places:
+            lines[places[0] : places[0] + 1] = entry
+        elif entry:
             lines.extend(entry)
+        else:
+            lines = [line for number, line in enumerate(lines) if number not in places]
         return b"".join(line + b"\n" for line in lines)
 
     rewrite_secret_file(path, change)
@@ -169,7 +199,7 @@ def _entries(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _entry(line: bytes) -> tuple[str, str, str]:
-    """Name, hash, and what is wrong with them, which is empty for a good line."""
+    """Name, hash or key, and what is wrong with them, which is empty for a good line."""
     try:
         name, colon, hashed = line.decode().partition(":")
     except UnicodeDecodeError:
@@ -180,6 +210,9 @@ def _entry(line: bytes) -> tuple[str, str, str]:
         check_name(name)
     except BadName as bad:
         return "", "", f"a name that is not allowed: {bad}"
+    if hashed.startswith(NKEY):
+        is_key = public_key(hashed.removeprefix(NKEY)) is not None
+        return name, hashed, "" if is_key else f"user {name} with a key that is no public NKey of a user"
     found = _HASH.fullmatch(hashed)
     if found is None:
         return name, "", f"user {name} without an argon2id hash"

@@ -24,9 +24,9 @@ from overlane.core.events import (
 )
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
-from overlane.mqtt.handshake import Authenticate, Verdict
-from overlane.mqtt.placing import PassOn, Placed
+from overlane.mqtt.connection import Connection
 from overlane.pubsub.consumer import Peer
+from overlane.pubsub.questions import Authenticate, AuthenticateKey, PassOn, Placed, Verdict
 from overlane.pubsub.sessions.domain import ALONE, Domain
 from overlane.pubsub.state import Settings
 from overlane.sim.clock import SkewedClock
@@ -244,7 +244,7 @@ class WholeBroker:
     def _pass_on(self, placement: PassOn, link: ClientLink) -> None:
         life, wire, connection = self.life, link.pipe, placement.connection
         assert self._find is not None
-        assert isinstance(wire, Wire)
+        assert isinstance(wire, Wire) and isinstance(connection, Connection)
         target = self._find(placement.broker)
         if not target.is_alive:
             life.turn.server.cannot_pass_on(connection, f"{target.name} is gone")
@@ -259,7 +259,7 @@ class WholeBroker:
         target.accept(wire, self.name).received(placement.connect + more)
         wire.resume_reading()
 
-    def _answer(self, question: Authenticate) -> None:
+    def _answer(self, question: Authenticate | AuthenticateKey) -> None:
         link = question.connection.driver
         assert isinstance(link, ClientLink)
         self.life.loop.call_soon(lambda: link.authenticated(Verdict.IS_ANONYMOUS))
@@ -355,7 +355,7 @@ class WholeBroker:
             life.turn.backpressure.let_go()
             life.turn.links_have_sent()
         for question in outcome.questions:
-            if isinstance(question, Authenticate):
+            if isinstance(question, Authenticate | AuthenticateKey):
                 self._answer(question)
             else:
                 self._place(question)

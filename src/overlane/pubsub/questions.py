@@ -1,0 +1,68 @@
+"""Questions of protocols to the driver: who a client is, and at which broker its session is.
+
+They join `State.questions` during a turn, the driver finds the answers, and gives them to the client's link.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from overlane.pubsub.connection import ClientConnection
+from overlane.secret import Secret
+
+if TYPE_CHECKING:
+    from overlane.pubsub.sessions.lookup import Found
+
+
+class Verdict(Enum):
+    """What was found out about a client that named a user, or has a key of one."""
+
+    IS_USER = "it is the user it names"
+    IS_ANONYMOUS = "no user names are known here: it is like one that names none"
+    IS_NOT = "it is not the user it names"
+    BUSY = "too many ask at once; it may come again"
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Find out whether the client is who it says; answer with `ProtocolServer.authenticated`."""
+
+    connection: ClientConnection
+    user: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticateKey:
+    """Find out whose public key it is, and whether the client has signed the challenge with it; answer with
+    `ProtocolServer.authenticated`, with the user."""
+
+    connection: ClientConnection
+    nkey: str
+    """As NATS writes public keys of users: `U` and 55 characters of base 32."""
+    challenge: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The search for a client's session has ended; answer with `ProtocolServer.placed`."""
+
+    connection: ClientConnection
+    found: "Found"
+
+
+@dataclass(frozen=True, slots=True)
+class PassOn:
+    """Pass the connection on to the broker that has the session: begin with `Server.passing_on`, or say
+    `Server.cannot_pass_on`. MQTT's: other protocols have no sessions that clients look for anywhere in a domain."""
+
+    connection: ClientConnection
+    broker: str
+    user: str | None
+    """Who the client was found to be."""
+    connect: bytes
+    """CONNECT, without a password."""
+
+
+Question = Authenticate | AuthenticateKey | Placed | PassOn

@@ -1,0 +1,17 @@
+"""The table of client protocols: what makes the server of each.
+
+A protocol is a package beside `mqtt`, whose server is a `pubsub.protocol.ProtocolServer`. Its listeners are rows of
+`network.listeners`, which call it by the name that it has here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from overlane.pubsub.protocol import AnyServer
+from overlane.pubsub.service import PubSub
+
+MQTT: Final = "mqtt"
+"""Its server makes the service that the others use (`turn.assembly`)."""
+
+PROTOCOLS: Final[Mapping[str, Callable[[PubSub], AnyServer]]] = {}
+"""All others."""
