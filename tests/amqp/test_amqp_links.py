@@ -546,6 +546,15 @@ def test_what_a_consumer_does_not_settle_goes_to_another_one(how: str) -> None:
     assert (again.message.payload, delivery_count(again.raw)) == (b"x", 0 if how == "released" else 1)
 
 
+def test_what_the_last_consumer_does_not_settle_waits_for_the_next_one() -> None:
+    bench = Bench()
+    one = queue_reader(bench, "one")
+    sender(bench, "queue://orders").transfer(b"x")
+    one.lose()
+    (again,) = queue_reader(bench, "two").got()
+    assert (again.message.payload, delivery_count(again.raw)) == (b"x", 1)
+
+
 def test_a_queue_outlives_a_crash_with_what_was_not_settled() -> None:
     bench = Bench()
     reader = queue_reader(bench, "one")

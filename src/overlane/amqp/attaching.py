@@ -355,7 +355,7 @@ class Attaching:
         session = queue.session
         if session is None:
             return
-        queue.fit_window()
+        queue.fit_window(len(tags))
         self._pubsub.delivery.give_back(session, queue, tags, True, now)
         if not queue.links:
             sessions.leave(queue, False, now)

@@ -15,6 +15,7 @@ from overlane.amqp.codec.malformed import (
     TRANSFER_LIMIT,
     AmqpError,
     Malformed,
+    TooLarge,
 )
 from overlane.amqp.codec.performatives import Transfer
 
@@ -109,7 +110,7 @@ class IncomingLink:
         connection.partial_bytes += len(payload)
         if connection.partial_bytes > PARTIAL_MESSAGES * self.message_bytes_max:
             told = f"more than {PARTIAL_MESSAGES * self.message_bytes_max} bytes of messages that are not whole"
-            raise Malformed(told, RESOURCE_LIMIT)
+            raise TooLarge(told, RESOURCE_LIMIT)
         self._partial.append(payload)
         self._partial_bytes += len(payload)
 

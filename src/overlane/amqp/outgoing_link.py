@@ -22,6 +22,7 @@ from overlane.pubsub.consumer import Ending, Peer
 from overlane.pubsub.message import Message
 
 if TYPE_CHECKING:
+    from overlane.amqp.connection import Connection
     from overlane.amqp.session import AmqpSession
     from overlane.amqp.shared_queue import SharedQueue
     from overlane.pubsub.delivery.window import Entry
@@ -76,6 +77,10 @@ class OutgoingLink:
         self._plain_bytes = 0
 
     # As a consumer
+
+    @property
+    def connection(self) -> "Connection":
+        return self._channel.connection
 
     @property
     def unanswerable_until_ns(self) -> Nanos:

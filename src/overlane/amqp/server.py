@@ -21,6 +21,7 @@ from overlane.amqp.codec.malformed import (
     UNATTACHED_HANDLE,
     AmqpError,
     Malformed,
+    TooLarge,
 )
 from overlane.amqp.codec.performatives import (
     SENDER,
@@ -178,7 +179,7 @@ class Server(ProtocolServer[Connection]):
                     return False
                 if connection.phase is Phase.CHECKING:
                     if framer.waiting_bytes > self.state.limits.packet_bytes_before_connect:
-                        raise Malformed("too much ahead of the answer to sasl-init", RESOURCE_LIMIT)
+                        raise TooLarge("too much ahead of the answer to sasl-init", RESOURCE_LIMIT)
                     return False
                 if connection.stage in (Stage.HEADER, Stage.AMQP_HEADER):
                     header = framer.take_protocol()
@@ -197,8 +198,8 @@ class Server(ProtocolServer[Connection]):
         return framer.waiting_bytes > 0
 
     def _violated(self, connection: Connection, malformed: Malformed, now: Nanos) -> None:
-        too_large = malformed.condition in (RESOURCE_LIMIT, FRAMING_ERROR)
-        self.state.refuse(Refusal.TOO_LARGE if too_large else Refusal.MALFORMED, malformed.told, connection)
+        why = Refusal.TOO_LARGE if isinstance(malformed, TooLarge) else Refusal.MALFORMED
+        self.state.refuse(why, malformed.told, connection)
         connection.close(malformed.condition, malformed.told)
         self._ended(connection, now)
         self.pubsub.sessions.leave(connection, True, now)

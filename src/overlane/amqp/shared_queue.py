@@ -17,6 +17,7 @@ from overlane.pubsub.message import Message
 from overlane.pubsub.sessions.session import Session
 
 if TYPE_CHECKING:
+    from overlane.amqp.connection import Connection
     from overlane.amqp.outgoing_link import OutgoingLink
     from overlane.pubsub.delivery.window import Entry
 
@@ -35,6 +36,11 @@ class SharedQueue:
         self._turn = 0
         self._last: OutgoingLink | None = None
         """That was given a message last."""
+
+    @property
+    def connection(self) -> "Connection | None":
+        """One of those that take from it."""
+        return self.links[0].connection if self.links else None
 
     @property
     def unanswerable_until_ns(self) -> Nanos:
@@ -75,7 +81,9 @@ class SharedQueue:
     ) -> bool:
         link = self._next()
         if link is None:
-            return True  # of QoS 0, and nobody has credit: as if it were never published
+            if qos:
+                raise RuntimeError("a queue was given a message that no consumer has credit for")
+            return True  # and nobody gets it, as QoS 0 allows
         tries = 0
         if qos and again and self.session is not None:
             entry = self.session.window.next_to_send()
@@ -106,10 +114,11 @@ class SharedQueue:
         ready = [link for at in range(len(links)) if (link := links[(self._turn + at) % len(links)]).credit > 0]
         return min(ready, key=lambda link: link.backlog_bytes // _CLOSE_BYTES, default=None)
 
-    def fit_window(self) -> None:
+    def fit_window(self, given_back: int = 0) -> None:
+        """As large as what is unsettled and the credit of all links. `given_back`: so many will not be unsettled."""
         if self.session is not None:
             window = self.session.window
-            window.receive_max = len(window.sent) + sum(link.credit for link in self.links)
+            window.receive_max = len(window.sent) - given_back + sum(link.credit for link in self.links)
 
 
 _CLOSE_BYTES = 64 * 1024

@@ -24,4 +24,6 @@ LISTENER_KINDS = (
     ListenerKind("mqtt_tls", "mqtt", is_tls=True),
     ListenerKind("websocket", "mqtt", is_websocket=True),
     ListenerKind("websocket_tls", "mqtt", is_tls=True, is_websocket=True),
+    ListenerKind("amqp", "amqp"),
+    ListenerKind("amqp_tls", "amqp", is_tls=True),
 )

@@ -9,7 +9,7 @@ frame larger than what the peer was told is Malformed as soon as its first four 
 from struct import Struct
 
 from overlane.amqp.codec import composites, encoding
-from overlane.amqp.codec.malformed import FRAMING_ERROR, Malformed
+from overlane.amqp.codec.malformed import FRAMING_ERROR, Malformed, TooLarge
 
 PROTOCOL = b"AMQP\x00\x01\x00\x00"
 SASL_PROTOCOL = b"AMQP\x03\x01\x00\x00"
@@ -89,7 +89,7 @@ class Framer:
         size = int.from_bytes(self._data[at : at + 4])
         if size > self.frame_bytes_max:
             told = f"a frame of {size} bytes; at most {self.frame_bytes_max} are allowed"
-            raise Malformed(told, FRAMING_ERROR)
+            raise TooLarge(told, FRAMING_ERROR)
         if size < HEAD_BYTES:
             raise Malformed(f"a frame of {size} bytes; the shortest has {HEAD_BYTES}", FRAMING_ERROR)
         if waiting < size:

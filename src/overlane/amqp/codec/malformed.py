@@ -38,3 +38,7 @@ class Malformed(AmqpError):
 
     def __init__(self, told: str, condition: str = DECODE_ERROR) -> None:
         super().__init__(condition, told)
+
+
+class TooLarge(Malformed):
+    """More than a client may send."""
