@@ -1,7 +1,8 @@
 """Composite types: lists with named fields (part 1, section 1.4), read and written by one description of them.
 
 A class of composites is a NamedTuple whose fields have defaults, with a row in `define`: its descriptor and the kind of
-each field. Fields that are null at the end of a list are left out. What is read is checked: a field of another kind, a
+each field. Fields that are null at the end of a list are left out, but for composites that are written whole, as some
+clients count on. What is read is checked: a field of another kind, a
 number that is too large or a mandatory field that is missing is Malformed.
 """
 
@@ -48,16 +49,18 @@ class _Definition(NamedTuple):
     fields: tuple[tuple[str, Kind], ...]
     mandatory: int
     """So many fields at the beginning must be there."""
+    is_whole: bool
+    """Whether all fields are written."""
 
 
 _BY_DESCRIPTOR: dict[object, _Definition] = {}
 _BY_CLASS: dict[type, _Definition] = {}
 
 
-def define(cls: type, name: str, code: int, kinds: str, mandatory: int = 0) -> None:
+def define(cls: type, name: str, code: int, kinds: str, mandatory: int = 0, *, is_whole: bool = False) -> None:
     """`kinds`: those of its fields, in order, as words."""
     fields = tuple(zip(cast(Any, cls)._fields, map(Kind, kinds.split()), strict=True))
-    definition = _Definition(cls, name, code, fields, mandatory)
+    definition = _Definition(cls, name, code, fields, mandatory, is_whole)
     _BY_DESCRIPTOR[code] = _BY_DESCRIPTOR[Symbol(name)] = _BY_CLASS[cls] = definition
 
 
@@ -142,7 +145,7 @@ def fields_of(value: tuple[object, ...], definition: _Definition) -> list[bytes]
         else:
             written.append(_WRITERS[kind](item))
             last = len(written)
-    return written[:last]
+    return written if definition.is_whole else written[:last]
 
 
 _WRITERS: dict[Kind, Callable[..., bytes]] = {

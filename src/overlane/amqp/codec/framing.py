@@ -48,9 +48,10 @@ def transfer_body(handle: int, delivery_id: int, tag: bytes, settled: bool, more
             b"\x43",
             encoding.TRUE if settled else encoding.FALSE,
             encoding.TRUE if more else encoding.FALSE,
+            b"\x40\x40\x40\x40\x40",
         )
     )
-    return b"\x00\x53\x14" + encoding.compound(0xC0, 6, fields)
+    return b"\x00\x53\x14" + encoding.compound(0xC0, 11, fields)
 
 
 class Framer:

@@ -189,27 +189,31 @@ Performative = Open | Begin | Attach | Flow | Transfer | Disposition | Detach | 
 SaslFrame = SaslMechanisms | SaslInit | SaslChallenge | SaslResponse | SaslOutcome
 
 define(Error, "amqp:error:list", 0x1D, "symbol string map", 1)
-define(Open, "amqp:open:list", 0x10, "string string uint ushort uint symbols symbols symbols symbols map", 1)
-define(Begin, "amqp:begin:list", 0x11, "ushort uint uint uint uint symbols symbols map")
+define(
+    Open, "amqp:open:list", 0x10, "string string uint ushort uint symbols symbols symbols symbols map", 1, is_whole=True
+)
+define(Begin, "amqp:begin:list", 0x11, "ushort uint uint uint uint symbols symbols map", is_whole=True)
 define(
     Attach,
     "amqp:attach:list",
     0x12,
     "string uint boolean ubyte ubyte composite composite map boolean uint ulong symbols symbols map",
     3,
+    is_whole=True,
 )
-define(Flow, "amqp:flow:list", 0x13, "uint uint uint uint uint uint uint uint boolean boolean map")
+define(Flow, "amqp:flow:list", 0x13, "uint uint uint uint uint uint uint uint boolean boolean map", is_whole=True)
 define(
     Transfer,
     "amqp:transfer:list",
     0x14,
     "uint uint binary uint boolean boolean ubyte composite boolean boolean boolean",
     1,
+    is_whole=True,
 )
-define(Disposition, "amqp:disposition:list", 0x15, "boolean uint uint boolean composite boolean", 2)
-define(Detach, "amqp:detach:list", 0x16, "uint boolean composite", 1)
-define(End, "amqp:end:list", 0x17, "composite")
-define(Close, "amqp:close:list", 0x18, "composite")
+define(Disposition, "amqp:disposition:list", 0x15, "boolean uint uint boolean composite boolean", 2, is_whole=True)
+define(Detach, "amqp:detach:list", 0x16, "uint boolean composite", 1, is_whole=True)
+define(End, "amqp:end:list", 0x17, "composite", is_whole=True)
+define(Close, "amqp:close:list", 0x18, "composite", is_whole=True)
 define(
     Source,
     "amqp:source:list",

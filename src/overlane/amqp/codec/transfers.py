@@ -12,6 +12,7 @@ SHORT_TRANSFER = b"\x00\x53\x14\xc0"
 
 _UINTS = {0x43: 0, 0x52: 1, 0x70: 4}
 """Bytes of an unsigned number behind its code."""
+_NULLS = b"\x40" * 5
 _BOOLEANS = {0x40: None, 0x41: True, 0x42: False}
 
 
@@ -33,7 +34,7 @@ def read_transfer(body: bytes) -> tuple[Transfer, int]:
 def _read_short(body: bytes) -> tuple[Transfer, int] | None:
     """KeyError for a field in another form, IndexError or None if the general decoder has to say what is wrong."""
     end, count = 5 + body[4], body[5]
-    if not 4 <= count <= 6 or end > len(body):
+    if not 4 <= count <= 11 or end > len(body):
         return None
     at = 6
     width = _UINTS[body[at]]
@@ -69,6 +70,11 @@ def _read_short(body: bytes) -> tuple[Transfer, int] | None:
     if count > 5:
         more = _BOOLEANS[body[at]]
         at += 1
+    if count > 6:
+        nulls = count - 6
+        if body[at : at + nulls] != _NULLS[:nulls]:
+            return None
+        at += nulls
     if at != end:
         return None
     return Transfer(handle, delivery_id, tag, message_format, settled, more), end
