@@ -25,7 +25,7 @@ WORLD = frozenset({
 # fmt: on
 
 PURE = (
-    *("core", "membership", "planning", "pubsub", "mqtt", "nats", "selectors", "web", "turn", "coordination"),
+    *("core", "membership", "planning", "pubsub", "mqtt", "amqp", "nats", "selectors", "web", "turn", "coordination"),
     "recovery",
 )
 """Parts that may not import anything of WORLD."""
@@ -63,9 +63,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "selectors":     ("errors",),
     "pubsub":        ("errors", "core", "quantities", "secret", "selectors", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
+    "amqp":          ("errors", "core", "pubsub", "secret", "selectors"),
     "nats":          ("errors", "core", "pubsub", "secret", "__version__"),
     "web":           ("errors", "core.topics", "core.units", "pubsub", "quantities"),
-    "turn":          ("errors", "core", "pubsub", "mqtt", "nats", "membership", "recovery.stored_record"),
+    "turn":          ("errors", "core", "pubsub", "mqtt", "amqp", "nats", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),

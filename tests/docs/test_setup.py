@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Path:
 def set_up(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [str(project / "scripts" / "setup"), *words],
-        env={"PATH": str(project / "bin"), "SERVERS_PATH": ""},
+        env={"PATH": str(project / "bin"), "SERVERS_PATH": "", "PROTON_PATH": ""},
         capture_output=True,
         text=True,
         check=False,
@@ -93,6 +93,7 @@ def test_tests_get_all_that_they_need(project: Path, words: tuple[str, ...]) -> 
     assert ran(project) == [
         ".[bench,coordination,dev,pipeline,planning,telemetry]",
         "openjdk-17-jre-headless",
+        "python3-qpid-proton",
         "mosquitto-clients",
         "iproute2",
         "chromium fonts-dejavu-core",

@@ -30,4 +30,6 @@ LISTENER_KINDS = (
     ListenerKind("nats_tls", "nats", is_tls=True, is_upgraded=True),
     ListenerKind("http", "http"),
     ListenerKind("http_tls", "http", is_tls=True),
+    ListenerKind("amqp", "amqp"),
+    ListenerKind("amqp_tls", "amqp", is_tls=True),
 )

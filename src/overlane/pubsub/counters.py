@@ -13,6 +13,7 @@ class Drop(StrEnum):
     EXPIRED = "expired"
     TOO_LARGE = "too large for the client"
     TRIES = "too many tries"
+    REJECTED = "rejected by the client"
     SESSION_ENDED = "session ended"
     DENIED = "denied"
     OVERLAY_FULL = "overlay full"

@@ -224,7 +224,9 @@ class Publishing:
         cluster = self._state.cluster
         for one in shared:
             group = here.pop((one.group, one.filter), None)
-            broker = cluster.choose(one.group, one.filter, one.brokers, group is not None)
+            # Those who are all away get it only if there is no other broker with members.
+            is_here = group is not None and group.is_attended
+            broker = cluster.choose(one.group, one.filter, one.brokers, is_here)
             if not broker and group is not None:
                 given = both(given, self._delivery.share(message, group, now))
             elif cluster.send_to_group(broker, one, message, qos, now) is not PublishResult.ACCEPTED:

@@ -7,6 +7,7 @@ A protocol is a package beside `mqtt`, whose server is a `pubsub.protocol.Protoc
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from overlane.amqp.server import Server as AmqpServer
 from overlane.nats.server import Server as NatsServer
 from overlane.pubsub.protocol import AnyServer
 from overlane.pubsub.service import PubSub
@@ -14,5 +15,5 @@ from overlane.pubsub.service import PubSub
 MQTT: Final = "mqtt"
 """Its server makes the service that the others use (`turn.assembly`)."""
 
-PROTOCOLS: Final[Mapping[str, Callable[[PubSub], AnyServer]]] = {"nats": NatsServer}
+PROTOCOLS: Final[Mapping[str, Callable[[PubSub], AnyServer]]] = {"amqp": AmqpServer, "nats": NatsServer}
 """All others."""

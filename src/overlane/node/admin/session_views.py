@@ -11,11 +11,13 @@ from overlane.pubsub.subscriptions.table import Subscription
 
 def client_view(session: Session, now: Nanos) -> ClientView:
     window, consumer = session.window, session.consumer
+    # A consumer may be a part of a connection, as a link of AMQP is.
+    connection = consumer if isinstance(consumer, ClientConnection) else getattr(consumer, "connection", None)
     is_ending = consumer is None and session.expires_ns < NEVER
     return ClientView(
         id=session.client_id,
         user=session.user,
-        connection=_connection_view(consumer, now) if isinstance(consumer, ClientConnection) else None,
+        connection=_connection_view(connection, now) if isinstance(connection, ClientConnection) else None,
         session_expiry_s=session.expiry_s,
         expires_s=max(0, session.expires_ns - now) // MS / 1000 if is_ending else None,
         subscriptions=len(session.subscriptions),

@@ -423,6 +423,29 @@ class Delivery:
                 window.answered_ns = now
                 self.pump(session, consumer, now)
 
+    def give_back(
+        self, session: Session, consumer: Consumer, tags: Iterable[int], is_counted: bool, now: Nanos
+    ) -> None:
+        """QoS 1: the consumer does not keep these. They are given again, to it or to another one; `is_counted`: as a
+        further try."""
+        window = session.window
+        for tag in tags:
+            entry = window.sent.get(tag)
+            if entry is not None and entry.qos == 1:
+                window.put_back(entry, is_counted)
+        window.answered_ns = now
+        self.pump(session, consumer, now)
+
+    def reject(self, session: Session, consumer: Consumer, tags: Iterable[int], now: Nanos) -> None:
+        """QoS 1: the consumer cannot use these, now or later: they are dead letters."""
+        for tag in tags:
+            entry = session.window.sent.get(tag)
+            if entry is not None and entry.qos == 1:
+                self._done(session, entry)
+                self._dead(session, entry.message, Drop.REJECTED, now)
+        session.window.answered_ns = now
+        self.pump(session, consumer, now)
+
     def received(self, session: Session, consumer: Consumer, tag: int, is_refused: bool, now: Nanos) -> bool:
         """QoS 2: the consumer has the message, and it is released; or the consumer refuses it, and it is done with.
         False if nothing with this tag was owed; UnexpectedConfirmation."""
@@ -510,6 +533,24 @@ class Delivery:
             moves = entry.group in shared and (entry.stage is Stage.WAITING or entry.qos == 1)
             if not (moves and self._share_again(entry.message, shared[entry.group], now)):
                 state.counters.dropped[Drop.SESSION_ENDED] += 1
+
+    def hand_over(self, session: Session, subscription: Subscription, at_most: int, now: Nanos) -> int:
+        """Nobody takes what waits for a member of a shared subscription: messages that were published here go to
+        members at other brokers, if there are any; how many did. None travels twice."""
+        window, tag = session.window, tag_of(subscription.filter)
+        window.reconnected()
+        gone: list[Entry] = []
+        for entry in window.waiting:
+            if not entry.message.sender or entry.qos != 1 or entry.message.is_expired(now):
+                continue
+            if len(gone) >= at_most or not self.share_elsewhere(entry.message, subscription.group, tag, now):
+                break
+            gone.append(entry)
+        if gone:
+            window.take_out(gone)
+            for entry in gone:
+                self._state.queue_records.take(entry)
+        return len(gone)
 
     def _share_again(self, message: Message, subscription: Subscription, now: Nanos) -> bool:
         group = self._state.subscriptions.group(subscription.group, subscription.filter)

@@ -158,8 +158,11 @@ class Window:
         return min(1.0, max(len(self) / limits.queue_messages, self.bytes / limits.queue_bytes))
 
     def keeps_answering(self, now: Nanos, unanswerable_until_ns: Nanos) -> bool:
-        """Time in which it could not answer does not count."""
-        return not self.sent or now - max(self.answered_ns, unanswerable_until_ns) < ANSWER_WITHIN
+        """Time in which it could not answer does not count. One that takes nothing owes no answer, and does not keep up
+        as long as anything waits for it."""
+        if not self.sent and (self.receive_max > 0 or not self._waiting):
+            return True
+        return now - max(self.answered_ns, unanswerable_until_ns) < ANSWER_WITHIN
 
     def add(self, entry: Entry) -> None:
         entry.sequence = self._next_sequence
@@ -301,6 +304,25 @@ class Window:
         owed = (one.message.expires_ns for one in self._waiting or () if one.stage is Stage.WAITING)
         self._expires_ns = min(owed, default=NEVER)
         return gone
+
+    def take_out(self, entries: Iterable[Entry]) -> None:
+        """These wait, and are for somebody else."""
+        taken = frozenset(entries)
+        self.bytes -= sum(one.message.size_bytes for one in taken)
+        self._waiting = deque(one for one in self._waiting or () if one not in taken) or None
+
+    def put_back(self, entry: Entry, is_counted: bool) -> None:
+        """It was sent, and the client does not keep it: it waits again, in its place. `is_counted`: as a try."""
+        del self.sent[entry.tag]
+        if not is_counted:
+            entry.tries -= 1
+        if entry.tries <= 0:
+            entry.stage = Stage.WAITING
+            self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
+        if self._waiting is None:
+            self._waiting = deque()
+        place = next((at for at, one in enumerate(self._waiting) if one.sequence > entry.sequence), len(self._waiting))
+        self._waiting.insert(place, entry)
 
     def done(self, entry: Entry) -> None:
         """It was sent, and nothing more is owed."""

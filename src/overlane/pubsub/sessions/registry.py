@@ -95,6 +95,12 @@ class Sessions:
         if self._state.sessions.get(client_id) is session:
             self.end(session, now)
 
+    def unattended(self, session: Session, now: Nanos) -> None:
+        """Nobody is connected to a session that was claimed just now: it lasts for its expiry interval."""
+        session.expires_ns = session.ends_ns(now)
+        self._state.effects.append(session.saved())
+        self._watch(session)
+
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
         """The client is back."""
         self._delivery.resume(session, consumer, now)

@@ -1,3 +1,3 @@
 """Subscriptions: which sessions receive a topic."""
 
-__all__ = ["subscribing", "table"]
+__all__ = ["content_filters", "subscribing", "table"]

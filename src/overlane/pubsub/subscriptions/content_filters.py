@@ -10,7 +10,7 @@ A shared subscription has none: which member a message goes to is decided where 
 members all turn it down could not give it back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from overlane.pubsub.message import Message
@@ -47,6 +47,8 @@ def values_of(message: Message) -> MessageValues:
 class ContentFilters:
     def __init__(self, counters: "Counters") -> None:
         self._counters = counters
+        self.values_of: Callable[[Message], MessageValues] = values_of
+        """A protocol whose properties have types may know more of them."""
         self._message: Message | None = None
         self._values = MessageValues("", b"")
         """Of the message that was looked at last: it is mostly looked at for several receivers in a row."""
@@ -77,7 +79,7 @@ class ContentFilters:
         if subscription.where is None:
             return Match.TRUE
         if message is not self._message:
-            self._message, self._values = message, values_of(message)
+            self._message, self._values = message, self.values_of(message)
         return self._values.matched_by(subscription.where)
 
     def _count(self, subscriptions: "Iterable[Subscription]", message: Message) -> None:

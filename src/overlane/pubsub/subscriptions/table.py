@@ -123,6 +123,11 @@ class SharedGroup:
         self.members: dict[Session, Subscription] = {}
         self._turn = 0
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether one of its members is there."""
+        return any(session.consumer is not None for session in self.members)
+
     def choose(self, may: Callable[["Session"], bool], takes: Callable[["Session"], bool]) -> Subscription | None:
         """Whose turn it is, of those that may have the message, and rather one whose queue takes it."""
         members = list(self.members.values())
