@@ -24,7 +24,7 @@ WORLD = frozenset({
 })
 # fmt: on
 
-PURE = ("core", "membership", "planning", "pubsub", "mqtt", "turn", "coordination", "recovery")
+PURE = ("core", "membership", "planning", "pubsub", "mqtt", "turn", "coordination", "recovery", "reservation")
 """Parts that may not import anything of WORLD."""
 
 DRIVERS = (
@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "membership":    ("errors",),
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
+    "reservation":   ("errors", "planning.reserve", "planning.problem", "core.units"),
     "pubsub":        ("errors", "core", "quantities", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
