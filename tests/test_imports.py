@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
-    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination"),
+    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination", "reservation"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
     "coordination":  ("errors", "core.units", "core.bundles", "local_ports", "membership", "network.schema",
                       "secret_file"),

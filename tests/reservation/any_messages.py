@@ -62,10 +62,10 @@ adspecs = st.builds(
 def trees(draw: st.DrawFn) -> Tree:
     brokers = draw(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=12, unique=True))
     nodes = [
-        TreeNode(one, None if not place else draw(st.integers(0, place - 1)), draw(st.booleans()))
+        TreeNode(one, None if not place else draw(st.integers(0, place - 1)), draw(st.booleans()), draw(st.booleans()))
         for place, one in enumerate(brokers)
     ]
-    return Tree(tuple(nodes), draw(u16), draw(st.booleans()))
+    return Tree(tuple(nodes), draw(u16))
 
 
 @st.composite

@@ -242,9 +242,22 @@ def read_adspec(c_type: int, body: bytes) -> AdSpec:
     if not bandwidth >= 0:
         raise BadMessage("ADSPEC: a bandwidth out of range")
     hops, latency_us, mtu = (_WORD.unpack(_four(general, number))[0] for number in (4, 8, 10))
-    terms = [_WORD.unpack(_four(guaranteed, number) if guaranteed else bytes(4))[0] for number in (133, 134, 135, 136)]
-    load_break = services.get(CONTROLLED_LOAD, (True, {}))[0]
-    return AdSpec(hops, bandwidth, latency_us, mtu, *terms, has_break, guaranteed_break, load_break)
+    c_tot, d_tot_us, c_sum, d_sum_us = (
+        _WORD.unpack(_four(guaranteed, number) if guaranteed else bytes(4))[0] for number in (133, 134, 135, 136)
+    )
+    return AdSpec(
+        hops,
+        bandwidth,
+        latency_us,
+        mtu,
+        c_tot,
+        d_tot_us,
+        c_sum,
+        d_sum_us,
+        has_break,
+        guaranteed_break,
+        controlled_load_break=services.get(CONTROLLED_LOAD, (True, {}))[0],
+    )
 
 
 def _four(parameters: dict[int, bytes], number: int) -> bytes:

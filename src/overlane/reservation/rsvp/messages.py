@@ -146,8 +146,7 @@ Message = Path | PathTear | PathErr | Resv | ResvTear | ResvErr | ResvConf
 
 def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071)."""
-    words = struct.unpack(f"!{len(data) // 2}H", data)
-    total = sum(words)
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
@@ -282,7 +281,7 @@ def _objects(data: bytes) -> tuple[int, list[tuple[int, int, bytes]]]:
         raise BadMessage(f"an RSVP message of {len(data)} bytes that claims {size}")
     if check and checksum(data):
         raise BadMessage("an RSVP message with a wrong checksum")
-    found = []
+    found: list[tuple[int, int, bytes]] = []
     at = _HEADER.size
     while at < len(data):
         length, class_num, c_type = _OBJECT.unpack_from(data, at)

@@ -21,7 +21,7 @@ whose lower half is its identity, as parcels carry it, so that no two brokers sh
 address made of a hash of its topic filter. What RSVP has no object for goes in an object of a class that RFC 3936
 leaves to vendors, and that other implementations would pass on without looking.
 
-    TREE          attempt u16 | flags u16 | per broker: identity u64 | place of its parent u16 | flags u16
+    TREE          attempt u16 | 0 u16 | per broker: identity u64 | place of its parent u16 | flags u16
                   the part of the sender's tree that begins at the receiver of the message, parents first
     TOPIC_FILTER  UTF-8, zero bytes at the end
 """
@@ -47,7 +47,7 @@ _BROKER_PREFIX = bytes.fromhex("fd4f564c4e000000")
 _SESSION_PREFIX = bytes.fromhex("ff3e4f564c4e0000")
 _ROOT = 0xFFFF
 _LEAF = 1
-_LAST = 1
+_LAST = 2
 
 _HEADER = struct.Struct("!HBB")
 _SESSION_END = struct.Struct("!BBH")
@@ -150,15 +150,15 @@ class TreeNode:
     """Its place in the tree; None for the root."""
     is_leaf: bool
     """Whether messages are delivered here; brokers below do not change that."""
+    is_last: bool = False
+    """Whether the sender has no other path to this leaf if a reservation on this one is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
     nodes: tuple[TreeNode, ...]
     attempt: int = 0
-    """Grows whenever the sender chooses another tree."""
-    is_last: bool = True
-    """Whether the sender has no other tree to try if this one is refused."""
+    """Grows whenever the sender changes the tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +236,9 @@ def write_confirm(receiver: Address) -> bytes:
 def write_tree(tree: Tree) -> bytes:
     if not 0 < len(tree.nodes) <= TREE_NODES_MAX:
         raise ValueError(f"a tree has 1 to {TREE_NODES_MAX} brokers, not {len(tree.nodes)}")
-    head = _TREE.pack(ENTERPRISE, tree.attempt & 0xFFFF, _LAST if tree.is_last else 0)
+    head = _TREE.pack(ENTERPRISE, tree.attempt & 0xFFFF, 0)
     nodes = (
-        _NODE.pack(one.broker, _ROOT if one.parent is None else one.parent, _LEAF if one.is_leaf else 0)
+        _NODE.pack(one.broker, _ROOT if one.parent is None else one.parent, _LEAF * one.is_leaf | _LAST * one.is_last)
         for one in tree.nodes
     )
     return framed(ClassNum.PRIVATE, 1, head + b"".join(nodes))
@@ -332,7 +332,7 @@ def _read_tree(body: bytes) -> Tree:
     count, rest = divmod(len(body) - _TREE.size, _NODE.size)
     if rest or not 0 < count <= TREE_NODES_MAX:
         raise BadMessage(f"TREE: expected 1 to {TREE_NODES_MAX} brokers")
-    _, attempt, flags = _TREE.unpack_from(body)
+    _, attempt, _ = _TREE.unpack_from(body)
     nodes: list[TreeNode] = []
     seen: set[int] = set()
     for place in range(count):
@@ -342,5 +342,6 @@ def _read_tree(body: bytes) -> Tree:
         if is_root != (place == 0) or (not is_root and parent >= place) or broker in seen:
             raise BadMessage("TREE: expected every broker once, each behind its parent")
         seen.add(broker)
-        nodes.append(TreeNode(broker, None if is_root else parent, bool(node_flags & _LEAF)))
-    return Tree(tuple(nodes), attempt, bool(flags & _LAST))
+        flags = bool(node_flags & _LEAF), bool(node_flags & _LAST)
+        nodes.append(TreeNode(broker, None if is_root else parent, *flags))
+    return Tree(tuple(nodes), attempt)
