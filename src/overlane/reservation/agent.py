@@ -1,9 +1,9 @@
 """Reservations at one broker: the RSVP process of RFC 2209 as a pure state machine.
 
-Path state (`path_state.py`) says where messages of a sender come from and go to; reservation state (`resv_state.py`) what
-is asked of which link, and `resv_process.py` what messages about it do; the ledgers (`link_ledger.py`) what links have
-promised; `senders.py` and `receivers.py` what publishers and subscribers of this broker offer and need. Here events and
-messages find their parts, and paths are told onward.
+Path state (`path_state.py`) says where messages of a sender come from and go to; reservation state (`resv_state.py`)
+what is asked of which link, and `resv_process.py` what messages about it do; the ledgers (`link_ledger.py`) what links
+have promised; `senders.py` and `receivers.py` what publishers and subscribers of this broker offer and need. Here
+events and messages find their parts, and paths are told onward.
 
     effects = agent.handle(event, now)
     call agent.handle(Tick(), t) at t = agent.next_deadline()
@@ -65,8 +65,10 @@ from overlane.reservation.rsvp.objects import (
     session_of,
 )
 from overlane.reservation.senders import OwnFlow, Senders
-from overlane.reservation.soft_state import ANSWER_NS, NEVER, REFRESH_MS, SoftState
+from overlane.reservation.soft_state import ANSWER_NS, NEVER, REFRESH_MS, SECOND, SoftState
 
+SWEEP_NS = 5 * SECOND
+"""How often expired state is looked for."""
 _NO_ROUTE = 5
 """RFC 3209, routing problem: no route available towards the destination."""
 
@@ -86,6 +88,7 @@ class RsvpAgent:
         self._resv = ResvProcess(me, self.paths, self.ledgers, self._soft, self._out)
         self._senders = Senders(me, incarnation)
         self._refresh_at = self._soft.next_refresh(now)
+        self._sweep_at = now + SWEEP_NS
         self.reservations = self._resv.table
         self.asked = self._resv.receivers.asked
 
@@ -122,13 +125,8 @@ class RsvpAgent:
         return effects
 
     def next_deadline(self) -> int:
-        times = (
-            self.paths.next_deadline(),
-            self.reservations.next_deadline(),
-            self._resv.receivers.next_deadline(),
-            self._senders.next_deadline(),
-        )
-        return min(self._refresh_at, *(NEVER if one is None else one for one in times))
+        times = self._resv.receivers.next_deadline(), self._senders.next_deadline()
+        return min(self._refresh_at, self._sweep_at, *(NEVER if one is None else one for one in times))
 
     # Publishers and subscribers of this broker
 
@@ -346,11 +344,9 @@ class RsvpAgent:
     # Time
 
     def _tick(self, now: int) -> None:
-        for entry in self.paths:
-            if now >= entry.expires_ns and self.paths.get(entry.session, entry.sender) is entry:
-                self._remove_path(entry, now)
-        for session, state in self.reservations:
-            self._expire(session, state, now)
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_NS
+            self._sweep(now)
         self._resv.give_up(now)
         deadline = self._senders.next_deadline()
         if deadline is not None and now >= deadline:
@@ -358,6 +354,14 @@ class RsvpAgent:
         if now >= self._refresh_at:
             self._refresh_at = self._soft.next_refresh(now)
             self._refresh(now)
+
+    def _sweep(self, now: int) -> None:
+        """Let state die that nobody has refreshed."""
+        for entry in self.paths:
+            if now >= entry.expires_ns:
+                self._remove_path(entry, now)
+        for session, state in self.reservations:
+            self._expire(session, state, now)
 
     def _expire(self, session: Session, state: SessionState, now: int) -> None:
         changed = False

@@ -1,7 +1,7 @@
 """The contract of a broker's reservations: events that go in, effects that come out.
 
-Brokers are identities, as RSVP objects carry them (`core.wire.frame_codec.broker_id`). Messages to a neighbour arrive in
-order, or the link goes down; what is lost or repeated nevertheless is repaired by the next refresh.
+Brokers are identities, as RSVP objects carry them (`core.wire.frame_codec.broker_id`). Messages to a neighbour arrive
+in order, or the link goes down; what is lost or repeated nevertheless is repaired by the next refresh.
 """
 
 from collections.abc import Mapping

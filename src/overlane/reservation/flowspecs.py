@@ -1,7 +1,7 @@
 """Requests compared and merged (RFC 2205, section 2.2; RFC 2212, "Ordering and Merging").
 
-Several requests for the same traffic are one upstream: the least that satisfies them all. Guaranteed service is more than
-controlled load.
+Several requests for the same traffic are one upstream: the least that satisfies them all. Guaranteed service is more
+than controlled load.
 """
 
 import math

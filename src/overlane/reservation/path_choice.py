@@ -21,7 +21,8 @@ def attached(
     """The tree with a leaf more; the same tree if there is no way to it."""
     if leaf in parents:
         return dict(parents)
-    distance = {broker: _latency_us(topology, parents, broker) for broker in parents}
+    starts = {broker: _latency_us(topology, parents, broker, avoided) for broker in parents}
+    distance = {broker: latency_us for broker, latency_us in starts.items() if latency_us is not None}
     before: dict[Broker, Broker] = {}
     heap = [(latency_us, 0, broker) for broker, latency_us in distance.items()]
     heap.sort()
@@ -47,9 +48,12 @@ def attached(
     return tree
 
 
-def _latency_us(topology: Topology, parents: Parents, broker: Broker) -> int:
+def _latency_us(topology: Topology, parents: Parents, broker: Broker, avoided: Collection[Link]) -> int | None:
+    """From the source to a broker of the tree; None if the way leads over a link that is to be avoided."""
     total = 0
     while (parent := parents[broker]) is not None:
+        if (parent, broker) in avoided:
+            return None
         total += topology.get(parent, {}).get(broker, 0)
         broker = parent
     return total

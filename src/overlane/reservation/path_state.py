@@ -95,6 +95,3 @@ class PathTable:
         del senders[entry.sender]
         if not senders:
             del self._by_session[entry.session]
-
-    def next_deadline(self) -> int | None:
-        return min((entry.expires_ns for entry in self._entries.values() if entry.previous is not None), default=None)

@@ -1,7 +1,7 @@
 """The subscribers of this broker that asked for a reservation: what each needs of the network, and what became of it.
 
-A request waits until everything upstream has confirmed it (admitted) or until it is known, or the time for an answer has
-passed, that this will not be (refused, and forgotten). When the path of an admitted one is lost, it waits again for
+A request waits until everything upstream has confirmed it (admitted), or until it is known that this will not be, or
+the time for an answer has passed (refused, and forgotten). When the path of an admitted one is lost, it waits again for
 another.
 """
 
@@ -32,6 +32,8 @@ class Asked:
 class Receivers:
     def __init__(self) -> None:
         self.asked: dict[str, Asked] = {}
+        self.pending: dict[str, Asked] = {}
+        """Those that are not admitted, or not any more."""
         self._by_session: dict[Session, dict[str, Asked]] = {}
 
     def of(self, session: Session) -> list[Asked]:
@@ -43,7 +45,7 @@ class Receivers:
     def add(self, ask: Ask, deadline_ns: int) -> Session:
         self.remove(ask.request)
         session = session_of(ask.topic_filter)
-        asked = self.asked[ask.request] = Asked(ask, session, deadline_ns)
+        asked = self.asked[ask.request] = self.pending[ask.request] = Asked(ask, session, deadline_ns)
         self._by_session.setdefault(session, {})[ask.request] = asked
         return session
 
@@ -51,6 +53,7 @@ class Receivers:
         asked = self.asked.pop(request, None)
         if asked is None:
             return None
+        self.pending.pop(request, None)
         others = self._by_session[asked.session]
         del others[request]
         if not others:
@@ -58,7 +61,15 @@ class Receivers:
         return asked.session
 
     def next_deadline(self) -> int | None:
-        return min((asked.deadline_ns for asked in self.asked.values() if not asked.is_admitted), default=None)
+        return min((asked.deadline_ns for asked in self.pending.values()), default=None)
+
+    def admit(self, asked: Asked) -> None:
+        asked.is_admitted, asked.bottleneck, asked.reason = True, None, ""
+        self.pending.pop(asked.ask.request, None)
+
+    def interrupt(self, asked: Asked, deadline_ns: int) -> None:
+        asked.is_admitted, asked.deadline_ns = False, deadline_ns
+        self.pending[asked.ask.request] = asked
 
 
 def needs(asked: Asked, serving: Mapping[Sender, PathEntry]) -> dict[Sender, FlowSpec]:

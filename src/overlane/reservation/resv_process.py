@@ -116,7 +116,11 @@ class ResvProcess:
             for (hop, own_filters), request in list(state.requests.items()):
                 if not self._is_behind(session, request, peer) or (state.style is Style.FF and own_filters != filters):
                     continue
-                self._refused_upstream(session, state, hop, own_filters, request, message.error, link, is_in_place, now)
+                if not is_in_place:
+                    request.confirmed = None
+                # The rate of merged requests is that of the largest: the others are not at fault, and asked for anew.
+                if request.flowspec.rate >= flow.flowspec.rate:
+                    self._refused_upstream(session, state, hop, request, message.error, link, now)
         self.sync(session, now)
 
     def _refused_upstream(
@@ -124,17 +128,13 @@ class ResvProcess:
         session: Session,
         state: SessionState,
         hop: Broker | None,
-        filters: Filters,
         request: HopRequest,
         error: ErrorSpec,
         link: Link | None,
-        is_in_place: bool,
         now: int,
     ) -> None:
-        if is_in_place and request.confirmed is not None and covers(request.confirmed, request.flowspec):
+        if request.confirmed is not None and covers(request.confirmed, request.flowspec):
             return  # it has what it needs; another one asked for more
-        if not is_in_place:
-            request.confirmed = None
         request.is_blockaded, request.blockaded_until_ns = True, now + BLOCKADE_NS
         if hop is None:
             self._local_refused(session, request, error, link, now)
@@ -203,7 +203,7 @@ class ResvProcess:
     def _interrupt(self, asked: list[Asked], now: int) -> None:
         for one in asked:
             if one.is_admitted:
-                one.is_admitted, one.deadline_ns = False, now + RESTORE_NS
+                self.receivers.interrupt(one, now + RESTORE_NS)
                 self._out.append(Interrupted(one.ask.request))
 
     def _refuse(self, asked: Asked, reason: str) -> None:
@@ -213,7 +213,7 @@ class ResvProcess:
 
     def give_up(self, now: int) -> None:
         """Refuse the requests whose time for an answer has passed."""
-        late = [one for one in self.receivers.asked.values() if not one.is_admitted and now >= one.deadline_ns]
+        late = [one for one in self.receivers.pending.values() if now >= one.deadline_ns]
         for one in late:
             if not self._paths.serving(one.session, None):
                 self._refuse(one, one.reason or "no publisher advertises this topic filter, or no path leads to it")
@@ -300,7 +300,7 @@ class ResvProcess:
             needed = self._needed(asked, session)
             if not self._has(state, needed):
                 continue
-            asked.is_admitted, asked.bottleneck, asked.reason = True, None, ""
+            self.receivers.admit(asked)
             bounds = [bound_s(flowspec, serving[sender].adspec) for sender, flowspec in needed.items()]
             known = [bound for bound in bounds if bound is not None]
             largest = max(needed.values(), key=lambda flowspec: flowspec.rate)

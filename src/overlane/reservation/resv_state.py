@@ -68,12 +68,14 @@ class ResvTable:
         self._paths = paths
         self._ledgers = ledgers
         self.sessions: dict[Session, SessionState] = {}
+        self._count = 0
+        """Requests of all sessions."""
 
     def __iter__(self) -> Iterator[tuple[Session, SessionState]]:
         return iter(list(self.sessions.items()))
 
     def __len__(self) -> int:
-        return sum(len(state.requests) for state in self.sessions.values())
+        return self._count
 
     def state_for(self, session: Session, style: Style) -> SessionState | None:
         """The state of a session for a request of this style; None if there are requests of another style."""
@@ -98,6 +100,7 @@ class ResvTable:
         request = state.requests.get((hop, filters))
         if request is None:
             request = state.requests[hop, filters] = HopRequest(flowspec, senders, expires_ns)
+            self._count += 1
         elif request.flowspec != flowspec or request.senders != senders:
             had = request.confirmed
             # Less than it had is confirmed already; of more, what it had stays if the rest is refused.
@@ -112,6 +115,7 @@ class ResvTable:
         state = self.sessions.get(session)
         if state is None or state.requests.pop((hop, filters), None) is None:
             return
+        self._count -= 1
         if hop is not None and hop in self._ledgers:
             self._ledgers[hop].release((session, filters))
 
@@ -170,11 +174,3 @@ class ResvTable:
         state = self.sessions.get(session)
         if state is not None and not state.requests and not state.upstream:
             del self.sessions[session]
-
-    def next_deadline(self) -> int | None:
-        times = [
-            min(request.expires_ns, request.blockaded_until_ns if request.is_blockaded else request.expires_ns)
-            for state in self.sessions.values()
-            for request in state.requests.values()
-        ]
-        return min(times, default=None)

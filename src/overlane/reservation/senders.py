@@ -1,8 +1,8 @@
 """The senders of this broker: the trees of what is advertised here, and another path where one is refused.
 
 A leaf whose reservation was refused at a link tells so (PathErr), and the sender attaches it over links that have not
-refused it, as RFC 4920 does for tunnels. When there is no such path left it goes back to the best one, marked as the last,
-so that the leaf does not wait for more. A link that refused a leaf or failed is avoided for a while only.
+refused it, as RFC 4920 does for tunnels. When there is no such path left it goes back to the best one, marked as the
+last, so that the leaf does not wait for more. A link that refused a leaf or failed is avoided for a while only.
 """
 
 from dataclasses import dataclass, field
@@ -62,6 +62,8 @@ class Senders:
         self.topology: Topology = {}
         self._failed: dict[Link, int] = {}
         self._flows: dict[Session, OwnFlow] = {}
+        self._retry_at: int | None = None
+        """When the first link is no longer avoided, or the first leaf has no longer its last path."""
 
     def get(self, session: Session) -> OwnFlow | None:
         return self._flows.get(session)
@@ -95,6 +97,7 @@ class Senders:
     def failed(self, flow: OwnFlow, link: Link, now: int) -> bool:
         """A link of the tree does not work."""
         self._failed[link] = now + FAILED_NS
+        self._retry_at = self._retry_at or now + FAILED_NS
         gone = below(flow.parents, link)
         return bool(gone) and self._grow(flow, _without(flow.parents, gone), now)
 
@@ -113,12 +116,14 @@ class Senders:
                     leaf.last_until = None
             if self._grow(flow, kept, now):
                 changed.append(flow)
+        leaves = (leaf.last_until for flow in self._flows.values() for leaf in flow.leaves.values())
+        times = [*self._failed.values(), *(until for until in leaves if until is not None)]
+        self._retry_at = min(times, default=None)
         return changed
 
     def next_deadline(self) -> int | None:
         """When `set_topology` should be called again."""
-        leaves = (leaf.last_until for flow in self._flows.values() for leaf in flow.leaves.values())
-        return min([*self._failed.values(), *(until for until in leaves if until is not None)], default=None)
+        return self._retry_at
 
     def _move(self, flow: OwnFlow, leaf: Broker, known: _Leaf, now: int) -> None:
         bare = pruned(flow.parents, [broker for broker in flow.leaves if broker != leaf])
@@ -131,6 +136,7 @@ class Senders:
             flow.parents = attached(self.topology, bare, leaf, self._failed)
         # Where other leaves are behind it, it stays: a tree has no second way in.
         known.last_until = now + FAILED_NS
+        self._retry_at = self._retry_at or now + FAILED_NS
 
     def _attach(self, parents: Parents, leaf: Broker, known: _Leaf, now: int) -> dict[Broker, Broker | None]:
         known.refused_by = {link: until for link, until in known.refused_by.items() if now < until}

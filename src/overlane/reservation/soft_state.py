@@ -1,7 +1,7 @@
 """Times of soft state (RFC 2205, section 3.7).
 
-State that a neighbour does not refresh for (K + 0.5) * 1.5 * R dies; with R = 30 s and K = 3 that is 157.5 s. Refreshes of
-different brokers are spread over 0.5 to 1.5 R, by their identities, so that they do not come together.
+State that a neighbour does not refresh for (K + 0.5) * 1.5 * R dies; with R = 30 s and K = 3 that is 157.5 s. Refreshes
+of different brokers are spread over 0.5 to 1.5 R, by their identities, so that they do not come together.
 """
 
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
 
-from overlane.reservation.agent import RsvpAgent
+from overlane.reservation.agent import REFRESH_MS, RsvpAgent
 from overlane.reservation.contract import (
     Admitted,
     Ask,
@@ -50,9 +50,12 @@ class Weather:
 
 
 class ReservationNetwork:
-    def __init__(self, links: Iterable[tuple[Broker, Broker, LinkTerms]], seed: int = 0) -> None:
+    def __init__(
+        self, links: Iterable[tuple[Broker, Broker, LinkTerms]], seed: int = 0, refresh_ms: int = REFRESH_MS
+    ) -> None:
         """`links`: each stands for both directions, of the same terms."""
         self.now = 0
+        self._refresh_ms = refresh_ms
         self.weather = Weather()
         self.sent: list[Captured] | None = None
         """If a list is put here, every message that is sent is added to it."""
@@ -71,12 +74,11 @@ class ReservationNetwork:
         self._offers: dict[Broker, dict[str, Offer]] = {}
         self._leaves: dict[str, set[Broker]] = {}
         self.asks: dict[str, tuple[Broker, Ask]] = {}
-        self.agents = {one: RsvpAgent(one, 1) for one in self._incarnation}
+        self.agents = {one: RsvpAgent(one, 1, refresh_ms=refresh_ms) for one in self._incarnation}
         self._deadlines = {one: agent.next_deadline() for one, agent in self.agents.items()}
         for (one, other), terms in self._terms.items():
             self.tell(one, LinkUp(other, terms))
         self._tell_map()
-
 
     def topology(self) -> dict[Broker, dict[Broker, int]]:
         found: dict[Broker, dict[Broker, int]] = {}
@@ -130,7 +132,7 @@ class ReservationNetwork:
         self._cut(links)
         self._tell_map()
         self._incarnation[broker] += 1
-        self.agents[broker] = RsvpAgent(broker, self._incarnation[broker], self.now)
+        self.agents[broker] = RsvpAgent(broker, self._incarnation[broker], self.now, refresh_ms=self._refresh_ms)
         for one, other in links:
             if one == broker:
                 self.heal(one, other)
