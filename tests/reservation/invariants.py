@@ -1,4 +1,4 @@
-"""What must hold of reservations in a network, whatever happens to it; found by looking into all brokers from outside."""
+"""What must hold of reservations in a network, whatever happens to it; seen from outside, in all brokers at once."""
 
 import math
 

@@ -9,6 +9,7 @@ from reservation_soak import CALM, Soak
 from overlane.reservation import resv_state, soft_state
 from overlane.reservation.agent import RsvpAgent
 from overlane.reservation.link_ledger import LinkLedger
+from overlane.reservation.receivers import Receivers
 from overlane.reservation.resv_process import ResvProcess
 from overlane.reservation.resv_state import HopRequest, ResvTable
 from overlane.reservation.senders import Senders
@@ -75,7 +76,7 @@ STORIES: dict[str, tuple[object, str, Callable[..., object], Callable[[], None]]
         RsvpAgent,
         "_link_down",
         lambda *_: None,
-        stories.test_a_reservation_is_restored_on_another_path_when_a_link_fails,
+        stories.test_a_subscriber_is_told_when_no_other_path_admits_it,
     ),
     "loss": (ResvProcess, "_judge", lambda *_: None, stories.test_a_subscriber_is_told_when_no_other_path_admits_it),
     "preemption": (
@@ -85,8 +86,8 @@ STORIES: dict[str, tuple[object, str, Callable[..., object], Callable[[], None]]
         stories.test_a_link_that_can_do_less_gives_up_the_latest_reservations,
     ),
     "answers": (
-        ResvProcess,
-        "give_up",
+        Receivers,
+        "next_deadline",
         lambda *_: None,
         stories.test_a_request_without_a_publisher_is_refused_when_its_time_has_passed,
     ),
