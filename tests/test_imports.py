@@ -79,7 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
-                      "adminapi", "client", "coordination", "recovery", "pipeline", "testbed", "monitor", "demo",
+                      "adminapi", "client", "coordination", "recovery", "reservation", "pipeline", "testbed", "monitor", "demo",
                       "extras", "local_ports", "quantities", "secret", "secret_file", "build_kind"),
 }
 

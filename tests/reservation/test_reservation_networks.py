@@ -52,7 +52,9 @@ def test_a_fifth_more_requests_are_admitted_than_by_first_fit_on_shortest_paths(
     luck, net = Random(seed), geant(seed)
     topology = net.topology()
     left = {
-        (broker, peer): ledger.available for broker, agent in net.agents.items() for peer, ledger in agent.ledgers.items()
+        (broker, peer): ledger.available
+        for broker, agent in net.agents.items()
+        for peer, ledger in agent.ledgers.items()
     }
     first_fit = 0
     for number in range(REQUESTS):
