@@ -90,7 +90,7 @@ def messages(draw: st.DrawFn) -> Message:
     tree = draw(st.none() | trees())
     private = st.builds(Unknown, st.integers(192, 251), u8, st.integers(0, 5).map(lambda words: bytes(4 * words)))
     name = st.none() | st.text(
-        st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=20
+        st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20
     )
     match draw(st.integers(1, 7)):
         case 1:

@@ -25,7 +25,7 @@ def geant(seed: int) -> ReservationNetwork:
     network = read_network(GEANT)
     places = {name: place for place, name in enumerate(network.brokers, start=1)}
     links = [
-        (places[link.ends[0]], places[link.ends[1]], LinkTerms(RATE, max(1, link.ab.latency_ns // 1000)))
+        (places[link.ends[0]], places[link.ends[1]], LinkTerms(RATE, max(1, link.latency_ns // 1000)))
         for link in network.links
     ]
     return ReservationNetwork(links, seed, REFRESH_MS_MAX)

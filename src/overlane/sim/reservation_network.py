@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
 
-from overlane.reservation.agent import REFRESH_MS, RsvpAgent
+from overlane.reservation.agent import RsvpAgent
 from overlane.reservation.contract import (
     Admitted,
     Ask,
@@ -33,6 +33,7 @@ from overlane.reservation.link_ledger import LinkTerms
 from overlane.reservation.rsvp import messages
 from overlane.reservation.rsvp.objects import broker_address
 from overlane.reservation.rsvp.pcap import Captured
+from overlane.reservation.soft_state import REFRESH_MS
 
 TURNAROUND_NS = 100_000
 """Between the arrival of a message at a broker and what it sends for it."""
