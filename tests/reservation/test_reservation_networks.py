@@ -23,7 +23,7 @@ REQUESTS = 1000
 
 def geant(seed: int) -> ReservationNetwork:
     network = read_network(GEANT)
-    places = {name: place for place, name in enumerate(network.brokers, start=1)}
+    places = {broker.name: place for place, broker in enumerate(network.brokers, start=1)}
     links = [
         (places[link.ends[0]], places[link.ends[1]], LinkTerms(RATE, max(1, link.latency_ns // 1000)))
         for link in network.links
