@@ -68,10 +68,11 @@ def test_a_fifth_more_requests_are_admitted_than_by_first_fit_on_shortest_paths(
         net.offer(source, Offer(f"flow/{number}", tspec))
         net.ask(destination, Ask(f"{number}", f"flow/{number}", tspec, None, luck.choice(list(Style))))
         net.settle(3 * SECOND)
-        assert overbooked(net) == []
+        if number % 20 == 0:
+            assert overbooked(net) == []
     admitted = sum(isinstance(one, Admitted) for one in net.outcome.values())
     print(f"{admitted} admitted; first fit {first_fit}")
-    assert unkept(net) == disagreements(net) == []
+    assert overbooked(net) == unkept(net) == disagreements(net) == []
     assert admitted >= 1.2 * first_fit
     release_all(net)
     assert left_over(net) == []

@@ -8,7 +8,7 @@ from reservation_soak import CALM, Soak
 
 from overlane.reservation import resv_state, soft_state
 from overlane.reservation.agent import RsvpAgent
-from overlane.reservation.link_ledger import LinkLedger
+from overlane.reservation.link_ledger import LinkLedger, LinkTerms
 from overlane.reservation.receivers import Receivers
 from overlane.reservation.resv_process import ResvProcess
 from overlane.reservation.resv_state import HopRequest, ResvTable
@@ -37,6 +37,11 @@ def _admits_everything(ledger: LinkLedger, key: object, rate: float) -> bool:
     return True
 
 
+def _keeps_everything(ledger: LinkLedger, terms: LinkTerms) -> list[object]:
+    ledger.terms = terms
+    return []
+
+
 # What is broken, and how: the soak must notice each within a few seeds.
 SABOTAGE: dict[str, tuple[object, str, Callable[..., object]]] = {
     "admission": (LinkLedger, "admit", _admits_everything),
@@ -58,7 +63,7 @@ def test_the_soak_notices_a_rule_that_is_broken(rule: str, monkeypatch: pytest.M
 
 
 # Rules behind which there is another one, so that only a story tells whether they work.
-STORIES: dict[str, tuple[object, str, Callable[..., object], Callable[[], None]]] = {
+STORIES: dict[str, tuple[object, str, object, Callable[[], None]]] = {
     "errors": (
         ResvProcess,
         "_send_error",
@@ -82,7 +87,7 @@ STORIES: dict[str, tuple[object, str, Callable[..., object], Callable[[], None]]
     "preemption": (
         LinkLedger,
         "change",
-        lambda ledger, terms: setattr(ledger, "terms", terms) or [],
+        _keeps_everything,
         stories.test_a_link_that_can_do_less_gives_up_the_latest_reservations,
     ),
     "answers": (

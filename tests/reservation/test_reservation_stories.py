@@ -13,7 +13,7 @@ from invariants import left_over, overbooked, release_all, unkept
 from overlane.planning.reserve import TSpec
 from overlane.reservation.contract import Admitted, Ask, Interrupted, Offer, Received, Refused, Withdraw
 from overlane.reservation.link_ledger import LinkTerms
-from overlane.reservation.rsvp.messages import Path, Resv, ResvErr, decode
+from overlane.reservation.rsvp.messages import Message, Path, Resv, ResvErr, decode
 from overlane.reservation.rsvp.objects import BadMessage, ErrorCode, Hop, Style, broker_address, session_of
 from overlane.reservation.soft_state import SECOND
 from overlane.sim.reservation_network import ReservationNetwork
@@ -193,10 +193,10 @@ def test_a_subscriber_is_told_when_no_other_path_admits_it() -> None:
     asked(net, "a", "video", 3000.0)
     net.fail(2, 3)
     net.run(SECOND)
-    assert net.outcome["a"] == Interrupted("a")
+    assert [type(one) for one in net.outcome.values()] == [Interrupted]
     assert promised(net) == {}
     net.run(10 * SECOND)
-    assert isinstance(net.outcome["a"], Refused)
+    assert [type(one) for one in net.outcome.values()] == [Refused]
 
 
 def test_a_link_that_can_do_less_gives_up_the_latest_reservations() -> None:
@@ -264,7 +264,7 @@ def test_a_message_that_lies_about_its_sender_or_its_tree_changes_nothing() -> N
     told = [decode(sent.message) for sent in net.sent]
     path = next(one for one in told if isinstance(one, Path) and one.hop.address == broker_address(2))
     resv = next(one for one in told if isinstance(one, Resv) and one.hop.address == broker_address(4))
-    lies = [
+    lies: list[Message] = [
         replace(path, hop=Hop(broker_address(4))),
         replace(path, topic_filter="another"),
         replace(path, tree=None),
