@@ -6,14 +6,17 @@ interrupt a packet, and there is always a largest packet of best effort to be se
 is left of a link is reserved for others, who send as much as they may, at the worst time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from overlane.planning.reserve import TSpec
+from overlane.reservation import agent
 from overlane.reservation.contract import Admitted, Ask, Offer
-from overlane.reservation.link_ledger import LinkTerms
+from overlane.reservation.link_ledger import LinkLedger, LinkTerms, composed
+from overlane.reservation.rsvp.intserv import AdSpec
 from overlane.reservation.soft_state import SECOND
 from overlane.sim.reservation_network import ReservationNetwork
 
@@ -31,7 +34,8 @@ class Packet:
 
 def greedy(tspec: TSpec) -> list[float]:
     """When packets of the largest size leave a source that sends as early as it may."""
-    size, times, tokens, now = tspec.size_max_bytes, [], tspec.bucket_bytes, 0.0
+    times: list[float] = []
+    size, tokens, now = tspec.size_max_bytes, tspec.bucket_bytes, 0.0
     for _ in range(PACKETS):
         wait_s = max(0.0, (size - tokens) / tspec.rate)
         if times:
@@ -53,7 +57,8 @@ def stamped(arrivals: list[float], size: float, rate: float, *, is_measured: boo
 def served(packets: list[Packet], link: LinkTerms, start_s: float) -> list[float]:
     """When the packets of the measured flow have left the link, each in its order."""
     assert link.rate is not None
-    left, departures, now = sorted(packets, key=lambda one: one.arrival_s), {}, start_s
+    departures: dict[int, float] = {}
+    left, now = sorted(packets, key=lambda one: one.arrival_s), start_s
     measured = sum(one.number >= 0 for one in packets)
     while len(departures) < measured:
         waiting = [one for one in left if one.arrival_s <= now]
@@ -68,9 +73,7 @@ def served(packets: list[Packet], link: LinkTerms, start_s: float) -> list[float
     return [departures[number] for number in range(measured)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_no_message_of_an_admitted_flow_takes_longer_than_its_bound(data: st.DataObject) -> None:
+def check(data: st.DataObject) -> None:
     hops = data.draw(st.integers(1, 4))
     rates = data.draw(st.lists(st.sampled_from([20_000.0, 50_000.0, 200_000.0]), min_size=hops, max_size=hops))
     links = [LinkTerms(rate, data.draw(st.integers(0, 20_000)), 1.0, 1500) for rate in rates]
@@ -104,3 +107,26 @@ def test_no_message_of_an_admitted_flow_takes_longer_than_its_bound(data: st.Dat
     worst_s = max(arrived - left for arrived, left in zip(arrivals, sent, strict=True))
     assert outcome.delay_bound_s is not None
     assert worst_s <= outcome.delay_bound_s
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_message_of_an_admitted_flow_takes_longer_than_its_bound(data: st.DataObject) -> None:
+    check(data)
+
+
+@pytest.mark.parametrize("terms", [("c_tot",), ("d_tot_us",)])
+def test_a_bound_without_the_terms_of_the_links_would_be_exceeded(
+    terms: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def incomplete(adspec: AdSpec, ledger: LinkLedger, packet_bytes: float) -> AdSpec:
+        return replace(composed(adspec, ledger, packet_bytes), **{name: getattr(adspec, name) for name in terms})
+
+    @settings(max_examples=200, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        check(data)
+
+    monkeypatch.setattr(agent, "composed", incomplete)
+    with pytest.raises(AssertionError):
+        run()
