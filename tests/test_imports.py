@@ -26,7 +26,7 @@ WORLD = frozenset({
 
 PURE = (
     *("core", "membership", "planning", "pubsub", "mqtt", "amqp", "nats", "selectors", "web", "turn", "coordination"),
-    "recovery",
+    *("recovery", "reservation"),
 )
 """Parts that may not import anything of WORLD."""
 
@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "planning":      ("errors",),
     "core":          ("errors", "planning"),
     "selectors":     ("errors",),
+    "reservation":   ("errors", "planning.reserve", "planning.problem", "core.units"),
     "pubsub":        ("errors", "core", "quantities", "secret", "selectors", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "amqp":          ("errors", "core", "pubsub", "secret", "selectors"),
@@ -68,7 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "web":           ("errors", "core.topics", "core.units", "pubsub", "quantities"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "amqp", "nats", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
-    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination"),
+    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination", "reservation"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
     "coordination":  ("errors", "core.units", "core.bundles", "local_ports", "membership", "network.schema",
                       "secret_file"),
@@ -87,9 +88,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "migration":     ("errors", "core.topics", "pubsub", "membership", "network"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
-                      "adminapi", "client", "coordination", "recovery", "pipeline", "testbed", "monitor", "demo",
-                      "certificates", "extras", "migration", "local_ports", "quantities", "secret", "secret_file",
-                      "build_kind"),
+                      "adminapi", "client", "coordination", "recovery", "reservation", "pipeline", "testbed", "monitor",
+                      "demo", "certificates", "extras", "migration", "local_ports", "quantities", "secret",
+                      "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {

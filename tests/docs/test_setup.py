@@ -97,6 +97,7 @@ def test_tests_get_all_that_they_need(project: Path, words: tuple[str, ...]) -> 
         "mosquitto-clients",
         "iproute2",
         "chromium fonts-dejavu-core",
+        "tshark",
         "curl jq openssl sqlite3",
         "unpacked",
     ]

@@ -15,10 +15,24 @@
     world        all of it, built from a network file
     story        the same for scenarios written in Python
     soak         random overlays and faults, and invariants
+    reservation_network  reservations between many brokers, without messages of publishers
     whole        whole brokers with MQTT clients and disks, and a soak of them
 
 Dependencies point upwards in this list. The same network and seed give the same digest on any machine: time is in whole
 nanoseconds, randomness comes from seeded streams through exact arithmetic, and the order of sets has no effect.
 """
 
-__all__ = ["chronicle", "host", "judge", "line", "link", "report", "setup", "soak", "traffic", "whole", "world"]
+__all__ = [
+    "chronicle",
+    "host",
+    "judge",
+    "line",
+    "link",
+    "report",
+    "reservation_network",
+    "setup",
+    "soak",
+    "traffic",
+    "whole",
+    "world",
+]

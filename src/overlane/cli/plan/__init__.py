@@ -24,6 +24,10 @@ COMMANDS = {
         "overlane.cli.plan.reserve",
         "Compute service class, traffic specification and rate of a reservation for a publisher and a subscriber.",
     ),
+    "admit": Command(
+        "overlane.cli.plan.admit",
+        "Make the reservations of many subscribers hop by hop, and tell which are admitted, on which paths.",
+    ),
     "allocate": Command(
         "overlane.cli.plan.allocate",
         "Assign items to brokers with the least expected cost of overload, and compare with round robin.",
