@@ -234,9 +234,9 @@ PATH = "the path of a file, absolute or relative to this one"
         ),
         (
             'mqt_tls = "0.0.0.0:8883"',
-            "2: brokers.a.mqt_tls: found an unknown field, allowed is admin, clock_drift_ppm, clock_offset, datagrams,"
-            " domain, failure, http, http_tls, latitude, longitude, mqtt, mqtt_tls, overlay, role, uplinks, websocket,"
-            " websocket_tls; did you mean mqtt_tls?",
+            "2: brokers.a.mqt_tls: found an unknown field, allowed is admin, amqp, amqp_tls, clock_drift_ppm,"
+            " clock_offset, datagrams, domain, failure, http, http_tls, latitude, longitude, mqtt, mqtt_tls, nats,"
+            " nats_tls, overlay, role, uplinks, websocket, websocket_tls; did you mean mqtt_tls?",
         ),
         (
             'websocket_tls = "0.0.0.0:8084"',
