@@ -55,11 +55,11 @@ def test_a_driver_of_ones_own_listens_on_the_loopback_interface_alone() -> None:
 
 def test_python_workers_are_forked_with_what_the_pipeline_needs() -> None:
     here = sys.modules[__name__]  # workers cannot import it
-    register_pickle_by_value(here)
+    register_pickle_by_value(here)  # type: ignore[no-untyped-call]
     try:
         (found,) = the_spark().range(1).coalesce(1).mapInArrow(look_around, "parent string, missing string").collect()
     finally:
-        unregister_pickle_by_value(here)
+        unregister_pickle_by_value(here)  # type: ignore[no-untyped-call]
     assert "\0overlane.pipeline.python_daemon\0" in found.parent
     assert found.missing == ""
 

@@ -8,7 +8,7 @@ cluster have Overlane installed in any case: the functions of the pipeline are s
 import gc
 
 import numpy
-import pandas
+import pandas  # type: ignore[import-untyped]
 import pyarrow
 import pyarrow.parquet
 import pyspark.daemon
@@ -33,4 +33,4 @@ LOADED = (
 
 if __name__ == "__main__":
     gc.freeze()  # pages that a worker does not write to are not copied
-    pyspark.daemon.manager()  # type: ignore[no-untyped-call]
+    pyspark.daemon.manager()
