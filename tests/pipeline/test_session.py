@@ -4,16 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
 
-from overlane.pipeline import python_daemon
 from sparks import PARTS, need_java, the_spark, unmarked
 
 pytestmark = [PARTS, pytest.mark.slow]
@@ -51,30 +47,6 @@ def test_a_driver_of_ones_own_listens_on_the_loopback_interface_alone() -> None:
     found = listens_at(driver_of(os.getpid()))
     assert found
     assert {address for address in found if not address.is_loopback} == set()
-
-
-def test_python_workers_are_forked_with_what_the_pipeline_needs() -> None:
-    here = sys.modules[__name__]  # workers cannot import it
-    register_pickle_by_value(here)
-    try:
-        (found,) = the_spark().range(1).coalesce(1).mapInArrow(look_around, "parent string, missing string").collect()
-    finally:
-        unregister_pickle_by_value(here)
-    assert "\0overlane.pipeline.python_daemon\0" in found.parent
-    assert found.missing == ""
-
-
-NEEDED = tuple(module.__name__ for module in python_daemon.LOADED)
-
-
-def look_around(batches: Iterator[Any]) -> Iterator[Any]:
-    """In a worker: how its parent was started, and what is not loaded."""
-    missing = " ".join(name for name in NEEDED if name not in sys.modules)
-    import pyarrow as pa
-
-    parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict({"parent": [parent], "missing": [missing]})
 
 
 def driver_of(process: int) -> int:

@@ -48,7 +48,6 @@ _DRIVER_CONF: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "overlane.pipeline.python_daemon",
 }
 
 
