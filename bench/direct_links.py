@@ -7,8 +7,8 @@ The cases are those of `wan.py` (`cases-extra`): L1 and L2 lead over the routing
 30 ms without loss, B 250 ms with 1 %. The deadline is 100 ms. One case follows the other, in one run, and each is
 judged from two seconds after its beginning on; the table has the share in time, and the same from the beginning on.
 
-Simulated time, real broker cores. A direct link comes up one second after it is wanted: that is what asking for the
-other edge, dialling it and its consent take in two tiers of real brokers.
+Simulated time, real broker cores. A direct link is dialled one second after it is wanted: an assumption of what
+looking up the other edge, a first refusal and the next attempt take (decision 27).
 """
 
 import argparse

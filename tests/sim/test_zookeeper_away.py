@@ -3,7 +3,7 @@
 Whole brokers in virtual time. Links are probed, and brokers look around, once a minute, so that days take seconds. The
 suite runs some hours; any number of them by
 
-    python tests/sim/test_zookeeper_away.py 72
+    python tests/sim/test_zookeeper_away.py 26
 """
 
 import sys
