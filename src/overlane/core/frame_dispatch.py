@@ -131,7 +131,7 @@ class FrameDispatcher:
         if kind == _PARCEL:
             entry = self._routes.keyed.get(frame_codec.key_of(body))
             name = NO_ROUTE if entry is None else entry.name
-            header, rest = frame_codec.read_parcel(body, name, neighbour.health.incoming_latency_ns // US)
+            header, rest = frame_codec.read_parcel(body, name, neighbour.health.latency_ns // US)
             self._parcel(neighbour, entry, header, rest, now)
             return
         if kind == _HOP_ACK:
@@ -316,7 +316,7 @@ class FrameDispatcher:
             self._arrive(header, rest, return_path, now)
 
     def _detour(self, neighbour: Neighbour, detour: frame_codec.Detour, now: Nanos) -> None:
-        header, rest = frame_codec.read_long(detour.parcel, neighbour.health.incoming_latency_ns // US)
+        header, rest = frame_codec.read_long(detour.parcel, neighbour.health.latency_ns // US)
         if detour.hops[detour.position] != self._identity:
             raise ProtocolViolation("a detour that does not pass here")
         if header.flags & _ACK_REQUESTED:

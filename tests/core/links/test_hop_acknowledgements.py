@@ -21,8 +21,10 @@ def test_what_stays_without_notice_is_overdue_and_lost_once_later_parcels_have_c
     watch = watch_of(5, QUICK)
     assert watch.next_overdue(QUICK) == QUICK
     assert watch.take_overdue(QUICK, QUICK) == ["parcel 1"]
-    assert watch.handle_hop_ack(HopAck(3, 0, 0b10 >> 1), QUICK)[:4] == (2, 0, QUICK - 20 * MS, False)
-    assert watch.handle_hop_ack(HopAck(2 + REORDERED_MAX, 0, 0b11), QUICK)[:4] == (1, 1, QUICK - 30 * MS, False)
+    assert watch.handle_hop_ack(HopAck(3, 0, 0b10 >> 1), QUICK) == HopAckReport(2, 0, QUICK - 20 * MS, late=False)
+    assert watch.handle_hop_ack(HopAck(2 + REORDERED_MAX, 0, 0b11), QUICK) == HopAckReport(
+        1, 1, QUICK - 30 * MS, late=False
+    )
 
 
 def test_parcels_that_are_overtaken_on_a_link_that_became_quicker_are_neither_overdue_nor_lost() -> None:
@@ -46,4 +48,4 @@ def test_parcels_that_were_sent_again_over_another_path_have_time_anew_and_measu
     assert watch.handle_hop_ack(HopAck(3, 0, 0b1), 61 * MS) == HopAckReport(2, 0, None, late=False)
     assert watch.take_overdue(QUICK, 60 * MS + SLOW) == ["parcel 1"]
     number = watch.add("parcel 4", prompt=True, now=500 * MS)
-    assert watch.handle_hop_ack(HopAck(number, 0, 0b11), 580 * MS)[:4] == (1, 1, 80 * MS, False)
+    assert watch.handle_hop_ack(HopAck(number, 0, 0b11), 580 * MS) == HopAckReport(1, 1, 80 * MS, late=False)

@@ -237,6 +237,13 @@ def test_a_last_hop_is_suspected_where_the_way_back_from_it_is_known_to_work() -
     assert source.effects() == [PathSuspected("c", ("a", "b", "f", "c"), ("f",), (("f", "c"),))]
 
 
+def test_a_link_of_its_own_to_a_destination_is_not_suspected() -> None:
+    source = Source({"ac": 10, "ad": 15, "dc": 15})
+    on = route(1, {("a", "c"), ("a", "d"), ("d", "c")}, "c")
+    source.samples(40, D, on=on)
+    assert source.effects() == []
+
+
 def doubted() -> Source:
     source = Source()
     source.samples(5, B)

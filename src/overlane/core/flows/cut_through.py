@@ -22,6 +22,7 @@ from overlane.core.wire.frame_codec import AGE_US_MAX, PARCEL_BYTES, FrameType, 
 from overlane.core.wire.parcel import SINGLE, SINGLE_TOPIC_CHARS_MAX, Message, encoded, unpack_single
 
 _PARCEL = int(FrameType.PARCEL)
+_TWO_US = 2 * US
 _SINGLE_FRAME = struct.Struct("!IBB6sHIIH" + "BHIHHB")
 """The header of a plain parcel (frame_codec.py), and what a message alone has ahead of its topic (parcel.py)."""
 _SINGLE_LENGTH = _SINGLE_FRAME.size - 4
@@ -81,7 +82,7 @@ class CutThrough:
         if deadline_us or origin == self._me:
             return False
         number = high << 32 | low
-        age_us += source.health.incoming_latency_ns // US
+        age_us += source.health.rtt_ns // _TWO_US  # the latency of a link is half its round trip
         if age_us > AGE_US_MAX:
             age_us = AGE_US_MAX
         if not entry.next_hops:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from overlane.core.links.one_way import skew_of, ticks_of
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.wire.frame_codec import HopAck
 
@@ -37,8 +36,6 @@ class HopAckReport(NamedTuple):
     rtt_ns: Nanos | None
     late: bool
     """The round trip is of a parcel that had been given up."""
-    skew: int | None = None
-    """Of the two directions (one_way.py)."""
 
 
 class SentParcel(NamedTuple, Generic[T]):
@@ -94,11 +91,10 @@ class UnacknowledgedParcels(Generic[T]):
             else:
                 lost += 1
             del self._overdue[number]
-        if sent_ns is None or highest <= self.twice_until:
-            return HopAckReport(came, lost, None, late)
-        answered_ns = now - hop_ack.delay_us * US
-        skew = skew_of(sent_ns, hop_ack.came_ticks, answered_ns)
-        return HopAckReport(came, lost, max(0, answered_ns - sent_ns), late, skew)
+        rtt_ns = (
+            None if sent_ns is None or highest <= self.twice_until else max(0, now - sent_ns - hop_ack.delay_us * US)
+        )
+        return HopAckReport(came, lost, rtt_ns, late)
 
     def next_overdue(self, patience_ns: Nanos) -> Nanos:
         self._patience_ns = patience_ns
@@ -181,4 +177,4 @@ class HopAckGenerator:
     def take(self, now: Nanos) -> HopAck:
         """The acknowledgement that is due."""
         self.due_ns = NEVER
-        return HopAck(self._highest, (now - self._came_ns) // US, self._earlier, ticks_of(self._came_ns))
+        return HopAck(self._highest, (now - self._came_ns) // US, self._earlier)

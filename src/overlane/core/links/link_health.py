@@ -6,7 +6,6 @@ they measure round-trip time and loss at the rate of the data, and make pings un
 
   round trip, jitter  moving averages (1/8, 1/4). A sample far below the band is a step, since nothing arrives early by
                       accident. After one far above it the link is probed; a second one is a step
-  directions          half of the round trip each, or as hop acknowledgements tell them apart (one_way.py)
   loss                moving average (1/16) over probes. Lost is what is missing when a later probe was answered
   suspicion           phi accrual: each probe that is overdue by this link's own distribution of round trips adds how
                       improbable its silence is, given the usual loss. At PHI_SUSPECT the link is SUSPECT: routes may
@@ -25,7 +24,6 @@ Integer arithmetic only: the same history gives the same result on any machine.
 
 from enum import IntEnum
 
-from overlane.core.links.one_way import OneWayDelay
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 
 MISSED_CYCLES_MAX = 3
@@ -71,7 +69,6 @@ class LinkHealth:
         self.state = LinkState.FAILED
         self.rtt_ns: Nanos = INITIAL_ROUND_TRIP
         self.jitter_ns: Nanos = INITIAL_ROUND_TRIP // 2
-        self._one_way = OneWayDelay()
         self.loss_millionths = 0
         self.risky_until: Nanos = -NEVER
         self.swing_ns: Nanos = 0
@@ -116,14 +113,7 @@ class LinkHealth:
 
     @property
     def latency_ns(self) -> Nanos:
-        """In the direction away from here."""
-        half_ns = self.rtt_ns >> 1
-        return half_ns + min(self._one_way.lean_ns, half_ns)
-
-    @property
-    def incoming_latency_ns(self) -> Nanos:
-        half_ns = self.rtt_ns >> 1
-        return max(0, half_ns - self._one_way.lean_ns)
+        return self.rtt_ns >> 1
 
     @property
     def patience_ns(self) -> Nanos:
@@ -199,7 +189,7 @@ class LinkHealth:
         if self.loss_millionths >= TROUBLE_LOSS:
             self.risky_until = max(self.risky_until, now + self._memory_ns)
 
-    def observed(self, rtt_ns: Nanos, now: Nanos, late: bool = False, skew: int | None = None) -> None:
+    def observed(self, rtt_ns: Nanos, now: Nanos, late: bool = False) -> None:
         """A probe was answered after this time. An overdue one that still comes was not lost: the link is slower."""
         if self.state is LinkState.FAILED:
             return
@@ -216,8 +206,6 @@ class LinkHealth:
             self._undo_suspicion()
         else:
             self._average(rtt_ns, now)
-        if not self._step:
-            self._one_way.observed(rtt_ns, skew, now, is_step=self.rtt_ns == rtt_ns)
         if self._good_since == NEVER:
             self._good_since = now
         self._maybe_recover(now)
@@ -243,7 +231,6 @@ class LinkHealth:
         self._phi = 0.0
         self._missed_cycles = 0
         self._undo_suspicion()
-        self._one_way.reset()
         if self.measured:
             self.rtt_ns, self._step = rtt_ns, 0
         self._attempts = ATTEMPTS_PER_CYCLE

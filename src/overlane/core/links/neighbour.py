@@ -380,7 +380,7 @@ class Neighbour:
             self.health.lost(now)
         self.health.came(told.came)
         if told.rtt_ns is not None:
-            self.health.observed(told.rtt_ns, now, told.late, told.skew)
+            self.health.observed(told.rtt_ns, now, told.late)
             self.health.attested(now)
         elif told.came and hop_ack.highest <= self._unacknowledged.twice_until:
             self.health.answers(now)

@@ -340,6 +340,8 @@ class PathTrust:
     def _judge(self, trail: Trail, now: Nanos) -> None:
         if trail.score < DECIDED or now - trail.bad_since < DECIDED_AFTER:
             return
+        if len(trail.path) == 2:
+            return  # nobody is in between: what becomes of the link is known here
         contrast = self._contrast(trail)
         if not contrast:
             return

@@ -34,9 +34,10 @@ def part_for(message: Establish, hop: str) -> Establish:
         behind += onward.get(one, ())
     there = [place]
     while there[-1] != origin:
-        if (start := before.get(there[-1])) is None or len(there) > len(brokers):
+        previous = before.get(there[-1])
+        if previous is None or len(there) > len(brokers):
             return message  # not connected with its source
-        there.append(start)
+        there.append(previous)
     wanted = {*behind, *there}
     if len(wanted) == len(brokers):
         return message

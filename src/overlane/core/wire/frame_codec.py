@@ -10,9 +10,8 @@ A frame is a length, a type and a body. Numbers are big-endian.
     HELLO     magic "OVLN" | version u8 | incarnation u32 | instance u64 | tier u8 | name length u8 | name
     PING      token u32
     PONG      token u32
-    HOP_ACK   highest u32 | delay u16 (16 us) | came u16 | missing       hop acknowledgement; `came`: when the highest
-              came, by the receiver's clock, in ticks of 16 us; bit i of missing: highest-1-i has not come; at most 8
-              bytes, little-endian, zero bytes at the end left out
+    HOP_ACK   highest u32 | delay u16 (16 us) | missing       hop acknowledgement; bit i of missing: highest-1-i has not
+              come; at most 8 bytes, little-endian, zero bytes at the end left out
     CONTROL   sequence u32 | message (msgpack, see control_messages.py)
     CONFIRMATION  key | destination u16 | last hop u16 | sequence u48 | age us u32      to the source of a route: this
               parcel came to a destination over that last hop. Both are places in the brokers of the route's description
@@ -98,7 +97,7 @@ class ParcelFlag(IntFlag):
 _FRAME = struct.Struct("!IB")
 _HELLO = struct.Struct("!4sBIQBB")
 _TOKEN = struct.Struct("!I")
-_HOP_ACK = struct.Struct("!IHH")
+_HOP_ACK = struct.Struct("!IH")
 _HEADER = struct.Struct("!BHQIQIIIII")
 _PARCEL = struct.Struct("!IBB6sHIIH")
 _PARCEL_BODY = struct.Struct("!B6sHIIH")
@@ -184,7 +183,6 @@ class HopAck(NamedTuple):
     highest: int
     delay_us: int
     earlier: int
-    came_ticks: int = 0
 
 
 class Confirmation(NamedTuple):
@@ -226,9 +224,9 @@ def pong(token: int) -> bytes:
     return _frame(FrameType.PONG, _TOKEN.pack(token))
 
 
-def hop_ack(highest: int, delay_us: int, earlier: int, came_ticks: int = 0) -> bytes:
+def hop_ack(highest: int, delay_us: int, earlier: int) -> bytes:
     missing = (~earlier & _EARLIER_MASK).to_bytes(8, "little").rstrip(b"\0")
-    return _frame(FrameType.HOP_ACK, _HOP_ACK.pack(highest, min(delay_us >> 4, 0xFFFF), came_ticks) + missing)
+    return _frame(FrameType.HOP_ACK, _HOP_ACK.pack(highest, min(delay_us >> 4, 0xFFFF)) + missing)
 
 
 def control(sequence: int, message: bytes) -> bytes:
@@ -381,9 +379,9 @@ def read_token(body: memoryview) -> int:
 def read_hop_ack(body: memoryview) -> HopAck:
     if not _HOP_ACK_BYTES <= len(body) <= _HOP_ACK_BYTES + 8:
         raise ProtocolViolation("a hop acknowledgement of the wrong size")
-    highest, delay, came_ticks = _HOP_ACK.unpack_from(body)
+    highest, delay = _HOP_ACK.unpack_from(body)
     missing = int.from_bytes(body[_HOP_ACK_BYTES:], "little")
-    return HopAck(highest, delay << 4, ~missing & _EARLIER_MASK, came_ticks)
+    return HopAck(highest, delay << 4, ~missing & _EARLIER_MASK)
 
 
 def read_control(body: memoryview) -> tuple[int, memoryview]:
