@@ -73,6 +73,9 @@ def test_requests_are_answered_and_those_for_nobody_get_503() -> None:
     nobody = b"HMSG _INBOX.x.2 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"
     assert client.asked(b"PUB none _INBOX.x.2 0\r\n\r\n") == nobody
     assert client.asked(b"PUB $JS.API.INFO _INBOX.x.2 0\r\n\r\n") == nobody
+    service.say(b"SUB some.> 10\r\n")
+    assert client.asked(b"PUB some _INBOX.x.2 0\r\n\r\n") == nobody
+    assert client.asked(b"PUB some.one _INBOX.x.2 0\r\n\r\n") == b""
     silent = bench.connect()
     silent.say(b"SUB r 1\r\n")
     assert silent.asked(b"PUB none r 0\r\n\r\n") == b""

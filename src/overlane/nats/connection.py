@@ -187,6 +187,11 @@ class Connection(ClientConnection):
         self._state.counters.messages_out += self.messages_out - before - 1
         return True
 
+    def wants(self, topic: str, identifiers: tuple[int, ...]) -> bool:
+        """Whether a message on the topic that comes by these is for any of its subscriptions."""
+        found = (self.interests.get(identifier) for identifier in identifiers)
+        return any(one is not None and one.sids and topic.count("/") >= one.slashes for one in found)
+
     def deliver(
         self, topic: str, identifiers: tuple[int, ...], behind: bytes, body: bytes, has_headers: bool, sender: str
     ) -> None:

@@ -65,11 +65,21 @@ class PublishOperations:
             connection.waits |= accepted.is_stored
             connection.acks_owed += 1
             connection.send(OK)
-        if reply and not accepted.has_receivers:
+        if reply and (not accepted.has_receivers or self._is_for_nobody(topic)):
             self._answer_for_nobody(connection, reply)
         if accepted.crowding > backpressure.CROWDED:
             rests_until_ns = now + backpressure.rest_ns(accepted.crowding)
             connection.rests_until_ns = max(connection.rests_until_ns, rests_until_ns)
+
+    def _is_for_nobody(self, topic: str) -> bool:
+        """Whether all who subscribe do so by a `>` that stands for one token more."""
+        audience = self._state.subscriptions.audience(topic)
+        if audience.groups or self._state.uplink.carries(topic):
+            return False
+        return all(
+            isinstance(one.session.consumer, Connection) and not one.session.consumer.wants(topic, one.identifiers)
+            for one in audience.receivers
+        )
 
     def _properties(self, connection: Connection, reply: bytes, headers: bytes) -> tuple[Properties, int | None]:
         if not reply and not headers:
