@@ -61,7 +61,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
-    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination", "reservation"),
+    "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination",
+                      "reservation"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
     "coordination":  ("errors", "core.units", "core.bundles", "local_ports", "membership", "network.schema",
                       "secret_file"),
@@ -79,8 +80,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
-                      "adminapi", "client", "coordination", "recovery", "reservation", "pipeline", "testbed", "monitor", "demo",
-                      "extras", "local_ports", "quantities", "secret", "secret_file", "build_kind"),
+                      "adminapi", "client", "coordination", "recovery", "reservation", "pipeline", "testbed", "monitor",
+                      "demo", "extras", "local_ports", "quantities", "secret", "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
