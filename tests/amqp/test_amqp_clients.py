@@ -12,6 +12,7 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from proton_clients import proton
@@ -72,7 +73,7 @@ class Mqtt:
         self._granted = threading.Event()
         self.reason = -1
         """Of the last acknowledgement."""
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
         self.client.on_message = lambda _client, _data, message: self.got.put(message)
         self.client.on_subscribe = lambda *_: self._granted.set()
         self.client.on_publish = self._published
@@ -89,7 +90,7 @@ class Mqtt:
         assert self._granted.wait(WITHIN_S)
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False, **values: Any) -> "Mqtt":
-        properties = Properties(PacketTypes.PUBLISH)
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         for name, value in values.items():
             setattr(properties, name, value)
         self.client.publish(topic, payload, qos, retain, properties).wait_for_publish(WITHIN_S)

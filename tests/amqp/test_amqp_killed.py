@@ -33,11 +33,13 @@ class Writer(threading.Thread):
             try:
                 connection = utils.BlockingConnection(self._url, timeout=10)
                 sender = connection.create_sender("queue://ledger")
-                while not self.ends:
+                while True:
+                    if self.ends:
+                        connection.close()
+                        return
                     sender.send(proton_core.Message(body=number))
                     self.accepted.append(number)
                     number += 1
-                connection.close()
             except (proton_core.ProtonException, OSError):
                 number += 1  # nobody knows whether it was accepted
                 time.sleep(0.05)  # the broker is being started again
