@@ -169,8 +169,8 @@ class Subscribing:
         except SelectorError as bad:
             raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{WHERE}: {bad}") from None
         if group and where is not None:
-            told = f"{WHERE}: a shared subscription cannot have a content filter"
-            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, told)
+            shared = f"{WHERE}: a shared subscription cannot have a content filter"
+            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
         if told := uncarriable(group, "") or limits.too_long(topic_filter):
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
         if topic_filter.count("/") >= limits.filter_levels:
