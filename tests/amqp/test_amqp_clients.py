@@ -268,6 +268,18 @@ def test_a_queue_shares_its_messages_between_consumers(two: Two) -> None:
         assert sorted(got) == list(range(10))
 
 
+def test_a_queue_follows_its_consumers_to_another_broker(two: Two) -> None:
+    with two.amqp("a") as one, two.amqp("b") as other:
+        writer = one.create_sender("queue://moving")
+        for number in range(5):
+            writer.send(Message(body=number))
+        reader = other.create_receiver("queue://moving", credit=20)
+        assert sorted(receive(reader).body for _ in range(5)) == list(range(5))
+        for number in range(5, 10):
+            writer.send(Message(body=number))
+        assert [receive(reader).body for _ in range(5)] == list(range(5, 10))
+
+
 def test_what_a_consumer_of_a_queue_leaves_goes_to_another_one(two: Two) -> None:
     with two.amqp("b") as one, two.amqp("b") as other:
         reader = one.create_receiver("queue://tasks", credit=1)
