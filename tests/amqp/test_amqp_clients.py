@@ -12,6 +12,7 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from proton_clients import proton
@@ -72,7 +73,7 @@ class Mqtt:
         self._granted = threading.Event()
         self.reason = -1
         """Of the last acknowledgement."""
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
         self.client.on_message = lambda _client, _data, message: self.got.put(message)
         self.client.on_subscribe = lambda *_: self._granted.set()
         self.client.on_publish = self._published
@@ -89,7 +90,7 @@ class Mqtt:
         assert self._granted.wait(WITHIN_S)
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False, **values: Any) -> "Mqtt":
-        properties = Properties(PacketTypes.PUBLISH)
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         for name, value in values.items():
             setattr(properties, name, value)
         self.client.publish(topic, payload, qos, retain, properties).wait_for_publish(WITHIN_S)
@@ -265,6 +266,18 @@ def test_a_queue_shares_its_messages_between_consumers(two: Two) -> None:
         readers = [end.create_receiver("queue://jobs", credit=1) for end in (one, other)]
         got = [receive(readers[number % 2]).body for number in range(10)]
         assert sorted(got) == list(range(10))
+
+
+def test_a_queue_follows_its_consumers_to_another_broker(two: Two) -> None:
+    with two.amqp("a") as one, two.amqp("b") as other:
+        writer = one.create_sender("queue://moving")
+        for number in range(5):
+            writer.send(Message(body=number))
+        reader = other.create_receiver("queue://moving", credit=20)
+        assert sorted(receive(reader).body for _ in range(5)) == list(range(5))
+        for number in range(5, 10):
+            writer.send(Message(body=number))
+        assert [receive(reader).body for _ in range(5)] == list(range(5, 10))
 
 
 def test_what_a_consumer_of_a_queue_leaves_goes_to_another_one(two: Two) -> None:

@@ -765,7 +765,12 @@ def test_a_granted_selector_is_told_and_a_wrong_one_refused() -> None:
 
 def test_a_durable_subscription_keeps_its_selector_over_a_crash() -> None:
     bench = Bench()
-    kept = {"durable": 2, "expiry_policy": Symbol("never"), "name": "news", "filter": selecting("JMSType = 'x'")}
+    kept: dict[str, Any] = {
+        "durable": 2,
+        "expiry_policy": Symbol("never"),
+        "name": "news",
+        "filter": selecting("JMSType = 'x'"),
+    }
     ready(bench, "jms", **kept).lose()
     bench.crash()
     writer = sender(bench)
