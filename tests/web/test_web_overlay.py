@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealOverlay
 
 def port_of(net: RealOverlay, name: str) -> int:
     return int(net[name].mqtt.rpartition(":")[2])
+
+
+def has_more(answered: list[str], least: int) -> bool:
+    return len(answered) > least
 
 
 def test_http_at_one_broker_meets_mqtt_at_another(pair: tuple[RealOverlay, str]) -> None:
@@ -139,7 +144,7 @@ def test_nothing_that_was_answered_is_lost_by_kill_9(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         for round_ends in (50, 100, 150):
-            eventually(lambda least=round_ends: len(answered) > least, "under way", 60)
+            eventually(partial(has_more, answered, round_ends), "under way", 60)
             broker.kill()
             broker.start()
         ends.set()
