@@ -287,6 +287,30 @@ def test_a_reliable_item_displaces_droppable_ones_and_is_refused_beyond_its_part
     assert send_all(waiting) == ([1, "r1", "r2", "r3"], [])
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("reliable", [True, False])
+def test_an_item_larger_than_the_queue_is_sent_and_keeps_nothing_urgent_out(policy: str, reliable: bool) -> None:
+    waiting = queue(policy, bytes_max=400)
+    huge = open_ended("huge", 5_000, reliable=reliable)
+    assert waiting.takes(huge.size)
+    assert waiting.push(huge, 0) == []
+    assert waiting.bytes == 100
+    assert [waiting.push(urgent(n, n), 0) for n in range(1, 4)] == [[], [], []]
+    assert send_all(waiting) == ([1, 2, 3, "huge"], [])
+    assert waiting.bytes == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_items_larger_than_the_queue_are_few_at_a_time(policy: str) -> None:
+    waiting = queue(policy, bytes_max=400)
+    for n in range(3):
+        assert waiting.push(open_ended(n, 5_000, reliable=True), 0) == []
+    assert not waiting.takes(5_000)
+    assert names(waiting.push(open_ended(3, 5_000, reliable=True), 0)) == [3]
+    assert names(waiting.push(open_ended("small", 100, reliable=True), 0)) == ["small"]
+    assert send_all(waiting) == ([0, 1, 2], [])
+
+
 def test_what_gave_way_goes_overboard_before_what_can_be_in_time() -> None:
     items = [urgent("long", 1, 10_000), urgent("short", 5, 1_000), urgent("next", 8, 1_000)]
     waiting = queue("edf-shed", *items, bytes_max=12_000, ns_per_byte=NS_PER_BYTE)

@@ -12,6 +12,9 @@ first. A droppable newcomer displaces only what is due later than itself, and is
 Reliable items are never displaced: one that finds no room is handed back, and its sender must wait. Together they never
 hold more than three quarters of the queue; otherwise their backlog would keep out everything urgent.
 
+An item that is larger than the whole queue counts as a quarter of it: it could never be sent otherwise. A droppable one
+displaces nothing. So the bytes that really wait are bounded by the queue and a few of the largest messages.
+
 Nothing here reads a clock: the time is an argument. Equal items are sent in order of arrival.
 """
 
@@ -58,7 +61,7 @@ class LinkQueue:
 
     @property
     def bytes(self) -> int:
-        return self._bytes if self.single is None else self.single.size
+        return self._bytes if self.single is None else self._charge(self.single.size)
 
     @property
     def is_empty(self) -> bool:
@@ -78,23 +81,23 @@ class LinkQueue:
             self._wire.observe(bytes_sent, duration_ns)
 
     def takes(self, size: int) -> bool:
-        """Whether a reliable item of this size gets in. One that is larger than the queue need not wait for that."""
+        """Whether a reliable item of this size gets in."""
         reliable_bytes = self._reliable_bytes
         if self.single is not None and not self.single.droppable:
-            reliable_bytes = self.single.size
-        return not reliable_bytes or reliable_bytes + size <= self.bytes_max * 3 // 4 or size > self.bytes_max
+            reliable_bytes = self._charge(self.single.size)
+        return not reliable_bytes or reliable_bytes + self._charge(size) <= self.bytes_max * 3 // 4
 
     def push(self, item: QueuedItem, now: Nanos) -> list[QueuedItem]:
         """Enqueue the item. Returns what was dropped for lack of room, the item itself included if it found none."""
         if self.single is not None:
             single, self.single = self.single, None
             self._admit(single)
-        elif not self._waiting and item.size <= self.bytes_max:
+        elif not self._waiting:
             self.single = item
             return []
         if not item.droppable and not self.takes(item.size):
             return [item]
-        if self._bytes + item.size <= self.bytes_max:
+        if self._bytes + self._charge(item.size) <= self.bytes_max:
             self._admit(item)
             return []
         gone, has_room = self._make_room(item, now)
@@ -167,9 +170,10 @@ class LinkQueue:
         number = self._next
         self._next += 1
         self._waiting[number] = item
-        self._bytes += item.size
+        charge = self._charge(item.size)
+        self._bytes += charge
         if not item.droppable:
-            self._reliable_bytes += item.size
+            self._reliable_bytes += charge
         if item.due_ns >= NEVER:
             self._open.add(number, item.size)
         else:
@@ -181,9 +185,10 @@ class LinkQueue:
 
     def _forget(self, number: int) -> QueuedItem:
         item = self._waiting.pop(number)
-        self._bytes -= item.size
+        charge = self._charge(item.size)
+        self._bytes -= charge
         if not item.droppable:
-            self._reliable_bytes -= item.size
+            self._reliable_bytes -= charge
         return item
 
     def _leave(self, number: int, own: "_Lane | None", start: Nanos) -> QueuedItem:
@@ -206,9 +211,10 @@ class LinkQueue:
     def _make_room(self, newcomer: QueuedItem, now: Nanos) -> tuple[list[QueuedItem], bool]:
         if self._droppable_by_due is None:
             self._droppable_by_due = _DroppableByDue(self._waiting)
-        needed = self._bytes + newcomer.size - self.bytes_max
+        charge = self._charge(newcomer.size)
+        needed = self._bytes + charge - self.bytes_max
         gone: list[QueuedItem] = []
-        if newcomer.size > self.bytes_max or (newcomer.droppable and newcomer.due_ns < now):
+        if newcomer.droppable and (newcomer.due_ns < now or newcomer.size > self.bytes_max):
             return gone, False
         while needed > 0:
             number = self._droppable_by_due.expired(now)
@@ -217,11 +223,15 @@ class LinkQueue:
             if number is None:
                 break
             gone.append(self._displace(number))
-            needed -= gone[-1].size
+            needed -= self._charge(gone[-1].size)
         if needed > 0:
             later_than = newcomer.due_ns if newcomer.droppable else -NEVER
             gone += [self._displace(number) for number in self._droppable_by_due.latest(needed, later_than)]
-        return gone, self._bytes + newcomer.size <= self.bytes_max
+        return gone, self._bytes + charge <= self.bytes_max
+
+    def _charge(self, size: int) -> int:
+        """The bytes that an item counts as."""
+        return size if size <= self.bytes_max else self.bytes_max // 4
 
 
 class _Lane:
