@@ -9,9 +9,6 @@ alone: one that is found in a users file is reported without being shown.
 import base64
 import binascii
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 NKEY_CHARS = 56
 USER_PREFIX = 20 << 3
 SIGNATURE_BYTES = 64
@@ -35,6 +32,10 @@ def has_signed(nkey: str, challenge: bytes, signature: bytes) -> bool:
     key = public_key(nkey)
     if key is None or len(signature) != SIGNATURE_BYTES:
         return False
+    # Only where it is needed: few brokers have such users, and it takes some MiB.
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, challenge)
     except (InvalidSignature, ValueError):
