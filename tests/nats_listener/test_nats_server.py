@@ -264,13 +264,23 @@ OPERATIONS = st.one_of(
 @settings(max_examples=200, deadline=None)
 @example([(0, [b"SUB a 1\r\nSUB a 2\r\nSUB a.> 3\r\nSUB > 4\r\n"]), (1, 3 * [b"PUB a 0\r\n\r\n"])], True)
 @example([(0, [b"SUB a 1\r\n"]), (1, 3 * [b"HPUB a 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx\r\n"])], True)
-@given(st.lists(st.tuples(st.integers(0, 2), st.lists(OPERATIONS, min_size=1, max_size=6)), max_size=12), st.booleans())
+@example(
+    [
+        (1, 2 * [b"PUB a 0\r\n\r\n"]),
+        (0, [b"SUB a 1\r\n"]),
+        (1, 2 * [b"PUB a 0\r\n\r\n"]),
+        (0, 3 * [b"PUB a 0\r\n\r\n"]),
+    ],
+    False,
+)
+@given(st.lists(st.tuples(st.integers(0, 3), st.lists(OPERATIONS, min_size=1, max_size=6)), max_size=12), st.booleans())
 def test_the_fast_path_changes_nothing_that_anybody_hears(said: list[tuple[int, list[bytes]]], echo: bool) -> None:
     def heard(is_fast: bool) -> list[object]:
         bench = NatsBench()
         if not is_fast:
             bench.server._fast_path.enter = lambda *_: None  # type: ignore[method-assign]
         clients = [bench.connect(headers=True, echo=echo), bench.connect(headers=True), bench.connect()]
+        clients.append(bench.connect(verbose=True))
         reader = bench.mqtt_client("reader")
         reader.subscribe("b/#")
         for number, operations in said:

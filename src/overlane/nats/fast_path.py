@@ -5,8 +5,8 @@ r"""The fast path: plain messages passed on by the read instead of one by one.
 
 A message without reply subject, of a client that is not verbose, on a subject whose receivers are all NATS clients of
 this broker, is looked at only as far as to find its receivers and its end. Headers are passed on as they came if they
-are written as the broker would write them itself. A subject enters after its first
-message was handled otherwise, so that every check was made once. When subscriptions, rights or the needs of other
+are written as the broker would write them itself. A subject enters after its first message was handled otherwise, so
+that every check was made once for all clients with the same rights. When subscriptions, rights or the needs of other
 brokers change, all subjects start anew. Whatever is not plain stops the fast path, for the server to handle.
 """
 
@@ -18,6 +18,7 @@ from overlane.nats.operations import LINE_BYTES_MAX
 from overlane.nats.publishing import read_topic
 from overlane.nats.subjects import subject_of
 from overlane.pubsub import backpressure
+from overlane.pubsub.access import Rights
 from overlane.pubsub.connection import Phase
 from overlane.pubsub.counters import TopicStats
 from overlane.pubsub.sessions.session import Session
@@ -27,8 +28,8 @@ from overlane.pubsub.subscriptions.table import Receiver
 RETURN, NEWLINE = b"\r\n"
 HPUB = ord("H")
 
-SUBJECTS_MAX = 10_000
-"""Of one connection."""
+SUBJECTS_MAX = 50_000
+"""Of clients with the same rights."""
 SIZES = {b"%d" % size: size for size in range(4_097)}
 """By their digits, those of most messages: one look instead of two checks and a conversion."""
 SIZE_DIGITS_MAX = 7
@@ -58,11 +59,14 @@ class SubjectEntry:
 class FastPath:
     def __init__(self, state: State) -> None:
         self._state = state
+        self._shared: dict[Rights, dict[bytes, SubjectEntry]] = {}
+        self._shared_of = -1
+        """The state of subscriptions and rights that these hold for."""
 
     def enter(self, connection: Connection, session: Session, subject: bytes) -> None:
         """A plain message on this subject was accepted: those that follow may take the fast path."""
         state, topic = self._state, read_topic(subject)
-        if topic is None or topic not in state.topics or not state.may_publish(session, topic):
+        if topic is None or topic.startswith("$") or topic not in state.topics or not state.may_publish(session, topic):
             return
         audience = state.subscriptions.audience(topic)
         if audience.groups or state.cluster.directory.shared(topic) or state.uplink.carries(topic):
@@ -73,10 +77,21 @@ class FastPath:
             if found is None:
                 return
             targets += found
-        if connection.entries_of != state.changes or len(connection.entries) >= SUBJECTS_MAX:
+        if connection.entries_of != state.changes:
+            connection.entries, connection.entries_of = self._entries_of(connection, session), state.changes
+        if len(connection.entries) >= SUBJECTS_MAX:
             connection.entries.clear()
-            connection.entries_of = state.changes
         connection.entries[b"PUB " + subject] = SubjectEntry(targets, state.stats(topic))
+
+    def _entries_of(self, connection: Connection, session: Session) -> dict[bytes, SubjectEntry]:
+        """Those of all clients with the same rights. One that wants nothing back that it publishes has its own: whether
+        a subject is plain depends on its subscriptions."""
+        if not connection.options.echo:
+            return {}
+        state = self._state
+        if self._shared_of != state.changes:
+            self._shared, self._shared_of = {}, state.changes
+        return self._shared.setdefault(state.settings.access.rights(session.user, session.client_id), {})
 
     @staticmethod
     def _targets(receiver: Receiver, topic: str, publisher: Session) -> list[Target] | None:
@@ -97,7 +112,7 @@ class FastPath:
     def pass_on(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:
         """Pass on the plain messages from the position on; the place of the first that is not plain and whole."""
         if connection.entries_of != self._state.changes:
-            connection.entries.clear()
+            connection.entries = {}
             return position
         entries = connection.entries
         if not entries:
