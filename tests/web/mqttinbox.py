@@ -5,8 +5,10 @@ from types import TracebackType
 from typing import Any
 
 import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 TIMEOUT_S = 60.0
 
@@ -22,7 +24,7 @@ class MqttInbox:
         self._qos = qos
         self._where = where
         self._granted = threading.Event()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv5)
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv5)
         self._client.on_message = lambda _client, _data, message: self.messages.append(message)
         self._client.on_connect = self._connected
         self._client.on_subscribe = lambda *_: self._granted.set()
@@ -37,7 +39,7 @@ class MqttInbox:
         if self._where:
             wishes = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
             wishes.UserProperty = [("overlane-where", self._where)]
-        options = paho.SubscribeOptions(qos=self._qos)
+        options = SubscribeOptions(qos=self._qos)
         self._client.subscribe(self._topic_filter, options=options, properties=wishes)
 
     def close(self) -> None:
@@ -55,7 +57,7 @@ class MqttInbox:
 
 def publish(port: int, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False, count: int = 1) -> None:
     """And wait until the broker has all of them."""
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
     client.connect("127.0.0.1", port)
     client.loop_start()
     for one in [client.publish(topic, payload, qos, retain) for _ in range(count)]:

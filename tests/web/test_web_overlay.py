@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -114,6 +115,10 @@ def test_an_event_source_of_a_browser_reads_on_after_a_restart(tmp_path: Path, o
         broker.kill()
 
 
+def has_grown(answered: list[str], to: int) -> bool:
+    return len(answered) > to
+
+
 @pytest.mark.slow
 def test_nothing_that_was_answered_is_lost_by_kill_9(tmp_path: Path) -> None:
     broker = WebBroker(tmp_path)
@@ -138,8 +143,9 @@ def test_nothing_that_was_answered_is_lost_by_kill_9(tmp_path: Path) -> None:
         threads = [threading.Thread(target=post, args=(worker,)) for worker in range(4)]
         for thread in threads:
             thread.start()
-        for round_ends in (50, 100, 150):
-            eventually(lambda least=round_ends: len(answered) > least, "under way", 60)
+        for _ in range(3):
+            before = len(answered)
+            eventually(partial(has_grown, answered, before + 50), "under way", 60)
             broker.kill()
             broker.start()
         ends.set()
