@@ -35,6 +35,7 @@ from overlane.node.clients.listeners import Listener
 from overlane.node.clock import Clock
 from overlane.node.coordination.options import Own
 from overlane.node.driver import Driver
+from overlane.node.end_signals import heed_end_signals
 from overlane.node.failures import unhandled
 from overlane.node.links.multipath.uplinks import OwnUplinks, is_literal
 from overlane.node.links.overlay import Overlay
@@ -229,8 +230,7 @@ class Node:
 
     def _heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         """From the first moment on: one that comes while the broker starts is heeded when it serves."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.end_soon)
+        heed_end_signals(loop, self.end_soon)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
 
     def end_soon(self) -> None:

@@ -26,6 +26,7 @@ from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
 from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.joining import own_host
+from overlane.node.end_signals import heed_end_signals, was_told_to_end
 from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
 from overlane.node.node import Node, Options, Replicated
@@ -116,8 +117,7 @@ class Hosting:
     async def run(self) -> None:
         """Until the end is requested. ConfigError, StoreError or Unavailable."""
         options = self._options
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self.end_soon)
+        heed_end_signals(self._loop, self.end_soon)
         # A broker that serves reads its file again. One that waits does so when it begins to serve.
         self._loop.add_signal_handler(signal.SIGHUP, lambda: None)
         if options.has_broker:
@@ -287,7 +287,7 @@ class Hosting:
         if self._store is not None:
             self._store.void()
         logging.shutdown()
-        if self._ending.is_set() or (self._node is not None and self._node.is_ending):
+        if was_told_to_end() or self._ending.is_set() or (self._node is not None and self._node.is_ending):
             os._exit(0)  # it was asked to end, and must not begin anew
         self._options.begin_anew(DEPOSED)
 
