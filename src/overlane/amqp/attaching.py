@@ -356,7 +356,7 @@ class Attaching:
         if session is None:
             return
         queue.fit_window(len(tags))
-        self._pubsub.delivery.give_back(session, queue, tags, True, now)
+        self._pubsub.returns.give_back(session, queue, tags, True, now)
         if not queue.links:
             sessions.leave(queue, False, now)
             self._unattended.add(session.client_id, now)

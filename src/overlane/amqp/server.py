@@ -64,7 +64,7 @@ class Server(ProtocolServer[Connection]):
         self._opening = Opening(pubsub, self._idle)
         self._attaching = Attaching(pubsub)
         self._publishing = PublishDeliveries(pubsub, self._attaching)
-        self._settling = Settling(pubsub.delivery)
+        self._settling = Settling(pubsub.delivery, pubsub.returns)
         pubsub.delivery.content_filters.values_of = values_of
 
     # Connections

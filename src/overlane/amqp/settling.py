@@ -18,6 +18,7 @@ from overlane.amqp.outgoing_link import OutgoingLink
 from overlane.amqp.session import AmqpSession
 from overlane.core.units import Nanos
 from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.delivery.returns import Returns
 from overlane.pubsub.delivery.window import Window
 
 
@@ -44,8 +45,9 @@ def outcome_of(state: object) -> Outcome | None:
 
 
 class Settling:
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: Delivery, returns: Returns) -> None:
         self._delivery = delivery
+        self._returns = returns
 
     def disposition(self, channel: AmqpSession, frame: Disposition, now: Nanos) -> None:
         if frame.role is SENDER:
@@ -77,9 +79,9 @@ class Settling:
             case Outcome.DONE:
                 self._delivery.acknowledged_run(session, consumer, tags, now)
             case Outcome.DEAD:
-                self._delivery.reject(session, consumer, tags, now)
+                self._returns.reject(session, consumer, tags, now)
             case Outcome.AGAIN | Outcome.TRIED:
-                self._delivery.give_back(session, consumer, tags, outcome is Outcome.TRIED, now)
+                self._returns.give_back(session, consumer, tags, outcome is Outcome.TRIED, now)
 
 
 def _shrink(window: Window, tags: Iterable[int]) -> None:

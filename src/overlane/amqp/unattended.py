@@ -42,7 +42,7 @@ class Unattended:
             elif len(session.window) and not self._state.is_store_failing:
                 for subscription in session.subscriptions.values():
                     if subscription.group and self._is_elsewhere(subscription.group, subscription.filter):
-                        moved += self._pubsub.delivery.hand_over(session, subscription, AT_ONCE, now)
+                        moved += self._pubsub.returns.hand_over(session, subscription, AT_ONCE, now)
         if self._names:
             self._set(now + (EVERY_WHILE_MOVING if moved else EVERY))
 

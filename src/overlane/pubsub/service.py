@@ -25,6 +25,7 @@ from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.delivery.returns import Returns
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.message import Message
 from overlane.pubsub.notices import Notice
@@ -60,6 +61,7 @@ class PubSub:
         retained = RetainedMessages(settings.limits)
         self.state = state = State(name, settings, uplink, fresh_id, retained)
         self.delivery = Delivery(state)
+        self.returns = Returns(state, self.delivery)
         self.handouts = Handouts(state, self.delivery)
         self.subscribing = Subscribing(state, self.delivery, self.handouts)
         self.publishing = Publishing(state, self.delivery)
@@ -67,7 +69,7 @@ class PubSub:
         self.writers = Writers(state, self.publishing)
         self.callbacks = Callbacks(state, self.streams)
         self.wills = Wills(state, self.publishing)
-        self.sessions = Sessions(state, self.delivery, self.subscribing, self.wills)
+        self.sessions = Sessions(state, self.delivery, self.returns, self.subscribing, self.wills)
         self.lookup = SessionLookup(name, self.sessions, state.timers)
         self.admission = Admission(state)
         self.next_deadline = state.timers.next_deadline

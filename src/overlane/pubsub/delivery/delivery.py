@@ -22,7 +22,7 @@ from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.streams.log import StreamLog
 from overlane.pubsub.subscriptions.content_filters import ContentFilters
-from overlane.pubsub.subscriptions.table import Audience, Receiver, SharedGroup, Subscription
+from overlane.pubsub.subscriptions.table import Audience, Receiver, SharedGroup
 
 SEND_AHEAD_BYTES = 256 * 1024
 """QoS 1 and 2 wait in the window while the consumer has more than this to read."""
@@ -205,7 +205,7 @@ class Delivery:
                 self._state.queue_records.take(expired)
                 self._state.counters.dropped[Drop.EXPIRED] += 1
             if not session.window.takes(message, limits, overrun):
-                return self._dead(session, message, Drop.QUEUE_FULL, now), crowding
+                return self.dead(session, message, Drop.QUEUE_FULL, now), crowding
         entry = Entry(message, qos, retain, identifiers, group)
         session.window.add(entry)
         if session.is_durable:
@@ -310,7 +310,7 @@ class Delivery:
                     window.drop(entry)
                     state.queue_records.take(entry)
                 if drop is Drop.TRIES:
-                    self._dead(session, message, drop, now)
+                    self.dead(session, message, drop, now)
                 else:
                     state.counters.dropped[drop] += 1
         except InDoubt:
@@ -372,7 +372,7 @@ class Delivery:
             if session.consumer is not None:
                 self.pump(session, session.consumer, now)
 
-    def _dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> bool:
+    def dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> bool:
         """It could not be delivered to this client: whoever subscribes to the dead letters gets it; whether it is
         stored for any of them."""
         state = self._state
@@ -399,7 +399,7 @@ class Delivery:
         if entry.qos != 1:
             raise UnexpectedConfirmation(tag, entry.qos)
         session.window.answered_ns = now
-        self._done(session, entry)
+        self.done(session, entry)
         self.pump(session, consumer, now)
         return True
 
@@ -423,29 +423,6 @@ class Delivery:
                 window.answered_ns = now
                 self.pump(session, consumer, now)
 
-    def give_back(
-        self, session: Session, consumer: Consumer, tags: Iterable[int], is_counted: bool, now: Nanos
-    ) -> None:
-        """QoS 1: the consumer does not keep these. They are given again, to it or to another one; `is_counted`: as a
-        further try."""
-        window = session.window
-        for tag in tags:
-            entry = window.sent.get(tag)
-            if entry is not None and entry.qos == 1:
-                window.put_back(entry, is_counted)
-        window.answered_ns = now
-        self.pump(session, consumer, now)
-
-    def reject(self, session: Session, consumer: Consumer, tags: Iterable[int], now: Nanos) -> None:
-        """QoS 1: the consumer cannot use these, now or later: they are dead letters."""
-        for tag in tags:
-            entry = session.window.sent.get(tag)
-            if entry is not None and entry.qos == 1:
-                self._done(session, entry)
-                self._dead(session, entry.message, Drop.REJECTED, now)
-        session.window.answered_ns = now
-        self.pump(session, consumer, now)
-
     def received(self, session: Session, consumer: Consumer, tag: int, is_refused: bool, now: Nanos) -> bool:
         """QoS 2: the consumer has the message, and it is released; or the consumer refuses it, and it is done with.
         False if nothing with this tag was owed; UnexpectedConfirmation."""
@@ -456,7 +433,7 @@ class Delivery:
             raise UnexpectedConfirmation(tag, entry.qos)
         session.window.answered_ns = now
         if is_refused:
-            self._done(session, entry)
+            self.done(session, entry)
             self.pump(session, consumer, now)
             return True
         if self._postpone(session, consumer, entry):
@@ -499,11 +476,11 @@ class Delivery:
         entry = session.window.sent.get(tag)
         if entry is None or entry.stage is not Stage.RELEASED:
             return False
-        self._done(session, entry)
+        self.done(session, entry)
         self.pump(session, consumer, now)
         return True
 
-    def _done(self, session: Session, entry: Entry) -> None:
+    def done(self, session: Session, entry: Entry) -> None:
         session.window.done(entry)
         self._state.queue_records.take(entry)
 
@@ -523,40 +500,6 @@ class Delivery:
         for entry in session.window.sent.values():
             if entry.stage is Stage.SENT and session.is_durable:
                 self._state.queue_records.changed(entry)
-
-    def abandon(self, session: Session, subscriptions: Iterable[Subscription], now: Nanos) -> None:
-        """The session ends. What it owed of shared subscriptions goes to another member, QoS 2 under way excepted."""
-        state = self._state
-        shared = {one.name: one for one in subscriptions if one.group}
-        for entry in list(session.window):
-            state.queue_records.take(entry)
-            moves = entry.group in shared and (entry.stage is Stage.WAITING or entry.qos == 1)
-            if not (moves and self._share_again(entry.message, shared[entry.group], now)):
-                state.counters.dropped[Drop.SESSION_ENDED] += 1
-
-    def hand_over(self, session: Session, subscription: Subscription, at_most: int, now: Nanos) -> int:
-        """Nobody takes what waits for a member of a shared subscription: messages that were published here go to
-        members at other brokers, if there are any; how many did. None travels twice."""
-        window, tag = session.window, tag_of(subscription.filter)
-        window.reconnected()
-        gone: list[Entry] = []
-        for entry in window.waiting:
-            if not entry.message.sender or entry.qos != 1 or entry.message.is_expired(now):
-                continue
-            if len(gone) >= at_most or not self.share_elsewhere(entry.message, subscription.group, tag, now):
-                break
-            gone.append(entry)
-        if gone:
-            window.take_out(gone)
-            for entry in gone:
-                self._state.queue_records.take(entry)
-        return len(gone)
-
-    def _share_again(self, message: Message, subscription: Subscription, now: Nanos) -> bool:
-        group = self._state.subscriptions.group(subscription.group, subscription.filter)
-        if group is not None and self.share(message, group, now) is not None:
-            return True
-        return self.share_elsewhere(message, subscription.group, tag_of(subscription.filter), now)
 
 
 def both(one: Given, other: Given | None) -> Given:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from overlane.core.units import NEVER, Nanos
 from overlane.pubsub.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
+from overlane.pubsub.delivery.returns import Returns
 from overlane.pubsub.notices import Left
 from overlane.pubsub.sessions.domain import Held, Holding
 from overlane.pubsub.sessions.session import FOR_EVER_S, Session
@@ -27,9 +28,12 @@ class Claim(NamedTuple):
 
 
 class Sessions:
-    def __init__(self, state: State, delivery: Delivery, subscribing: Subscribing, wills: Wills) -> None:
+    def __init__(
+        self, state: State, delivery: Delivery, returns: Returns, subscribing: Subscribing, wills: Wills
+    ) -> None:
         self._state = state
         self._delivery = delivery
+        self._returns = returns
         self._subscribing = subscribing
         self._wills = wills
 
@@ -160,7 +164,7 @@ class Sessions:
         state.sessions.pop(session.client_id, None)
         state.timers.cancel(session.timer)
         subscriptions = self._subscribing.end(session, now)
-        self._delivery.abandon(session, subscriptions, now)
+        self._returns.abandon(session, subscriptions, now)
         state.effects += session.erased()
         session.subscriptions.clear()
         session.replays.clear()
