@@ -1,8 +1,11 @@
 """The command `overlane simulate`, as people and programs use it."""
 
+import contextlib
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from overlane.cli.main import app
+from waiting import eventually
 
 NETWORK = """
 [simulation]
@@ -202,3 +206,35 @@ def test_a_soak_of_one_seed_tells_how_it_went() -> None:
 def test_a_soak_of_one_kind_leaves_the_others_out(of: str) -> None:
     status, output, _ = invoke("--soak", "1", "--soak-of", of, "--seed", "3")
     assert (status, output.split(" deliveries")[0].split(", ")[:2]) == (0, ["1 seeds", "1 runs"]), output
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupted_soak_tells_what_it_has_found_until_then(tmp_path: Path, jobs: int) -> None:
+    words = ["simulate", "--soak", "100000", "--soak-of", "domain", "--jobs", str(jobs)]
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "overlane", *words], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        eventually(lambda: cpu_s(process.pid) > 3.0, "some seeds were run", 120)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    said = log.read_text()
+    assert re.search(r"100000 seeds, [0-9]+ runs, [0-9]+ deliveries, 0 runs with a violated invariant", said)
+    assert "interrupted" in said
+    assert "Traceback" not in said
+
+
+def cpu_s(session: int) -> float:
+    """The CPU time of all processes of a session."""
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")

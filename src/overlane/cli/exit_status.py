@@ -13,6 +13,8 @@ from overlane.errors import ConfigError, OverlaneError, Unavailable, coded
 
 UNAVAILABLE = 1
 INVALID_INPUT = 2
+INTERRUPTED = 130
+"""After Ctrl-C."""
 INVALID_OPTION = "OVL-102"
 """The code of what is wrong with the words of a command."""
 

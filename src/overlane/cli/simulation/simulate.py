@@ -1,7 +1,7 @@
 """`overlane simulate`: simulate a network file in virtual time, or random overlays with random faults.
 
 Exit status: 0 done, 1 the soak found a violated invariant or the recording cannot be written, 2 the file or an option
-is invalid.
+is invalid, 130 the soak was interrupted; what it has found until then is told.
 """
 
 import gc
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from overlane.cli.duration_option import positive_duration
-from overlane.cli.exit_status import fail
+from overlane.cli.exit_status import INTERRUPTED, fail
 from overlane.core.qos import Routing
 from overlane.core.units import Nanos
 from overlane.errors import ConfigError, Unavailable
@@ -143,13 +143,17 @@ def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> 
     gc.set_threshold(GARBAGE_AT)
     verdicts = []
     seeds = range(first_seed, first_seed + count)
+    is_interrupted = False
     with _bar("soaking", count * len(soaks)) as advance:
-        for run_seeds in soaks:
-            for verdict in run_seeds(seeds, jobs):
-                verdicts.append(verdict)
-                advance(len(verdicts))
-                if verdict.broken is not None and not as_json:
-                    typer.echo(verdict.told())
+        try:
+            for run_seeds in soaks:
+                for verdict in run_seeds(seeds, jobs):
+                    verdicts.append(verdict)
+                    advance(len(verdicts))
+                    if verdict.broken is not None and not as_json:
+                        typer.echo(verdict.told())
+        except KeyboardInterrupt:  # what was found until then is worth knowing
+            is_interrupted = True
     failed = [verdict for verdict in verdicts if verdict.broken is not None]
     if as_json:
         typer.echo(msgspec.json.encode({"seeds": count, "runs": len(verdicts), "failed": failed}))
@@ -157,6 +161,10 @@ def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> 
         deliveries = sum(verdict.deliveries for verdict in verdicts)
         told = f"{count} seeds, {len(verdicts)} runs, {deliveries} deliveries"
         typer.echo(f"{told}, {len(failed)} runs with a violated invariant")
+    if is_interrupted:
+        last = f"; the last was seed {verdicts[-1].seed}" if verdicts else ""
+        typer.echo(f"interrupted{last}", err=True)
+        raise typer.Exit(INTERRUPTED)
     if failed:
         raise typer.Exit(INVARIANT_VIOLATED)
 
