@@ -3,9 +3,11 @@
 import asyncio
 import base64
 import binascii
+import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from overlane.node.security.users import add_nkey, set_password
 from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 from overlays import RealOverlay
-from waiting import eventually_async
+from waiting import eventually, eventually_async
 
 pytestmark = pytest.mark.slow
 
@@ -347,6 +349,37 @@ def test_tls_and_every_kind_of_login(tmp_path: Path) -> None:
 
     broker.start()
     try:
+        asyncio.run(story())
+    finally:
+        broker.kill()
+
+
+def listens(port: int) -> bool:
+    with contextlib.closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_client_that_speaks_ahead_of_tls_is_closed_and_what_it_said_is_not_heeded(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server, secure = authority.server(), free_port()
+    tables = f'[security]\ncertificate = "{server.certificate}"\nkey = "{server.key}"\n'
+    broker = Overlane(tmp_path, tables, f'nats_tls = "127.0.0.1:{secure}"\n')
+    trust = ssl.create_default_context(cafile=str(authority.ca))
+    broker.start()
+    try:
+        eventually(partial(listens, secure), "TLS is listened for")
+        with socket.create_connection(("127.0.0.1", secure), 20) as impatient:
+            impatient.sendall(b"CONNECT {}\r\nSUB > 1\r\n")
+            with contextlib.suppress(ConnectionError):
+                while impatient.recv(4096):
+                    pass
+
+        async def story() -> None:
+            for _ in range(20):
+                client = await connect(secure, tls=trust, tls_hostname="localhost")
+                await client.flush(20)
+                await client.close()
+
         asyncio.run(story())
     finally:
         broker.kill()

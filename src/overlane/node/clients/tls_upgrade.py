@@ -3,7 +3,8 @@
     plain -- the first line of the server, INFO --> handshake of TLS -- done --> open, as over TLS -- any end --> closed
 
 What the server wants to send beyond its first line waits for the end of the handshake, and so does what the client has
-sent behind it. Nothing that a client sends before the handshake is read as anything but TLS.
+sent behind it. Nothing is read between that line and the handshake, and a client that sends something before the line
+is closed: it could not be told from what was injected on the way.
 """
 
 import asyncio
@@ -45,14 +46,17 @@ class TlsUpgradePipe(asyncio.Protocol):
         if decision is ConnectionDecision.CLOSE:
             plain.abort()
             return
-        plain.pause_reading()
         is_turned_away = decision is ConnectionDecision.REJECT
         self._link = self._limiter.driver.attach(
             self, peer_of(plain, self._name), self._since_ns, is_turned_away, self._protocol
         )
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_secure:
+        if self._upgrade is None:
+            if self._link is not None:
+                self._limiter.refuse(Refusal.PROTOCOL, "bytes ahead of TLS", self._link)
+            self.abort()
+        elif not self._is_secure:
             self._unread.append(data)
         elif self._link is not None:
             self._link.received(data)
@@ -123,6 +127,8 @@ class TlsUpgradePipe(asyncio.Protocol):
             self._unsent.append(data)
         else:
             line, end, rest = data.partition(END_OF_LINE)
+            # Not when the connection is made: uvloop begins to read after that, whatever was said.
+            transport.pause_reading()
             transport.write(line + end)
             if rest:
                 self._unsent.append(rest)
