@@ -41,6 +41,7 @@ BRIEFLY = " ".join(f"--conf {name}={value}" for name, value in SMALL_RUN_CONF.it
 BENCHMARKS: dict[str, Small] = {
     "adaptive": Small("--quick --only abilene --ways adaptive --flows 1 --seconds 2 --workers 1"),
     "adaptive_onsets": Small("--seeds 1"),
+    "amqp": Small("--systems Overlane --rounds 1 --seconds 0.3 --rate 100"),
     "broker": Small(ONE_ROUND),
     "chain": Small(ONE_ROUND, needs_root=True),
     "coordination": Small("--only join --subscribers 100 --join-edges 3", needs_zookeeper=True),

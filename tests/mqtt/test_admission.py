@@ -200,7 +200,7 @@ def published(reader: Client) -> list[int]:
 @pytest.fixture
 def mirrored(bench: Bench) -> Bench:
     """A broker with a mirrored topic, and a reader of all."""
-    bench.server.reconfigure(replace(bench.settings, mirrored=MirroredTopics({"payments/#": True, "#": False})))
+    bench.server.pubsub.reconfigure(replace(bench.settings, mirrored=MirroredTopics({"payments/#": True, "#": False})))
     bench.client("reader", expiry=60).subscribe("#", qos=1)
     return bench
 

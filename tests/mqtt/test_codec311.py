@@ -205,7 +205,7 @@ WRONG = {
     "CONNECT of MQTT 5": (0x84, connect()),
     "CONNECT of another protocol": (0x84, connect_311(name="MQTX")),
     "CONNECT of MQTT 3.1 by its new name": (0x84, connect_311(level=3)),
-    "CONNECT of a bridge": (0x84, connect_311(level=0x84)),
+    "CONNECT of a bridge of MQTT 5": (0x84, connect_311(level=0x85)),
     "CONNECT with header flags": (0x81, connect_311(first=0x11)),
     "CONNECT with the reserved flag": (0x81, connect_311(0x03)),
     "CONNECT with the QoS of no will": (0x81, connect_311(0x0A)),

@@ -104,5 +104,6 @@ def _state(area: WideArea, name: str, directory: Path) -> str | None:
     answer.unlink(missing_ok=True)
     if area.start(name, [sys.executable, "-c", asked], log=answer).wait(30) != 0:
         return None
-    (link,) = json.loads(answer.read_text())["items"]
-    return (link["datagrams"] or {}).get("state")
+    links = json.loads(answer.read_text())["items"]
+    assert len(links) <= 1
+    return (links[0]["datagrams"] or {}).get("state") if links else None

@@ -18,7 +18,7 @@ from overlane.core.links.neighbour import Neighbour
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.route_announcer import RouteAnnouncer
 from overlane.core.routing.route_refresh import take_refresh, take_request
-from overlane.core.routing.signalling import FIRST_VERSION, Outbox, RouteEntry, RouteTable
+from overlane.core.routing.signalling import Outbox, RouteEntry, RouteTable
 from overlane.core.units import US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import (
@@ -148,7 +148,7 @@ class FrameDispatcher:
                 message = decode(body)
                 if not isinstance(message, Establish):
                     raise ProtocolViolation("a route frame that describes no route")
-                self._signal(neighbour.name, message, now, is_carried=message.version == FIRST_VERSION)
+                self._signal(neighbour.name, message, now)
             case FrameType.CONTROL:
                 sequence, content = frame_codec.read_control(body)
                 neighbour.check_order(sequence)
@@ -216,12 +216,7 @@ class FrameDispatcher:
                 assert_never(message)
 
     def _signal(
-        self,
-        sender: str,
-        message: Establish | Established | Teardown | RouteRefresh | RouteRequest,
-        now: Nanos,
-        *,
-        is_carried: bool = False,
+        self, sender: str, message: Establish | Established | Teardown | RouteRefresh | RouteRequest, now: Nanos
     ) -> None:
         """What concerns the routes of another broker, or answers what we have sent of ours."""
         announcer, routes = self._route_announcer, self._routes
@@ -241,7 +236,7 @@ class FrameDispatcher:
             return
         match message:
             case Establish():
-                self._pass_on(routes.establish(sender, message, now, is_carried=is_carried)[0])
+                self._pass_on(routes.establish(sender, message, now)[0])
             case Teardown():
                 self._pass_on(routes.tear_down(sender, message))
             case RouteRefresh():

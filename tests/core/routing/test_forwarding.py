@@ -8,7 +8,7 @@ from overlane.core.links.hop_acknowledgements import HOP_ACK_DELAY
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import frame_codec
-from overlane.core.wire.control_messages import Establish, Receipt, decode
+from overlane.core.wire.control_messages import Receipt, decode
 from overlane.core.wire.frame_codec import FrameType, ParcelFlag
 
 DIAMOND = {"a-b": 10, "b-d": 10, "a-c": 15, "c-d": 15}
@@ -370,37 +370,6 @@ def test_a_route_and_a_confirmation_that_only_pass_cause_no_upkeep() -> None:
         net.run(200)
     assert len(net.bodies("d")) == 21
     assert runs <= 4, "sweeps alone"
-
-
-def descriptions(net: Overlay, since: int) -> list[tuple[str, str, str]]:
-    """The links that routes were described over, and the kind of frame."""
-    found = []
-    for sender, receiver, _, data in net.frames[since:]:
-        for kind, body in frame_codec.split(data)[0]:
-            if kind == FrameType.ROUTE:
-                found.append((sender, receiver, "with a parcel"))
-            elif kind == FrameType.CONTROL and isinstance(decode(frame_codec.read_control(body)[1]), Establish):
-                found.append((sender, receiver, "alone"))
-    return found
-
-
-def test_a_route_is_described_by_the_first_parcel_on_it_alone() -> None:
-    net = overlay(400)
-    assert descriptions(net, 0) == [("a", "b", "with a parcel"), ("b", "d", "with a parcel")]
-
-
-def test_a_route_whose_first_parcel_was_lost_is_described_again() -> None:
-    net = Overlay(DIAMOND, {"t": QosClass()})  # without a deadline nothing is sent again on a hop
-    net.run(3_000)
-    net.subscribe("d", "t")
-    net.run(500)
-    lose_next(net, "b", "d", 1)
-    net.publish("a", "t", b"lost")
-    net.run(6_000)
-    assert descriptions(net, 0)[-2:] == [("a", "b", "alone"), ("b", "d", "alone")]
-    net.publish("a", "t", b"second")
-    net.run(100)
-    assert net.bodies("d") == [b"second"]
 
 
 def receipt_paths(net: Overlay, since: int) -> list[tuple[str, str, list[str]]]:

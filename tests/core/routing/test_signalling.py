@@ -206,14 +206,6 @@ def test_until_a_next_hop_has_acknowledged_parcels_carry_the_description_to_it()
     assert entry.unconfirmed == set()
 
 
-def test_a_description_that_a_parcel_carries_is_not_sent_ahead_of_it() -> None:
-    table = RouteTable("b")
-    message = describe(LINE, "c")
-    assert table.establish("a", message, NOW, is_carried=True) == ([], False)
-    again = structs.replace(message, refresh=1)
-    assert table.establish("a", again, NOW) == ([("c", again), ("a", Established("a", 1, 1, 1))], False)
-
-
 def test_an_old_version_stays_for_a_grace_time_so_that_parcels_on_it_arrive() -> None:
     net = Signals("abc")
     net.establish(describe(LINE, "c"))

@@ -36,7 +36,7 @@ class RouteAnnouncer:
     def open(self, route: Route, now: Nanos) -> None:
         """Somebody has something to send on a route that there was no need for until now."""
         self.planner.plan(route, "first use", now)
-        self._moved(route, now, is_carried=True)
+        self._moved(route, now)
 
     def review_at(self) -> Nanos:
         when = 0 if self.planner.is_news() else self.planner.wake_at
@@ -84,11 +84,11 @@ class RouteAnnouncer:
             self.planner.drop(route)
             self.outbox += self.routes.tear_down(None, Teardown(self.me, self.incarnation, route.id))
 
-    def _moved(self, route: Route, now: Nanos, *, is_carried: bool = False) -> None:
+    def _moved(self, route: Route, now: Nanos) -> None:
         description = route.description
         if description is None:
             return
-        self._describe(route, description, now, is_carried=is_carried)
+        self._describe(route, description, now)
         links = tuple(sorted(route.plan.links))
         self.effects.append(
             RouteChanged(route.id, route.version, route.qos, route.destinations, links, route.cause, route.latency_ns)
@@ -97,8 +97,8 @@ class RouteAnnouncer:
             if latency_ns > route.qos.deadline_ns:
                 self.effects.append(DeadlineUnmeetable(route.qos, destination, latency_ns))
 
-    def _describe(self, route: Route, description: Establish, now: Nanos, *, is_carried: bool = False) -> None:
+    def _describe(self, route: Route, description: Establish, now: Nanos) -> None:
         route.described_ns = now
-        outbox, established = self.routes.establish(None, description, now, is_carried=is_carried)
+        outbox, established = self.routes.establish(None, description, now)
         route.established |= established
         self.outbox += outbox

@@ -8,9 +8,7 @@ cycle.
 
 Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still
 arrive while the new one is being set up, and a flow is never interrupted. The source need not wait for the
-acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along. A route that is
-made because there is a parcel to send is described by that parcel alone, from broker to broker; should it be lost, the
-next one carries the description, or the source repeats it when no acknowledgement comes (`AGAIN_AFTER`).
+acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along.
 
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long
 (`route_refresh`). What descriptions take is bounded (`route_budget`), and what does not concern a next hop is left out
@@ -40,8 +38,6 @@ GRACE: Nanos = 5 * SECOND
 AGAIN_AFTER: Nanos = 500 * MS
 """How long a source waits for the acknowledgement before it sends the description once more."""
 VERSIONS_KEPT = 8
-FIRST_VERSION = 1
-"""Of a route: it is made because there is a parcel to send."""
 
 Outbox = list[tuple[str, Establish | Established | Teardown | RouteRefresh | RouteRequest]]
 """What to send to which neighbour."""
@@ -160,13 +156,8 @@ class RouteTable:
 
     # Events
 
-    def establish(
-        self, sender: str | None, message: Establish, now: Nanos, *, is_carried: bool = False
-    ) -> tuple[Outbox, bool]:
-        """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole.
-
-        `is_carried`: a parcel that goes to all next hops has it, and takes it on.
-        """
+    def establish(self, sender: str | None, message: Establish, now: Nanos) -> tuple[Outbox, bool]:
+        """A description came (our own if `sender` is None); what to send, and whether it is acknowledged whole."""
         key = broker_id(message.origin), message.route
         state = self._routes.get(key)
         is_new = state is None or state.incarnation != message.incarnation or message.version not in state.versions
@@ -184,7 +175,7 @@ class RouteTable:
             if self._key(message) in self.keyed:
                 return [], False  # another route has the same key: the next version will have its own
             entry = self._install(state, message, now)
-            outbox: Outbox = [] if is_carried else _descriptions(entry, sender)
+            outbox: Outbox = _descriptions(entry, sender)
             outbox += [(hop, message) for hop in entry.obsolete_hops if hop != sender]
             if sender is not None:
                 entry.awaited.discard(sender)

@@ -130,7 +130,8 @@ class Listener:
     async def open(self, tls: ssl.SSLContext | None) -> None:
         """Let clients in; Unavailable if the address cannot be had."""
         self.is_secure = tls is not None
-        self._driver.turn.protocol(self._kind.protocol)  # it may have work to do before the first client comes
+        if self._make is None:
+            self._driver.turn.protocol(self._kind.protocol)  # it may have work to do before the first client comes
         self._sockets = await bound(self.name, self._endpoint, BACKLOG)
         self._servers = await self._serve(tls)
 
