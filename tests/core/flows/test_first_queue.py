@@ -1,5 +1,6 @@
 """What can wait is not dropped at the first queue on its way: it waits before it, and whoever publishes can know."""
 
+import gc
 import sys
 from types import FrameType
 
@@ -127,12 +128,19 @@ def test_what_waits_is_not_looked_at_again_each_turn() -> None:
             nonlocal calls
             calls += event in ("call", "c_call")
 
+        gc.collect()
+        gc.disable()  # what it finds may be called, and has nothing to do with the turn
         sys.setprofile(count)
         net.brokers["a"].flush(net.now)
         sys.setprofile(None)
+        gc.enable()
         return calls
 
-    assert calls_of_a_turn(5_000) == calls_of_a_turn(50)
+    def fewest(messages: int) -> int:
+        """What is remembered from earlier turns may be made again in one of them."""
+        return min(calls_of_a_turn(messages) for _ in range(3))
+
+    assert fewest(5_000) <= fewest(50)
 
 
 def test_a_neighbour_can_be_left_unread_as_long_as_the_most_urgent_of_its_routes_has_time_to_spare() -> None:
