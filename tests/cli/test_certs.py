@@ -66,6 +66,14 @@ def test_brokers_and_clients_accept_each_other_by_certificates_of_the_authority(
         assert (here / "certs" / f"{name}.key").stat().st_mode & 0o077 == 0
 
 
+def test_a_broker_whose_name_looks_like_an_address_is_known_by_it(here: Path) -> None:  # noqa: ARG001
+    done("init")
+    done("issue", "10.0.0.1", "--host", "10.0.0.1")
+    assert json.loads(certs("show", "certs/10.0.0.1.pem", "--json").output)[0]["hosts"] == ["10.0.0.1", "10.0.0.1"]
+    _, dialled = met("10.0.0.1", "10.0.0.1", "10.0.0.1")
+    assert brokers_of(dialled) == {"10.0.0.1"}
+
+
 def test_a_certificate_of_a_client_opens_no_server(here: Path) -> None:  # noqa: ARG001
     done("init")
     done("issue", "alice", "--for", "client")

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from overlane.cli.main import app
 from overlane.local_ports import free_ports
+from overlane.network import parse_network
 from overlane.node.store.data_directory import DataDirectory
 from overlane.testbed.certificates import Authority
 
@@ -166,7 +167,7 @@ def test_a_first_file_is_valid_with_and_without_its_comments_and_never_replaced(
     assert made.exit_code == 0
     assert made.output == "wrote overlane.toml\nnext: overlane check overlane.toml && overlane up overlane.toml\n"
     text = (here / "overlane.toml").read_text()
-    assert [name.strip() in text for name in names.split(",")]
+    assert [one.name for one in parse_network(text).brokers] == [name.strip() for name in names.split(",")]
     again = run("init")
     assert (again.exit_code, "exists" in again.output) == (2, True)
     assert (here / "overlane.toml").read_text() == text

@@ -83,6 +83,27 @@ def mosquitto_passwd(*words: object) -> None:
     subprocess.run([program, *map(str, words)], check=True, env=os.environ | libraries)
 
 
+@pytest.mark.parametrize("name", ["*", "anonymous"])
+def test_a_user_whose_name_means_many_in_access_rules_stops_the_move(name: str) -> None:
+    assert read_acl(f"user {name}\ntopic read secret\n").faults
+
+
+def test_settings_behind_a_bridge_and_in_included_files_are_the_brokers() -> None:
+    bridge = "connection far\naddress far\ntopic # both\nremote_username x\n"
+    made = migrated([f"listener 1884\n{bridge}password_file p\n", "allow_anonymous true\n"], "plant", lambda _: "")
+    assert (made.faults, made.network.security.users, made.network.security.anonymous) == ([], "p", True)
+
+
+def test_paths_lead_to_the_same_files_from_another_directory(tmp_path: Path) -> None:
+    conf = tmp_path / "etc" / "mosquitto.conf"
+    conf.parent.mkdir()
+    conf.write_text("listener 1884\npassword_file passwd\nacl_file acl\n")
+    (conf.parent / "acl").write_text(ACL)
+    for file in (tmp_path / "plant.toml", conf.parent / "plant.toml"):
+        assert init(file, "--mosquitto", conf).exit_code == 0
+        assert read_network(file).security.users == str(conf.parent / "passwd")
+
+
 @pytest.mark.parametrize("scheme", ["sha512-pbkdf2", "sha512"])
 def test_passwords_of_a_real_mosquitto_are_passwords_here(tmp_path: Path, scheme: str) -> None:
     path = tmp_path / "passwd"
@@ -134,6 +155,7 @@ certfile /etc/mosquitto/server.crt
 keyfile /etc/mosquitto/server.key
 cafile /etc/mosquitto/ca.crt
 require_certificate true
+use_identity_as_username true
 listener 9001
 protocol websockets
 allow_anonymous false
@@ -156,7 +178,7 @@ def test_a_configuration_becomes_a_network_file(tmp_path: Path) -> None:
     )
     made = init(tmp_path / "plant.toml", "--brokers", "plant", "--mosquitto", tmp_path / "mosquitto.conf")
     assert made.exit_code == 0, made.output
-    assert "not taken over: line 18: sys_interval 10: no counterpart" in made.output
+    assert "not taken over: line 19: sys_interval 10: no counterpart" in made.output
     assert "bridge far" in made.output
     network = read_network(tmp_path / "plant.toml")
     assert {name: str(at) for name, at in network.brokers[0].listeners.items()} == {
@@ -172,14 +194,23 @@ def test_a_configuration_becomes_a_network_file(tmp_path: Path) -> None:
     assert (limits.in_flight, limits.queue_messages, limits.keep_alive_s_max) == (50, 2_000, 120)
     assert limits.connections == 20_000
     assert network.access == tuple(read_acl(ACL).rules)
-    assert "# Not taken over: line 18: sys_interval" in (tmp_path / "plant.toml").read_text()
+    assert "# Not taken over: line 19: sys_interval" in (tmp_path / "plant.toml").read_text()
 
 
 @pytest.mark.parametrize(
     ("conf", "told"),
     [
         ("plugin /usr/lib/auth.so", "line 1: plugin: has no counterpart"),
-        ("per_listener_settings true", "one set of users and rules holds for all listeners"),
+        ("per_listener_settings true", "line 1: per_listener_settings: has no counterpart"),
+        ("connection far\naddress far\ntopic # both\nplugin /usr/lib/auth.so", "line 4: plugin: has no counterpart"),
+        ("listener 1884", "nobody can connect"),
+        ("port 1999", "nobody can connect"),
+        ("listener 1884\nmount_point a/\nallow_anonymous true", "line 2: mount_point"),
+        ("listener 8883\ncertfile a\nkeyfile b\nrequire_certificate true", "any client could connect"),
+        (
+            "password_file p\nlistener 8883\ncertfile a\nkeyfile b\ncafile c\nrequire_certificate true",
+            "no password is asked for besides",
+        ),
         ("acl_file empty", "empty: no rule in it can be taken over"),
         ("acl_file nowhere", "nowhere: found no way to read it"),
         (
@@ -201,14 +232,15 @@ def test_what_restricts_clients_and_has_no_counterpart_stops_the_move(tmp_path: 
     ("conf", "host", "anonymous"),
     [
         ("", "127.0.0.1:1883", True),
-        ("port 1999", "127.0.0.1:1999", True),
-        ("listener 1884", "0.0.0.0:1884", None),
+        ("port 1999\nallow_anonymous true", "0.0.0.0:1999", True),
+        ("bind_address 127.0.0.1\npassword_file p", "127.0.0.1:1883", False),
         ("listener 1884\nallow_anonymous true", "0.0.0.0:1884", True),
         ("listener nonsense\nlistener 1884 ::1\nallow_anonymous true", "[::1]:1884", True),
+        ("listener 1885\nprotocol http_api\nlistener 1884\nallow_anonymous true", "0.0.0.0:1884", True),
     ],
 )
-def test_anonymous_clients_and_addresses_are_those_of_mosquitto(conf: str, host: str, anonymous: bool | None) -> None:
-    made = migrated(conf, "plant", lambda _: "")
+def test_anonymous_clients_and_addresses_are_those_of_mosquitto(conf: str, host: str, anonymous: bool) -> None:
+    made = migrated([conf], "plant", lambda _: "")
     assert made.faults == []
     assert str(made.network.brokers[0].listeners["mqtt"]) == host
     assert made.network.security.anonymous is anonymous

@@ -35,34 +35,40 @@ class AccessList:
 def read_acl(text: str) -> AccessList:
     found = AccessList()
     rights: dict[str, dict[str, list[str]]] = {}
-    users = [ANONYMOUS]
+    user = ANONYMOUS
     for number, words in _lines(text):
+        line = f"line {number}: {' '.join(words)}"
         keyword, rest = words[0], words[1:]
         if keyword == "user" and rest:
-            users = [" ".join(rest)]
-            rights.setdefault(users[0], {})
+            user = " ".join(rest)
+            if user in (ANY_USER, ANONYMOUS):
+                found.faults.append(f"{line}: the name of all users, or of anonymous clients, in Overlane")
+            rights.setdefault(user, {})
             continue
         if keyword not in ("topic", "pattern") or not rest:
-            found.notes.append(f"line {number}: {' '.join(words)}: not known")
+            found.notes.append(f"{line}: not known")
             continue
-        action, topic = (
-            (rest[0], " ".join(rest[1:])) if rest[0] in _LISTS and len(rest) > 1 else ("readwrite", " ".join(rest))
-        )
-        try:
-            check_pattern(topic)
-        except BadTopic as bad:
-            (found.faults if action == DENY else found.notes).append(f"line {number}: {' '.join(words)}: {bad}")
+        action = rest.pop(0) if rest[0] in _LISTS and len(rest) > 1 else "readwrite"
+        topic = " ".join(rest)
+        if wrong := _wrong_with(keyword, topic):
+            (found.faults if action == DENY else found.notes).append(f"{line}: {wrong}")
             continue
-        if keyword == "topic" and {"%u", "%c"} & set(topic.split("/")):
-            (found.faults if action == DENY else found.notes).append(
-                f"line {number}: {' '.join(words)}: %u and %c are literal here, and stand for names in Overlane"
-            )
-            continue
-        for user in users if keyword == "topic" else (ANY_USER, ANONYMOUS):
+        for one in (user,) if keyword == "topic" else (ANY_USER, ANONYMOUS):
             for name in _LISTS[action]:
-                rights.setdefault(user, {}).setdefault(name, []).append(topic)
+                rights.setdefault(one, {}).setdefault(name, []).append(topic)
     found.rules = [_rule(user, lists) for user, lists in rights.items()]
     return found
+
+
+def _wrong_with(keyword: str, topic: str) -> str:
+    """Why a filter cannot be one of an access rule; empty if it can."""
+    try:
+        check_pattern(topic)
+    except BadTopic as bad:
+        return str(bad)
+    if keyword == "topic" and {"%u", "%c"} & set(topic.split("/")):
+        return "%u and %c are literal here, and stand for names in Overlane"
+    return ""
 
 
 def _rule(user: str, lists: dict[str, list[str]]) -> Rule:

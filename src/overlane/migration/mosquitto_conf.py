@@ -5,7 +5,8 @@ else is listed. Password files can be used as they are. No right becomes larger:
 cannot be said in a network file and that restricts clients, it is an error.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -22,6 +23,8 @@ ANYWHERE = "0.0.0.0"
 LOOPBACK = "127.0.0.1"
 PORT = 1883
 
+_PROTOCOLS = {"mqtt": "mqtt", "websockets": "websocket"}
+
 _LIMITS = {
     "max_connections": "connections",
     "max_inflight_messages": "in_flight",
@@ -29,25 +32,29 @@ _LIMITS = {
     "max_packet_size": "packet_bytes",
     "max_keepalive": "keep_alive_s_max",
 }
-_OF_LISTENER = frozenset({"protocol", "certfile", "keyfile", "cafile", "require_certificate", "bind_address"})
-_NEEDLESS = {
-    "persistence": "brokers always keep what was acknowledged",
-    "persistence_location": "--data of overlane broker",
-    "persistence_file": "--data of overlane broker",
-    "autosave_interval": "everything is on disk before it is acknowledged",
-    "autosave_on_changes": "everything is on disk before it is acknowledged",
-    "log_dest": "brokers log to standard error",
-    "log_type": "--log-level of overlane broker",
-    "pid_file": "the process of overlane broker is its own",
-    "user": "start it as the user that it should be",
-    "include_dir": "its files were read",
-    "per_listener_settings": "one set of users and rules holds for all listeners",
-    "use_identity_as_username": "the certificate always names the user",
-    "tls_version": "TLS 1.2 or newer",
-}
-"""Settings that need no counterpart, and why."""
-_RESTRICTS = frozenset({"auth_plugin", "plugin", "global_plugin", "psk_file", "crlfile", "clientid_prefixes"})
-"""Settings that keep clients out, and have no counterpart."""
+_OF_LISTENER = frozenset(
+    {"protocol", "certfile", "keyfile", "cafile", "require_certificate", "use_identity_as_username", "bind_address"}
+)
+_OF_BRIDGE = re.compile(
+    "(address|addresses|topic|username|password|clientid|cleansession|keepalive_interval|round_robin|start_type"
+    "|restart_timeout|threshold|try_private|idle_timeout|notifications?_?.*|(bridge|local|remote)_.*)"
+)
+"""What stands behind `connection`, and is of that bridge. All other settings are the broker's, wherever they stand."""
+_OF_BROKER = frozenset({"allow_anonymous", "password_file", "acl_file", "port", *_LIMITS})
+_NEEDLESS = frozenset(
+    {
+        *("persistence", "persistence_location", "persistence_file", "autosave_interval", "autosave_on_changes"),
+        *("log_dest", "log_type", "pid_file", "user", "include_dir", "tls_version"),
+    }
+)
+"""Settings that need no counterpart: messages are on disk before they are acknowledged, logs go to standard error."""
+_RESTRICTS = frozenset(
+    {
+        *("auth_plugin", "plugin", "global_plugin", "acl_plugin", "psk_file", "psk_hint", "crlfile", "capath"),
+        *("clientid_prefixes", "bind_interface", "mount_point", "listener_allow_anonymous"),
+    }
+)
+"""Settings that keep clients out, or topics apart, and have no counterpart."""
 
 
 @dataclass(slots=True)
@@ -66,20 +73,21 @@ class _Listener:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def migrated(conf: str, name: str, read_file: ReadFile) -> Migrated:
-    """`conf`: the text, with included files behind it. `read_file` gives the text of a file that it names."""
+def migrated(confs: Sequence[str], name: str, read_file: ReadFile) -> Migrated:
+    """`confs`: the text of the file, and of those that it includes. `read_file` gives that of another file it names."""
     made = Migrated(Network(brokers=(Broker(name=name),)))
-    common, listeners = _sections(conf, made)
+    common, listeners = _sections(confs, made)
     limits = Limits()
     for setting, field_name in _LIMITS.items():
         if setting in common:
             limits = _with_limit(limits, setting, field_name, common[setting], made)
-    security = Security(
-        anonymous=_is_true(common.get("allow_anonymous", "false" if listeners else "true")),
-        users=common.get("password_file"),
-    )
+    is_local = not listeners and not {"port", "bind_address"} & set(common)
     if not listeners:
-        listeners = [_Listener(int(common.get("port", PORT)), common.get("bind_address", LOOPBACK), common)]
+        _begin_listener(f"{common.get('port', PORT)} {LOOPBACK if is_local else ''}", "port", listeners, made)
+        for one in listeners:
+            one.settings = {setting: value for setting, value in common.items() if setting in _OF_LISTENER}
+    users = common.get("password_file")
+    security = Security(anonymous=_is_true(common.get("allow_anonymous", str(is_local))), users=users)
     where, security = _taken(listeners, security, made)
     rules: tuple[Rule, ...] = ()
     if (path := common.get("acl_file")) is not None:
@@ -90,62 +98,68 @@ def migrated(conf: str, name: str, read_file: ReadFile) -> Migrated:
         if not rules:
             # Mosquitto denies everything with an empty file; without any rule everything would be allowed.
             made.faults.append(f"{path}: no rule in it can be taken over")
-    if security.anonymous is False and security.users is None and security.client_ca is None:
-        made.notes.append("nobody can connect: there are neither users nor anonymous clients; see [security]")
-        security = structs.replace(security, anonymous=None)
+    if security.anonymous is False and users is None and security.client_ca is None:
+        made.faults.append("nobody can connect: there are neither users nor anonymous clients nor certificates")
     made.network = Network(
         brokers=(Broker(name=name, listeners=where),), security=security, limits=limits, access=rules
     )
     return made
 
 
-def _sections(conf: str, made: Migrated) -> tuple[dict[str, str], list[_Listener]]:
-    """The settings of the broker, and its listeners; bridges are noted."""
+def _sections(confs: Sequence[str], made: Migrated) -> tuple[dict[str, str], list[_Listener]]:
+    """The settings of the broker, and its listeners; bridges are noted. Each file begins outside of all of them."""
     common: dict[str, str] = {}
     listeners: list[_Listener] = []
-    bridge = ""
-    for number, line in enumerate(conf.splitlines(), 1):
-        setting, _, value = line.strip().partition(" ")
-        value = value.strip()
-        if not setting or setting.startswith("#"):
-            continue
-        if setting == "listener":
-            port, _, host = value.partition(" ")
-            if not port.isdigit() or not 0 < int(port) < 65_536:
-                made.notes.append(f"line {number}: listener {value}: not a TCP port")
+    for conf in confs:
+        listener: _Listener | None = None
+        is_bridge = False
+        for number, line in enumerate(conf.splitlines(), 1):
+            setting, _, value = line.strip().partition(" ")
+            value = value.strip()
+            if not setting or setting.startswith("#"):
                 continue
-            listeners.append(_Listener(int(port), host.strip() or ANYWHERE))
-            bridge = ""
-        elif setting == "connection":
-            bridge = value
-            made.notes.append(
-                f"line {number}: bridge {value}: make its other end a broker of the network, or keep the bridge there"
-            )
-        elif bridge:
-            continue
-        elif listeners and setting in _OF_LISTENER:
-            listeners[-1].settings[setting] = value
-        elif setting in _RESTRICTS:
-            made.faults.append(
-                f"line {number}: {setting}: has no counterpart, and clients would get more rights without it"
-            )
-        elif setting in _NEEDLESS:
-            if setting in ("per_listener_settings",) and _is_true(value):
-                made.faults.append(f"line {number}: {setting}: one set of users and rules holds for all listeners")
-        elif setting in ("allow_anonymous", "password_file", "acl_file", "port", *_LIMITS, *_OF_LISTENER):
-            common[setting] = value
-        else:
-            made.notes.append(f"line {number}: {setting} {value}".rstrip() + ": no counterpart")
+            if setting == "listener":
+                listener = _begin_listener(value, f"line {number}: listener", listeners, made)
+                is_bridge = False
+            elif setting == "connection":
+                is_bridge = True
+                told = "make its other end a broker of the network, or keep the bridge there"
+                made.notes.append(f"line {number}: bridge {value}: {told}")
+            elif is_bridge and _OF_BRIDGE.fullmatch(setting):
+                continue
+            elif setting in _OF_LISTENER:
+                (common if listener is None else listener.settings)[setting] = value
+            elif setting in _OF_BROKER:
+                common[setting] = value
+            elif setting in _RESTRICTS or (setting == "per_listener_settings" and _is_true(value)):
+                told = "has no counterpart, and clients would get more rights without it"
+                made.faults.append(f"line {number}: {setting}: {told}")
+            elif setting not in _NEEDLESS and setting != "per_listener_settings":
+                made.notes.append(f"line {number}: {setting} {value}".rstrip() + ": no counterpart")
     return common, listeners
+
+
+def _begin_listener(value: str, told: str, listeners: list[_Listener], made: Migrated) -> _Listener:
+    """A listener that cannot be one here is left out: what follows it is not the broker's either."""
+    port, _, host = value.partition(" ")
+    is_port = port.isdigit() and 0 < int(port) < 65_536
+    listener = _Listener(int(port) if is_port else 0, host.strip() or ANYWHERE)
+    if is_port:
+        listeners.append(listener)
+    else:
+        made.notes.append(f"{told} {value.strip()}: not a TCP port")
+    return listener
 
 
 def _taken(listeners: list[_Listener], security: Security, made: Migrated) -> tuple[dict[str, Endpoint], Security]:
     where: dict[str, Endpoint] = {}
     for one in listeners:
         settings = one.settings
-        is_websocket = settings.get("protocol") == "websockets"
-        name = ("websocket" if is_websocket else "mqtt") + ("_tls" if "certfile" in settings else "")
         at = Endpoint(settings.get("bind_address", one.host), one.port)
+        if (protocol := settings.get("protocol", "mqtt")) not in _PROTOCOLS:
+            made.notes.append(f"listener {at}: protocol {protocol}: no counterpart")
+            continue
+        name = _PROTOCOLS[protocol] + ("_tls" if "certfile" in settings else "")
         if name in where:
             made.notes.append(f"listener {at}: there is one of this kind, {where[name]}, and a broker has one of each")
             continue
@@ -168,6 +182,11 @@ def _with_certificates(security: Security, settings: dict[str, str], at: Endpoin
     )
     if security.certificate is not None and found != security:
         made.faults.append(f"listener {at}: other certificates than another listener's; a broker has one for all")
+    if is_required and found.client_ca is None:
+        made.faults.append(f"listener {at}: require_certificate without cafile: any client could connect")
+    elif is_required and not _is_true(settings.get("use_identity_as_username", "false")):
+        told = "a client's certificate names its user in Overlane, and no password is asked for besides"
+        made.faults.append(f"listener {at}: require_certificate without use_identity_as_username: {told}")
     return found
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from msgspec import structs
-
 from overlane.binding import refusal_of
 from overlane.errors import ConfigError, OverlaneError
 from overlane.extras import EXTRAS, is_installed, missing_extra
@@ -25,10 +23,11 @@ from overlane.network.schema import Network, Security
 from overlane.node.admin.service import token_of
 from overlane.node.open_files import are_too_few, connections_possible, files_allowed
 from overlane.node.reloading import needs_tls
-from overlane.node.security.tls import client_context, server_context
+from overlane.node.security.open_secrets import open_secrets
+from overlane.node.security.tls import link_contexts, server_context
 from overlane.node.security.users import read_users
 from overlane.node.store.data_directory import holder_of
-from overlane.secret_file import read_token, warning_of
+from overlane.secret_file import read_token
 
 EXPIRES_SOON = datetime.timedelta(days=30)
 FREE_BYTES_MIN = 256 * 2**20
@@ -80,19 +79,13 @@ def _invalid(error: OverlaneError) -> Finding:
 
 def _files(security: Security, at: Endpoints) -> Iterator[Finding]:
     """Those that can be read by themselves; certificates follow."""
-    attempts: list[Callable[[], object]] = []
+    attempts: list[Callable[[], object]] = [lambda: link_contexts(security)]
     if (users := security.users) is not None:
         attempts.append(lambda: read_users(Path(users)))
     if (secret := security.overlay_secret) is not None:
         attempts.append(lambda: read_token(secret))
     if needs_tls(at):
         attempts.append(lambda: server_context(security))
-    if security.overlay_tls:
-        if not needs_tls(at):
-            attempts.append(lambda: server_context(structs.replace(security, client_certificate="required")))
-        attempts.append(
-            lambda: client_context(ca=security.client_ca, certificate=security.certificate, key=security.key)
-        )
     told = set()
     for attempt in attempts:
         try:
@@ -101,14 +94,8 @@ def _files(security: Security, at: Endpoints) -> Iterator[Finding]:
             if str(error) not in told:
                 told.add(str(error))
                 yield _invalid(error)
-    for what, path in (
-        ("the private key", security.key),
-        ("the file of users", users),
-        ("the admin token", security.admin_token),
-        ("the overlay secret", secret),
-    ):
-        if path is not None and (warning := warning_of(path, what)) is not None:
-            yield Finding(Level.WARNING, warning)
+    for warning in open_secrets(security):
+        yield Finding(Level.WARNING, warning)
 
 
 def _certificate(security: Security, name: str, at: Endpoints) -> Iterator[Finding]:

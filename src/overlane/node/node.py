@@ -43,6 +43,7 @@ from overlane.node.open_files import are_too_few, connections_possible, raise_fi
 from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
 from overlane.node.security.logins import Logins
+from overlane.node.security.open_secrets import open_secrets
 from overlane.node.security.tls import LinkContexts, link_contexts, renew_link_contexts, server_context
 from overlane.node.security.users import Users
 from overlane.node.store.durable import RecordStore, Store, StoreError
@@ -53,7 +54,7 @@ from overlane.node.telemetry import recording_of
 from overlane.pubsub.access import Access
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.state import Settings
-from overlane.secret_file import read_token, warning_of
+from overlane.secret_file import read_token
 from overlane.turn.assembly import assemble
 from overlane.turn.reconfigure import RestartNeeded
 
@@ -478,15 +479,8 @@ def _close_prepared(prepared: Iterable[PreparedListener]) -> None:
 
 
 def _warn_of_open_secrets(security: Security) -> None:
-    secrets_of = {
-        "the private key": security.key,
-        "the file of users": security.users,
-        "the admin token": security.admin_token,
-        "the overlay secret": security.overlay_secret,
-    }
-    for what, path in secrets_of.items():
-        if path is not None and (warning := warning_of(path, what)) is not None:
-            log.warning("%s", warning)
+    for warning in open_secrets(security):
+        log.warning("%s", warning)
 
 
 def _fresh_id() -> str:

@@ -51,7 +51,10 @@ def init(
     """Make an authority: ca.pem and ca.key. Brokers and clients trust ca.pem; only you should have ca.key."""
     from overlane.certificates import new_authority
 
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as refused:
+        fail(f"{directory}: cannot be made: {reason_of(refused)}", UNAVAILABLE)
     if (directory / f"{CA}.key").exists() or (directory / f"{CA}.pem").exists():
         fail(f"{directory}: there is an authority already, which was not changed")
     _write(directory, CA, new_authority(name, days))
@@ -75,12 +78,16 @@ def issue(
     directory: Directory = Path("certs"),
 ) -> None:
     """Issue a certificate: NAME.pem and NAME.key."""
+    from cryptography import x509
+
     from overlane import certificates
 
     _check_name(name)
     alternatives = [_host(one) for one in hosts or []]
     if purpose is Purpose.BROKER:
-        alternatives = [_host(one) for one in dict.fromkeys((name, *(continues or ()), *(hosts or ())))]
+        # A broker's name is a DNS name, also where it looks like an address.
+        brokers = [x509.DNSName(one) for one in dict.fromkeys((name, *(continues or ())))]
+        alternatives = [*brokers, *(one for one in alternatives if one not in brokers)]
     elif continues:
         fail("--continues is for brokers")
     elif purpose is Purpose.CLIENT and alternatives:
@@ -135,7 +142,7 @@ def show(
     """Show certificates: name, hosts, purpose, and when they expire."""
     paths = files or sorted(directory.glob("*.pem"))
     if not paths:
-        fail(f"{directory}: found no certificate, allowed is a directory with *.pem, `overlane certs init` makes one")
+        fail(f"{directory}: found no certificate, allowed is a directory with *.pem; `overlane certs init` makes one")
     now = datetime.datetime.now(datetime.UTC)
     rows = [_row(path, _certificates(path)[0], now) for path in paths]
     if as_json:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
+from overlane.network.schema import Security
 from overlane.secret_file import reason_of
 
 PORTS = {"mqtt": 1883, "overlay": 7001, "admin": 8001, "tls": 8883, "websocket": 8080}
@@ -105,18 +107,28 @@ def _from_mosquitto(conf: Path, name: str, file: str) -> str:
         except (OSError, ValueError) as refused:
             fail(f"{path}: found no way to read it ({reason_of(refused)}), allowed is a file of Mosquitto")
 
-    text = read(conf.name)
-    for line in text.splitlines():
+    texts = [read(conf.name)]
+    for line in texts[0].splitlines():
         setting, _, directory = line.strip().partition(" ")
         if setting == "include_dir":
-            text += "\n" + "\n".join(read(path) for path in sorted((conf.parent / directory.strip()).glob("*.conf")))
-    made = migrated(text, name, read)
+            texts += [read(path) for path in sorted((conf.parent / directory.strip()).glob("*.conf"))]
+    made = migrated(texts, name, read)
     if made.faults:
         fail("\n".join(f"{conf}: {fault}" for fault in made.faults))
     for note in made.notes:
         typer.echo(f"{conf}: not taken over: {note}", err=True)
     notes = "".join(f"# Not taken over: {note}\n" for note in made.notes)
-    return f"{HEAD.format(file=file)}{notes}{format_network(made.network)}"
+    network = structs.replace(made.network, security=_found_from(Path(file).parent, conf.parent, made.network.security))
+    return f"{HEAD.format(file=file)}{notes}{format_network(network)}"
+
+
+def _found_from(there: Path, directory: Path, security: Security) -> Security:
+    """With paths that lead from another directory to the same files: those of a network file are relative to it."""
+    if there.resolve() == directory.resolve():
+        return security
+    fields = ("users", "certificate", "key", "client_ca")
+    paths = {field: path for field in fields if (path := getattr(security, field)) is not None}
+    return structs.replace(security, **{field: str(directory.resolve() / path) for field, path in paths.items()})
 
 
 def content(names: list[str], file: str) -> str:
