@@ -342,7 +342,7 @@ class LinkSupervisor:
         for peer in sorted(gone):
             self.close_peer(peer, UNLINKED, now)
         for peer, neighbour in self.neighbours.items():
-            neighbour.queue.bytes_max = self.queue_bytes_max(peer)
+            neighbour.queue.resize(self.queue_bytes_max(peer))
 
     def set_failure_risk(self, failure: float | None, links: Mapping[str, float]) -> None:
         """Set failure probabilities that override the configuration."""

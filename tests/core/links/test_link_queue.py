@@ -311,6 +311,35 @@ def test_items_larger_than_the_queue_are_few_at_a_time(policy: str) -> None:
     assert send_all(waiting) == ([0, 1, 2], [])
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_item_larger_than_the_queue_makes_as_much_room_as_it_has_taken(policy: str) -> None:
+    held = [urgent("soon", 10), urgent("mid", 50, 200), open_ended("huge", 5_000)]
+    waiting = queue(policy, *held, bytes_max=400)
+    assert names(waiting.push(urgent("new", 20, 200), 0)) == ["huge", "mid"]
+    assert send_all(waiting) == (["soon", "new"], [])
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("before", "after"), [(400, 10_000), (10_000, 400)])
+def test_what_waits_while_the_limit_changes_leaves_an_empty_queue_behind(policy: str, before: int, after: int) -> None:
+    items = [open_ended("large", 5_000, reliable=True), open_ended("small"), urgent("soon", 10)]
+    waiting = queue(policy, *items, bytes_max=before)
+    waiting.resize(after)
+    assert send_all(waiting) == (["soon", "large", "small"], [])
+    assert waiting.takes(after)
+    assert waiting.push(open_ended("first", after // 2), 0) == []
+    assert waiting.push(open_ended("second", after // 2), 0) == []
+    assert names(waiting.push(open_ended("third"), 0)) == ["third"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_smallest_queue_sends_one_item_after_the_other(policy: str) -> None:
+    waiting = queue(policy, open_ended("one", 5_000, reliable=True), bytes_max=1)
+    assert not waiting.takes(5_000)
+    assert names(waiting.push(open_ended("other", 5_000, reliable=True), 0)) == ["other"]
+    assert send_all(waiting) == (["one"], [])
+
+
 def test_what_gave_way_goes_overboard_before_what_can_be_in_time() -> None:
     items = [urgent("long", 1, 10_000), urgent("short", 5, 1_000), urgent("next", 8, 1_000)]
     waiting = queue("edf-shed", *items, bytes_max=12_000, ns_per_byte=NS_PER_BYTE)

@@ -46,6 +46,13 @@ def test_a_change_that_makes_links_obsolete_is_described_whole() -> None:
     assert part_for(message, "b01") is message
 
 
+def test_a_route_in_a_circle_that_its_source_does_not_lead_to_is_passed_on_whole() -> None:
+    circle = check(describe([(1, 2), (2, 1)], [2]))
+    assert part_for(circle, "b02") is circle
+    outbox, _ = RouteTable("b01").establish("b00", circle, NOW)
+    assert descriptions_in(outbox) == [("b02", circle)]
+
+
 def test_all_brokers_find_the_same_next_hops_and_ways_back_in_their_parts_as_in_the_whole() -> None:
     for seed in SEEDS:
         luck = random.Random(seed)

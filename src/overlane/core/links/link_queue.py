@@ -19,6 +19,7 @@ Nothing here reads a clock: the time is an argument. Equal items are sent in ord
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from overlane.core.links.scheduling import KeyOrder, LinkRate, QueuedItem, QueueOrder, SchedulingPolicy, SheddingOrder
@@ -61,7 +62,18 @@ class LinkQueue:
 
     @property
     def bytes(self) -> int:
-        return self._bytes if self.single is None else self._charge(self.single.size)
+        return self._bytes if self.single is None else self.charge(self.single.size)
+
+    def charge(self, size: int) -> int:
+        """The bytes that an item of this size counts as."""
+        return size if size <= self.bytes_max else max(1, self.bytes_max // 4)
+
+    def resize(self, bytes_max: int) -> None:
+        """Another limit. What waits stays, and counts as it does under this one."""
+        if bytes_max != self.bytes_max:
+            self.bytes_max = bytes_max
+            self._bytes = sum(self.charge(item.size) for item in self._waiting.values())
+            self._reliable_bytes = sum(self.charge(item.size) for item in self._waiting.values() if not item.droppable)
 
     @property
     def is_empty(self) -> bool:
@@ -84,8 +96,8 @@ class LinkQueue:
         """Whether a reliable item of this size gets in."""
         reliable_bytes = self._reliable_bytes
         if self.single is not None and not self.single.droppable:
-            reliable_bytes = self._charge(self.single.size)
-        return not reliable_bytes or reliable_bytes + self._charge(size) <= self.bytes_max * 3 // 4
+            reliable_bytes = self.charge(self.single.size)
+        return not reliable_bytes or reliable_bytes + self.charge(size) <= self.bytes_max * 3 // 4
 
     def push(self, item: QueuedItem, now: Nanos) -> list[QueuedItem]:
         """Enqueue the item. Returns what was dropped for lack of room, the item itself included if it found none."""
@@ -97,7 +109,7 @@ class LinkQueue:
             return []
         if not item.droppable and not self.takes(item.size):
             return [item]
-        if self._bytes + self._charge(item.size) <= self.bytes_max:
+        if self._bytes + self.charge(item.size) <= self.bytes_max:
             self._admit(item)
             return []
         gone, has_room = self._make_room(item, now)
@@ -170,7 +182,7 @@ class LinkQueue:
         number = self._next
         self._next += 1
         self._waiting[number] = item
-        charge = self._charge(item.size)
+        charge = self.charge(item.size)
         self._bytes += charge
         if not item.droppable:
             self._reliable_bytes += charge
@@ -185,7 +197,7 @@ class LinkQueue:
 
     def _forget(self, number: int) -> QueuedItem:
         item = self._waiting.pop(number)
-        charge = self._charge(item.size)
+        charge = self.charge(item.size)
         self._bytes -= charge
         if not item.droppable:
             self._reliable_bytes -= charge
@@ -210,8 +222,8 @@ class LinkQueue:
 
     def _make_room(self, newcomer: QueuedItem, now: Nanos) -> tuple[list[QueuedItem], bool]:
         if self._droppable_by_due is None:
-            self._droppable_by_due = _DroppableByDue(self._waiting)
-        charge = self._charge(newcomer.size)
+            self._droppable_by_due = _DroppableByDue(self._waiting, self.charge)
+        charge = self.charge(newcomer.size)
         needed = self._bytes + charge - self.bytes_max
         gone: list[QueuedItem] = []
         if newcomer.droppable and (newcomer.due_ns < now or newcomer.size > self.bytes_max):
@@ -223,15 +235,11 @@ class LinkQueue:
             if number is None:
                 break
             gone.append(self._displace(number))
-            needed -= self._charge(gone[-1].size)
+            needed -= self.charge(gone[-1].size)
         if needed > 0:
             later_than = newcomer.due_ns if newcomer.droppable else -NEVER
             gone += [self._displace(number) for number in self._droppable_by_due.latest(needed, later_than)]
         return gone, self._bytes + charge <= self.bytes_max
-
-    def _charge(self, size: int) -> int:
-        """The bytes that an item counts as."""
-        return size if size <= self.bytes_max else self.bytes_max // 4
 
 
 class _Lane:
@@ -273,8 +281,9 @@ class _Lane:
 class _DroppableByDue:
     """The droppable items by due time, from both ends. Made when the queue first runs full, kept while it is of use."""
 
-    def __init__(self, waiting: dict[int, QueuedItem]) -> None:
+    def __init__(self, waiting: dict[int, QueuedItem], charge: Callable[[int], int]) -> None:
         self._waiting = waiting
+        self._charge = charge
         self._first = [(item.due_ns, number) for number, item in waiting.items() if item.droppable]
         self._last = [(-due, -number) for due, number in self._first]
         heapify(self._first)
@@ -302,7 +311,7 @@ class _DroppableByDue:
             item = self._waiting.get(-entry[1])
             if item is not None:
                 taken.append(entry)
-                needed_bytes -= item.size
+                needed_bytes -= self._charge(item.size)
         if needed_bytes <= 0:
             return [-number for _, number in taken]
         for entry in taken:

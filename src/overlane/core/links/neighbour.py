@@ -246,7 +246,7 @@ class Neighbour:
 
     @property
     def queue_bytes(self) -> int:
-        return self.queue.bytes + (len(self.parked[0]) if self.parked is not None else 0)
+        return self.queue.bytes + (self.queue.charge(len(self.parked[0])) if self.parked is not None else 0)
 
     def is_greeting_overdue(self, now: Nanos) -> bool:
         """The connection is open, but no greeting came in time."""

@@ -1,9 +1,9 @@
 """Route announcer: installs this broker's routes in the brokers that carry them, and keeps them installed.
 
-A route that has changed is described to the brokers on its links; one that is used for the first time is described by
-the parcel that is sent on it. The description is repeated until all of them have acknowledged it. From then on the
-route is refreshed periodically (route_refresh.py), so that it survives restarts and unused routes expire. A route that
-is no longer used is torn down. Changes of the map that come close together are handled together (`REVIEW_EVERY`).
+A route that is used for the first time, or has changed, is described to the brokers on its links. The description is
+repeated until all of them have acknowledged it. From then on the route is refreshed periodically (route_refresh.py), so
+that it survives restarts and unused routes expire. A route that is no longer used is torn down. Changes of the map that
+come close together are handled together (`REVIEW_EVERY`).
 """
 
 from collections.abc import Iterator

@@ -21,23 +21,23 @@ from overlane.core.wire.control_messages import Establish
 
 def part_for(message: Establish, hop: str) -> Establish:
     """The part of a description that concerns a next hop, and those behind it."""
-    found = _tree(message)
-    if found is None:
+    before = _tree(message)
+    if before is None:
         return message
-    brokers, before = message.brokers, found
+    brokers = message.brokers
     place, origin = brokers.index(hop), brokers.index(message.origin)
+    there = [place]
+    while there[-1] != origin:
+        previous = before.get(there[-1])
+        if previous is None or len(there) > len(brokers):
+            return message  # not connected with its source: nobody can tell what is behind it, which may be a circle
+        there.append(previous)
     onward: dict[int, list[int]] = {}
     for end, start in before.items():
         onward.setdefault(start, []).append(end)
     behind = [place]
     for one in behind:
         behind += onward.get(one, ())
-    there = [place]
-    while there[-1] != origin:
-        previous = before.get(there[-1])
-        if previous is None or len(there) > len(brokers):
-            return message  # not connected with its source
-        there.append(previous)
     wanted = {*behind, *there}
     if len(wanted) == len(brokers):
         return message
