@@ -145,6 +145,16 @@ def test_a_request_is_answered_at_another_broker_and_one_for_nobody_at_once(row:
         for number in range(20):
             told = await asker.request("svc.echo", b"%d" % number, timeout=20)
             assert told.data == b"re:%d" % number
+        crew: list[Msg] = []
+
+        async def answer_for_crew(message: Msg) -> None:
+            crew.append(message)
+            await message.respond(b"crew")
+
+        await service.subscribe("svc.crew", queue="crew", cb=answer_for_crew)
+        await service.flush()
+        await known(lambda: asker.publish("svc.crew", b""), lambda: bool(crew))
+        assert (await asker.request("svc.crew", b"", timeout=20)).data == b"crew"
         with pytest.raises(NoRespondersError):
             await asker.request("svc.nobody", b"", timeout=20)
         with pytest.raises(NoRespondersError):

@@ -65,7 +65,7 @@ class PublishOperations:
             connection.waits |= accepted.is_stored
             connection.acks_owed += 1
             connection.send(OK)
-        if reply and (not accepted.has_receivers or self._is_for_nobody(topic)):
+        if reply and options.no_responders and (not accepted.has_receivers or self._is_for_nobody(topic)):
             self._answer_for_nobody(connection, reply)
         if accepted.crowding > backpressure.CROWDED:
             rests_until_ns = now + backpressure.rest_ns(accepted.crowding)
@@ -73,8 +73,9 @@ class PublishOperations:
 
     def _is_for_nobody(self, topic: str) -> bool:
         """Whether all who subscribe do so by a `>` that stands for one token more."""
-        audience = self._state.subscriptions.audience(topic)
-        if audience.groups or self._state.uplink.carries(topic):
+        state = self._state
+        audience = state.subscriptions.audience(topic)
+        if audience.groups or state.cluster.directory.shared(topic) or state.uplink.carries(topic):
             return False
         return all(
             isinstance(one.session.consumer, Connection) and not one.session.consumer.wants(topic, one.identifiers)
@@ -114,8 +115,6 @@ class PublishOperations:
     @staticmethod
     def _answer_for_nobody(connection: Connection, reply: bytes) -> None:
         """503: to the subscription of the client that waits for the reply."""
-        if not connection.options.no_responders:
-            return
         topic = read_topic(reply)
         if topic is None:
             return
