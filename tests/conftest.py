@@ -9,6 +9,7 @@ import pytest
 
 from brokers import any_broker, mortal_broker, our_broker, our_mortal_broker
 from examples import register_profiles
+from failed_tests import add_option, write_failed
 from workorder import group_of, longest_first
 
 __all__ = ["any_broker", "mortal_broker", "our_broker", "our_mortal_broker"]
@@ -21,6 +22,14 @@ register_profiles()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Tests run in the background of a shell: commands that tests interrupt would ignore it too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_option(parser)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    write_failed(terminalreporter, config)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups

@@ -1,0 +1,40 @@
+"""run_tests.py [OPTIONS OF PYTEST]: the tests in parallel, and the few that failed once more, one after the other.
+
+Hundreds of tests start brokers and wait for what these do. On a machine that stands still for seconds one of them may
+fail for that alone. So a few that failed are tried again with nothing beside them, as CPython's own suite does
+(`regrtest --rerun`). What fails again has failed. What passes then is named at the end: its reason has to be found, for
+it may be a race in the code as well as a limit in the test.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TRIED_AGAIN_MAX = 5
+"""More do not fail by chance."""
+TESTS_FAILED = 1
+"""Exit status of pytest; others tell of wrong options, interrupts and faults of its own."""
+
+
+def main(options: list[str]) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        failed = Path(folder) / "failed.json"
+        status = run([*options, f"--failed-to={failed}"])
+        tests = json.loads(failed.read_text()) if failed.exists() else []
+    if status != TESTS_FAILED or not 0 < len(tests) <= TRIED_AGAIN_MAX:
+        return status
+    print(f"\nTrying {len(tests)} that failed once more, alone:", *tests, sep="\n  ", flush=True)
+    if again := run([*options, "-n", "0", *tests]):
+        return again
+    print("\nUnstable: failed beside other tests and passed alone:", *tests, sep="\n  ", flush=True)
+    return 0
+
+
+def run(options: list[str]) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *options], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""Tests that failed are tried once more alone; what fails again has failed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CONFTEST = """
+from failed_tests import add_option, write_failed
+def pytest_addoption(parser): add_option(parser)
+def pytest_terminal_summary(terminalreporter, config): write_failed(terminalreporter, config)
+"""
+PASSES_ALONE = """
+import os, pytest
+@pytest.mark.xdist_group("some group")
+@pytest.mark.parametrize("of", ["a@b]", "::"])
+def test_alone(of): assert "PYTEST_XDIST_WORKER" not in os.environ
+"""
+
+
+def run_tests(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_some.py").write_text(source)
+    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\n")
+    command = (sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-q", "-n", "2", "--dist", "loadgroup")
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_what_passes_alone_is_named_as_unstable(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, PASSES_ALONE)
+    assert done.returncode == 0, done.stdout
+    unstable = done.stdout.split("Unstable: failed beside other tests and passed alone:\n")[1].splitlines()
+    assert unstable == ["  test_some.py::test_alone[::]", "  test_some.py::test_alone[a@b]]"]
+
+
+def test_what_fails_again_has_failed(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, f"{PASSES_ALONE}\ndef test_never(): assert False\n")
+    assert done.returncode == 1
+    assert "Unstable" not in done.stdout
+
+
+def test_many_that_fail_are_not_tried_again(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, PASSES_ALONE.replace('["a@b]", "::"]', "range(6)"))
+    assert done.returncode == 1
+    assert "alone" not in done.stdout.replace("test_alone", "")
+
+
+def test_what_cannot_be_collected_has_failed(tmp_path: Path) -> None:
+    assert run_tests(tmp_path, "import nothing_of_this_name\n").returncode not in (0, 1)
