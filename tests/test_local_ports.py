@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from overlane import local_ports
-from overlane.local_ports import free_ports
+from overlane.local_ports import free_ports, free_row
 
 EPHEMERAL_FROM = 32_768
 """The first of the ports that Linux gives to connections, unless it is told otherwise."""
@@ -25,6 +25,15 @@ def test_another_process_does_not_get_a_port_that_is_reserved() -> None:
     ports = [*own, *free_elsewhere(5)]
     found = subprocess.run([sys.executable, "-c", LOOK.format(ports=ports, count=5)], capture_output=True, check=True)
     assert {int(port) for port in found.stdout.split()} == set(ports) - set(own)
+
+
+def test_no_port_of_a_row_is_given_to_anybody_else() -> None:
+    rows = [free_row(6) for _ in range(20)]
+    ports = [first + place for first in rows for place in range(6)]
+    assert len(set(ports)) == 120
+    look = LOOK.format(ports=[*ports, *free_elsewhere(1)], count=1)
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, check=True)
+    assert int(found.stdout) not in ports
 
 
 def free_elsewhere(count: int) -> list[int]:

@@ -32,6 +32,15 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def free_row(count: int) -> int:
+    """The first of so many such ports one after the other."""
+    generator = random.SystemRandom()
+    while True:
+        first = generator.randrange(PORTS.start, PORTS.stop - count + 1)
+        if all(_reserve(port) and _is_free(port) for port in range(first, first + count)):
+            return first
+
+
 def _reserve(port: int) -> bool:
     if sys.platform != "linux":
         return True

@@ -1,18 +1,16 @@
 """The routing tier grows and shrinks while it is in use: real brokers, a real launcher, real ZooKeeper."""
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from services import has_zookeeper
 
-from overlane.local_ports import HOST, free_ports
+from overlane.local_ports import free_row
 
 if TYPE_CHECKING:
     from _tiers import Ensemble, Load, Tiers
@@ -66,7 +64,7 @@ def test_the_leaders_command_starts_and_ends_routing_brokers_and_nothing_is_lost
     overlane.chmod(0o700)
     monkeypatch.setenv("OVERLANE", str(overlane))
     scale = [str(EXAMPLES / "scale-routing.sh"), ensemble.addresses, "/command", str(tmp_path / "routing")]
-    scale += [str(_free_row(6))]
+    scale += [str(free_row(6))]
     tiers = Tiers(tmp_path, ensemble, "/command")
     try:
         asyncio.run(tiers.push(tmp_path, _config(scale, 1)))
@@ -80,19 +78,6 @@ def test_the_leaders_command_starts_and_ends_routing_brokers_and_nothing_is_lost
         subprocess.run([*scale, "0"], check=True)
     assert_nothing_is_lost(load)
     assert "ready  routing-2" in (tmp_path / "routing" / "routing-2.log").read_text()
-
-
-def _free_row(count: int) -> int:
-    """The first of so many ports in a row that are free."""
-    while True:
-        first = free_ports(1)[0]
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server((HOST, port)))
-            except (OSError, OverflowError):
-                continue
-            return first
 
 
 def _config(scale: list[str], brokers: int) -> str:

@@ -88,7 +88,8 @@ def test_a_target_runs_what_it_says(command: str, project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "what"), [("ruff", "format"), ("ruff", "check"), ("python", "-m mypy"), ("python", "scripts/run_tests.py")]
+    ("program", "what"),
+    [("ruff", "format"), ("ruff", "check"), ("python", "-m mypy"), ("python", "scripts/run_tests.py")],
 )
 def test_each_check_and_the_tests_make_the_target_fail(program: str, what: str, project: Path) -> None:
     (project / ".venv" / "bin" / program).write_text(FAILS.format(what.replace(" ", "\\ ")))
