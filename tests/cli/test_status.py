@@ -135,6 +135,18 @@ def test_topics_are_shown_with_their_deadlines(network: Path) -> None:
     assert "60.0" in found
 
 
+def test_a_wrong_filter_is_refused_before_brokers_are_asked(network: Path) -> None:
+    result = run("topics", str(network), "--filter", "a/#/b")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "overlane: --filter: filter 'a/#/b': `#` is allowed only as the whole last level [OVL-102]\n"
+    )
+
+
+def test_retained_messages_are_those_of_clients(network: Path) -> None:
+    assert answers("status", str(network))["there"]["answer"]["retained"]["messages"] == 0
+
+
 def test_links_are_shown_from_both_ends(network: Path) -> None:
     found = answers("links", str(network))
     for name, peer in (("here", "there"), ("there", "here")):

@@ -218,8 +218,7 @@ def test_only_retained_messages_that_a_client_may_have_are_sent() -> None:
 
 
 def test_no_more_messages_are_retained_than_allowed() -> None:
-    known = 14  # what the server tells of itself
-    bench = Bench(retained_messages=known + 2)
+    bench = Bench(retained_messages=2)  # what the server tells of itself is not counted
     bob = bench.client("bob")
     assert bob.publish("a", b"1", qos=1, retain=True) == 0x10
     assert bob.publish("b", b"1", qos=1, retain=True) == 0x10
@@ -258,7 +257,7 @@ def test_a_message_of_qos_0_that_cannot_be_retained_is_passed_on_and_takes_the_o
 
 
 def test_expired_retained_messages_make_room() -> None:
-    bench = Bench(retained_messages=16)
+    bench = Bench(retained_messages=2)
     bob = bench.client("bob")
     bob.publish("a", b"1", qos=1, retain=True, message_expiry_interval=10)
     bob.publish("b", b"1", qos=1, retain=True)

@@ -1,7 +1,7 @@
 """Access rules: who may publish and receive what, whatever names clients give themselves."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overlane.core.topics import BadTopic, matches
@@ -261,15 +261,24 @@ def is_denied(given: list[Rule], user: str | None, client: str, action: str, top
         for level, name in named.items():
             if not name or any(sign in name for sign in "+#/"):
                 pattern = "/".join("+" if one == level else one for one in pattern.split("/"))
+        return pattern
+
+    def means(pattern: str) -> bool:
         first, *others = pattern.split("/")
+        name = named.get(first)
+        if name is None:
+            return some_pattern_matches([pattern], user, client, topic)
         # Unlike what a rule allows, what it denies may begin with a name that begins with a dollar.
-        return "/".join([named.get(first) or first, *others])
+        level, *below = topic.split("/")
+        behind = ["/".join(["a", *others])]
+        return level == name and some_pattern_matches(behind, user, client, "/".join(["a", *below]))
 
     denied = [widened(pattern) for pattern in patterns_for(given, user, f"deny_{action}")]
-    return some_pattern_matches(denied, user, client, topic)
+    return any(means(pattern) for pattern in denied)
 
 
 @given(rules, users, names, st.lists(topics, min_size=1, max_size=6))
+@example([Rule(user="b", subscribe=("#",), deny_subscribe=("%c/#",))], "b", "%u", ["b"])  # a name is filled in once
 def test_a_topic_is_allowed_exactly_when_some_rule_allows_it_and_none_denies_it(
     given_rules: list[Rule], user: str | None, client: str, asked: list[str]
 ) -> None:

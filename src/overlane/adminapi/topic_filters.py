@@ -3,13 +3,22 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from overlane.core.topics import FilterTrie, specificity
+from overlane.core.topics import BadTopic, FilterTrie, check_filter, specificity
 from overlane.core.units import Nanos
 from overlane.network.schema import Network
 
 NO_FILTER = ""
 """The key of topics that no filter of the file matches."""
 TOPICS_CACHED_MAX = 100_000
+
+
+def fault_of(topic_filter: str) -> str | None:
+    """What is wrong with a filter; None if nothing is."""
+    try:
+        check_filter(topic_filter)
+    except BadTopic as bad:
+        return str(bad)
+    return None
 
 
 class TopicFilters:

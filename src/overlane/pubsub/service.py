@@ -103,7 +103,7 @@ class PubSub:
         state = self.state
         state.timers.at(now + sys_topics.EVERY, self._publish_sys, lambda error: state.failed("timer", "$SYS", error))
         for message in sys_topics.messages(state, __version__, now - self._started_ns, now):
-            state.retained.keep(message, durable=False)
+            state.retained.keep_own(message)
             self._publish_here(message, now)
 
     def _publish_here(self, message: Message, now: Nanos) -> None:

@@ -6,8 +6,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.markup import escape
 
+from overlane.adminapi.topic_filters import fault_of
 from overlane.adminapi.views import TopicPage
 from overlane.cli.admin.admin_client import DEFAULT
+from overlane.cli.exit_status import fail
 from overlane.cli.output import (
     AsJson,
     Limit,
@@ -35,6 +37,8 @@ def topics(
     token_file: TokenFile = None,
 ) -> None:
     """Show the topics with the most messages published by clients; with --watch, message rates too."""
+    if wanted and (wrong := fault_of(wanted)):
+        fail(f"--filter: {wrong}")
     query = Query("/topics", {"limit": limit, "filter": wanted, "order": "messages"}, TopicPage, _show)
     run_query(query, target, as_json, watch, token_file)
 

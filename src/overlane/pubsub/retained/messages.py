@@ -42,6 +42,8 @@ class RetainedMessages:
         """When messages were taken away, so that no earlier one from elsewhere comes in their place."""
         self._removed_chars = 0
         self.bytes = 0
+        self._own: set[str] = set()
+        """Topics of the broker's own statistics, which are not counted: limits are for what clients leave here."""
         self.before_change: Callable[[str, Message | None], None] | None = None
         """Who wants to know what a topic has, before it has something else or nothing any more."""
 
@@ -108,13 +110,23 @@ class RetainedMessages:
             node = node.children.setdefault(level, _Node())
         if self.before_change is not None:
             self.before_change(message.topic, node.message)
-        if node.message is None:
-            self._count += 1
-        else:
-            self.bytes -= _kept_bytes(node.message)
+        if node.message is not None:
+            self._count_out(node.message)
         node.message = message
-        self.bytes += _kept_bytes(message)
+        if message.topic not in self._own:
+            self._count += 1
+            self.bytes += _kept_bytes(message)
         return [Save(TABLE, message.topic_utf8, message.stored())] if durable else []
+
+    def keep_own(self, message: Message) -> None:
+        """A statistic of the broker itself."""
+        self._own.add(message.topic)
+        self.keep(message, durable=False)
+
+    def _count_out(self, message: Message) -> None:
+        if message.topic not in self._own:
+            self._count -= 1
+            self.bytes -= _kept_bytes(message)
 
     def restore(self, value: bytes) -> None:
         self.keep(restored(value), durable=False)
@@ -185,8 +197,7 @@ class RetainedMessages:
             return []
         if self.before_change is not None:
             self.before_change(topic, node.message)
-        self._count -= 1
-        self.bytes -= _kept_bytes(node.message)
+        self._count_out(node.message)
         node.message = None
         while len(way) > 1 and way[-1][1].message is None and not way[-1][1].children:
             level, _ = way.pop()
