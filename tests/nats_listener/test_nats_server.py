@@ -273,6 +273,7 @@ OPERATIONS = st.one_of(
     ],
     False,
 )
+@example([(1, [b"SUB a.b 2\r\n", 2 * b"PUB a.b 0\r\n\r\n", b"UNSUB 2 2\r\n", b"PUB a.b r 1\r\nx\r\n"])], False)
 @given(st.lists(st.tuples(st.integers(0, 3), st.lists(OPERATIONS, min_size=1, max_size=6)), max_size=12), st.booleans())
 def test_the_fast_path_changes_nothing_that_anybody_hears(said: list[tuple[int, list[bytes]]], echo: bool) -> None:
     def heard(is_fast: bool) -> list[object]:

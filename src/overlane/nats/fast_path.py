@@ -13,7 +13,7 @@ brokers change, all subjects start anew. Whatever is not plain stops the fast pa
 import re
 
 from overlane.core.units import Nanos
-from overlane.nats.connection import Connection
+from overlane.nats.connection import Connection, Sid
 from overlane.nats.operations import LINE_BYTES_MAX
 from overlane.nats.publishing import read_topic
 from overlane.nats.subjects import subject_of
@@ -34,8 +34,8 @@ SIZES = {b"%d" % size: size for size in range(4_097)}
 """By their digits, those of most messages: one look instead of two checks and a conversion."""
 SIZE_DIGITS_MAX = 7
 
-Target = tuple[Connection, bytes]
-"""A receiver, and what it gets in front of the size."""
+Target = tuple[Connection, Sid, bytes]
+"""A receiver, its subscription, and what it gets in front of the size."""
 
 
 _VALUE = rb"[!-~](?:[ -~]*[!-~])?\r\n"
@@ -51,8 +51,8 @@ class SubjectEntry:
 
     def __init__(self, targets: list[Target], stats: TopicStats) -> None:
         self.targets = targets
-        self.targets_with_headers = [(target, b"H" + head) for target, head in targets]
-        self.takes_headers = all(target.options.headers for target, _ in targets)
+        self.targets_with_headers = [(target, sid, b"H" + head) for target, sid, head in targets]
+        self.takes_headers = all(target.options.headers for target, _, _ in targets)
         self.stats = stats
 
 
@@ -106,7 +106,7 @@ class FastPath:
                 continue
             if any(one.left >= 0 for one in interest.sids):
                 return None
-            targets += [(consumer, _message_head(topic, one.sid)) for one in interest.sids]
+            targets += [(consumer, one, _message_head(topic, one.sid)) for one in interest.sids]
         return targets
 
     def pass_on(self, connection: Connection, data: bytes, position: int, now: Nanos) -> int:
@@ -154,7 +154,8 @@ class FastPath:
             stats.bytes += size if targets is entry.targets else size - header_bytes
             count += 1
             behind = data[space + 1 : following]
-            for target, prefix in targets:
+            for target, sid, prefix in targets:
+                sid.taken += 1  # UNSUB may name a number of all
                 pieces = out.get(target)
                 if pieces is None:
                     out[target] = [prefix, behind]
