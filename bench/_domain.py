@@ -7,18 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import overlane.client
 from _tiers import OVERLANE, START_S, Ensemble
 from overlane.coordination.asking import asking
 from overlane.coordination.records import MalformedRecord, decode_registration
 from overlane.coordination.zookeeper import Access
+from overlane.errors import Unavailable
 from overlane.local_ports import free_ports
 from overlane.recovery.host_records import HostRecord, decode_record
 from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
@@ -29,6 +30,8 @@ mirrors = {mirrors}
 silence = "{silence}"
 """
 HELP_S = 60.0
+
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -124,27 +127,39 @@ class Domain:
 
     async def until_set(self, broker: str, primary: str, mirrors: int) -> ReplicaSet:
         """It is served at this host, with so many mirrors."""
-        until = time.monotonic() + START_S
-        value = None
-        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
-            while time.monotonic() < until:
-                node = await session.read(replica_path(broker))
-                value = None if node is None else decode_set(broker, node.data)
-                if value is not None and len(value.mirrors) >= mirrors and value.primary_host == primary:
-                    return value
-                await asyncio.sleep(0.05)
-        raise RuntimeError(f"{broker} is not at {primary} with {mirrors} mirrors: {value}\n{self.logs()}")
+
+        def look(data: bytes) -> ReplicaSet | None:
+            value = decode_set(broker, data)
+            return value if len(value.mirrors) >= mirrors and value.primary_host == primary else None
+
+        return await self._until(replica_path(broker), look, f"{broker} is not at {primary} with {mirrors} mirrors")
 
     async def until_host(self, name: str, score: float | None = None) -> None:
         """It is there, and takes copies; and has this score."""
-        until, path = time.monotonic() + START_S, f"/hosts/west/{name}"
-        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
-            while (node := await session.read(path)) is None or (
-                score is not None and decode_record(path, node.data, HostRecord).score != score
-            ):
+        path = f"/hosts/west/{name}"
+
+        def look(data: bytes) -> bool | None:
+            return True if score is None or decode_record(path, data, HostRecord).score == score else None
+
+        await self._until(path, look, f"{name} is not there")
+
+    async def _until(self, path: str, look: Callable[[bytes], Found | None], wrong: str) -> Found:
+        """What `look` makes of a znode, as soon as it is something. A connection that is lost on a busy machine is made
+        again."""
+        until = time.monotonic() + START_S
+        node = None
+        while True:
+            try:
+                async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+                    while time.monotonic() < until:
+                        node = await session.read(path)
+                        if node is not None and (found := look(node.data)) is not None:
+                            return found
+                        await asyncio.sleep(0.05)
+                raise RuntimeError(f"{wrong}: {node}\n{self.logs()}")
+            except Unavailable:
                 if time.monotonic() > until:
-                    raise RuntimeError(f"{name} is not there\n{self.logs()}")
-                await asyncio.sleep(0.05)
+                    raise
 
     async def address(self, broker: str, epoch: int = 0) -> str:
         """Where clients of a broker connect now, as of this epoch of its replica set or later."""

@@ -192,7 +192,7 @@ def loop_share(directory: Path) -> dict[str, float]:
     return {
         "untaken": untaken / alone,
         "taken": taken / alone,
-        "store_us": used_s / durable_then * 1e6,
+        "store_us": used_s / max(1, durable_then) * 1e6,
         "p50_ms": median(latencies_ms),
         "p99_ms": latencies_ms[len(latencies_ms) * 99 // 100],
     }

@@ -1,5 +1,6 @@
 """Tests that failed are tried once more alone; what fails again has failed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,9 @@ def run_tests(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_some.py").write_text(source)
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\n")
     command = (sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-q", "-n", "2", "--dist", "loadgroup")
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    # This may be a process of a parallel run itself.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_what_passes_alone_is_named_as_unstable(tmp_path: Path) -> None:
