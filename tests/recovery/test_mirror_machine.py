@@ -155,6 +155,13 @@ def test_while_a_snapshot_arrives_nothing_is_asked_for() -> None:
     assert bench.receive(Heartbeat("seattle", 3, 9, 51)) == [lacks(3, Position(2, 5), echo=51)]
 
 
+def test_a_snapshot_whose_parts_were_lost_is_asked_for_again_also_where_the_primary_says_begin() -> None:
+    bench = Bench(3, Position(2, 5))
+    bench.receive(part(0, through=9))
+    assert bench.receive(Begin("seattle", 3, 9, 2, 50)) == []
+    assert bench.receive(Begin("seattle", 3, 9, 2, 51)) == [lacks(3, Position(2, 5), echo=51)]
+
+
 def test_a_tail_that_nobody_acknowledged_is_discarded_and_reported() -> None:
     bench = Bench(2, Position(2, 12))
     bench.receive(Begin("seattle", 3, 9, 2, 20))

@@ -27,7 +27,7 @@ class Staging:
     snapshot: int
     parts: int = 0
     has_grown: bool = False
-    """Since the last heartbeat."""
+    """Since the primary last asked, by a heartbeat or by `Begin`."""
 
 
 class Mirror:
@@ -90,7 +90,7 @@ class Mirror:
         self._base = base = Position(frame.base_epoch, frame.sequence)
         if written.position == base != NOWHERE and base.epoch < frame.epoch:
             return [self._own.write(Stored(written.storage, written.promised, Position(frame.epoch, frame.sequence)))]
-        return self._reply()
+        return self._lacks() if self._has_lost_parts() else self._reply()
 
     def _append(self, frame: Append) -> list[Effect]:
         written = self._own.written
@@ -108,8 +108,7 @@ class Mirror:
         position = self._own.written.position
         if position.epoch == frame.epoch and frame.sequence <= position.sequence:
             return self._reply()
-        if self._staging is not None and self._staging.has_grown:
-            self._staging.has_grown = False
+        if self._staging is not None and not self._has_lost_parts():
             return self._reply()
         return self._lacks()
 
@@ -134,6 +133,14 @@ class Mirror:
             stored = Stored(written.storage, written.promised, position)
             effects.append(self._own.write(stored, is_snapshot=True))
         return effects
+
+    def _has_lost_parts(self) -> bool:
+        """Whether no part of the snapshot has come since the primary last asked: the others were lost on the way."""
+        staging = self._staging
+        if staging is None or not staging.has_grown:
+            return staging is not None
+        staging.has_grown = False
+        return False
 
     def _is_late(self, frame: SnapshotPart) -> bool:
         """Whether there is newer content of its epoch."""
