@@ -1,9 +1,9 @@
-"""run_tests.py [OPTIONS OF PYTEST]: the tests in parallel, and the few that failed once more, one after the other.
+"""run_tests.py [OPTIONS OF PYTEST]: the tests in parallel, and a few slow ones that failed once more, alone.
 
-Hundreds of tests start brokers and wait for what these do. On a machine that stands still for seconds one of them may
-fail for that alone. So a few that failed are tried again with nothing beside them, as CPython's own suite does
+Slow tests start brokers and wait for what these do in real time. On a machine that stands still for seconds one of them
+may fail for that alone. So a few that failed are tried again with nothing beside them, as CPython's own suite does
 (`regrtest --rerun`). What fails again has failed. What passes then is named at the end: its reason has to be found, for
-it may be a race in the code as well as a limit in the test.
+it may be a race in the code as well as a limit in the test. All other tests depend on no clock, and have one try.
 """
 
 import json
@@ -22,8 +22,8 @@ def main(options: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         failed = Path(folder) / "failed.json"
         status = run([*options, f"--failed-to={failed}"])
-        tests = json.loads(failed.read_text()) if failed.exists() else []
-    if status != TESTS_FAILED or not 0 < len(tests) <= TRIED_AGAIN_MAX:
+        tests: dict[str, bool] = json.loads(failed.read_text()) if failed.exists() else {}
+    if status != TESTS_FAILED or not 0 < len(tests) <= TRIED_AGAIN_MAX or not all(tests.values()):
         return status
     print(f"\nTrying {len(tests)} that failed once more, alone:", *tests, sep="\n  ", flush=True)
     if again := run([*options, "-n", "0", *tests]):

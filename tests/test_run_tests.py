@@ -1,4 +1,4 @@
-"""Tests that failed are tried once more alone; what fails again has failed."""
+"""Slow tests that failed are tried once more, alone; what fails again has failed, and so has any other test."""
 
 import os
 import subprocess
@@ -13,6 +13,7 @@ def pytest_terminal_summary(terminalreporter, config): write_failed(terminalrepo
 """
 PASSES_ALONE = """
 import os, pytest
+@pytest.mark.slow
 @pytest.mark.xdist_group("some group")
 @pytest.mark.parametrize("of", ["a@b]", "::"])
 def test_alone(of): assert "PYTEST_XDIST_WORKER" not in os.environ
@@ -22,7 +23,7 @@ def test_alone(of): assert "PYTEST_XDIST_WORKER" not in os.environ
 def run_tests(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_some.py").write_text(source)
-    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\n")
+    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\nmarkers = slow\n")
     command = (sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-q", "-n", "2", "--dist", "loadgroup")
     # This may be a process of a parallel run itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -37,16 +38,25 @@ def test_what_passes_alone_is_named_as_unstable(tmp_path: Path) -> None:
 
 
 def test_what_fails_again_has_failed(tmp_path: Path) -> None:
-    done = run_tests(tmp_path, f"{PASSES_ALONE}\ndef test_never(): assert False\n")
+    done = run_tests(tmp_path, f"{PASSES_ALONE}\n@pytest.mark.slow\ndef test_never(): assert False\n")
     assert done.returncode == 1
+    assert "Trying 3" in done.stdout
     assert "Unstable" not in done.stdout
+
+
+def test_a_test_that_is_not_slow_has_one_try(tmp_path: Path) -> None:
+    done = run_tests(tmp_path, PASSES_ALONE.replace("@pytest.mark.slow\n", ""))
+    assert done.returncode == 1
+    assert "Trying" not in done.stdout
 
 
 def test_many_that_fail_are_not_tried_again(tmp_path: Path) -> None:
     done = run_tests(tmp_path, PASSES_ALONE.replace('["a@b]", "::"]', "range(6)"))
     assert done.returncode == 1
-    assert "alone" not in done.stdout.replace("test_alone", "")
+    assert "Trying" not in done.stdout
 
 
 def test_what_cannot_be_collected_has_failed(tmp_path: Path) -> None:
-    assert run_tests(tmp_path, "import nothing_of_this_name\n").returncode not in (0, 1)
+    done = run_tests(tmp_path, "import nothing_of_this_name\n")
+    assert done.returncode != 0
+    assert "Trying" not in done.stdout

@@ -6,6 +6,9 @@ from clients import Bench, Got
 
 from overlane.pubsub.access import Rule
 from overlane.pubsub.counters import Refusal
+from overlane.pubsub.limits import Limits
+from overlane.pubsub.message import Message
+from overlane.pubsub.retained.messages import RetainedMessages
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 
@@ -254,6 +257,15 @@ def test_a_message_of_qos_0_that_cannot_be_retained_is_passed_on_and_takes_the_o
     alice.subscribe("t")
     assert alice.got() == []
     assert bench.store == {}
+
+
+def test_a_topic_that_becomes_the_brokers_own_is_counted_no_more() -> None:
+    retained = RetainedMessages(Limits())
+    retained.keep(Message("$SYS/broker/connection/far/state", b"0", retain=True))
+    retained.keep_own(Message("$SYS/broker/connection/far/state", b"1", retain=True))
+    assert (len(retained), retained.bytes) == (0, 0)
+    retained.remove("$SYS/broker/connection/far/state")
+    assert (len(retained), retained.bytes) == (0, 0)
 
 
 def test_expired_retained_messages_make_room() -> None:

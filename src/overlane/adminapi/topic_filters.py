@@ -1,4 +1,4 @@
-"""The topic filters of the network file, by which brokers and monitor count published and delivered messages."""
+"""Topic filters: what is wrong with one, and those of the network file, by which brokers and monitor count messages."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -90,7 +90,9 @@ class Mirror:
         self._base = base = Position(frame.base_epoch, frame.sequence)
         if written.position == base != NOWHERE and base.epoch < frame.epoch:
             return [self._own.write(Stored(written.storage, written.promised, Position(frame.epoch, frame.sequence)))]
-        return self._lacks() if self._has_lost_parts() else self._reply()
+        if self._staging is not None and not self._take_growth():
+            return self._lacks()
+        return self._reply()
 
     def _append(self, frame: Append) -> list[Effect]:
         written = self._own.written
@@ -108,9 +110,7 @@ class Mirror:
         position = self._own.written.position
         if position.epoch == frame.epoch and frame.sequence <= position.sequence:
             return self._reply()
-        if self._staging is not None and not self._has_lost_parts():
-            return self._reply()
-        return self._lacks()
+        return self._reply() if self._take_growth() else self._lacks()
 
     # The snapshot
 
@@ -134,13 +134,13 @@ class Mirror:
             effects.append(self._own.write(stored, is_snapshot=True))
         return effects
 
-    def _has_lost_parts(self) -> bool:
-        """Whether no part of the snapshot has come since the primary last asked: the others were lost on the way."""
+    def _take_growth(self) -> bool:
+        """Whether parts of a snapshot have come since the primary last asked. If none have, the rest is lost."""
         staging = self._staging
-        if staging is None or not staging.has_grown:
-            return staging is not None
-        staging.has_grown = False
-        return False
+        if staging is None:
+            return False
+        has_grown, staging.has_grown = staging.has_grown, False
+        return has_grown
 
     def _is_late(self, frame: SnapshotPart) -> bool:
         """Whether there is newer content of its epoch."""

@@ -120,7 +120,10 @@ class RetainedMessages:
 
     def keep_own(self, message: Message) -> None:
         """A statistic of the broker itself."""
-        self._own.add(message.topic)
+        if message.topic not in self._own:
+            if (old := self.get(message.topic)) is not None:
+                self._count_out(old)
+            self._own.add(message.topic)
         self.keep(message, durable=False)
 
     def _count_out(self, message: Message) -> None:
