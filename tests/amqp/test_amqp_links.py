@@ -7,6 +7,7 @@ from peers import AmqpPeer, Bench
 
 from overlane.amqp.codec import composites
 from overlane.amqp.codec.encoding import binary, described, encode
+from overlane.amqp.codec.framing import PROTOCOL, frame_of
 from overlane.amqp.codec.performatives import (
     RECEIVER,
     SENDER,
@@ -21,6 +22,7 @@ from overlane.amqp.codec.performatives import (
     Error,
     Flow,
     Modified,
+    Open,
     Rejected,
     Released,
     Source,
@@ -660,9 +662,6 @@ def test_rights_are_those_of_the_user() -> None:
     bench = Bench(users={"alice": b"x"}, anonymous=False, rules=rules)
     peer = bench.peer()
     peer.sasl("PLAIN", b"\0alice\0x")
-    from overlane.amqp.codec.framing import PROTOCOL, frame_of
-    from overlane.amqp.codec.performatives import Open
-
     peer.send(PROTOCOL, frame_of(0, Open("here")))
     peer.begin()
     assert peer.attach_sender("b/1", 0).target is None
@@ -678,6 +677,56 @@ def test_rights_are_those_of_the_user() -> None:
     state = peer.last(Disposition).state
     assert isinstance(state, Rejected)
     assert error_of(state)[0] == "amqp:unauthorized-access"
+
+
+def logged_in(bench: Bench, user: str, container: str) -> AmqpPeer:
+    peer = bench.peer()
+    peer.sasl("PLAIN", f"\0{user}\0x".encode())
+    peer.send(PROTOCOL, frame_of(0, Open(container)))
+    peer.begin()
+    return peer
+
+
+def test_a_user_gets_and_ends_no_durable_subscription_of_another_one() -> None:
+    bench = Bench(users={"ann": b"x", "bob": b"x"}, anonymous=False)
+    expiry: dict[str, Any] = {"durable": 2, "expiry_policy": Symbol("never")}
+    logged_in(bench, "ann", "a/b").attach_receiver("t", 0, name="news", **expiry)
+    bob = logged_in(bench, "bob", "a")
+    assert bob.attach_receiver("t", 0, name="b/news", **expiry).source is None
+    assert error_of(bob.last(Detach))[0] == "amqp:not-allowed"
+    bench.peers[0].lose()
+    assert bob.attach_receiver("t", 1, name="b/news", **expiry).source is None
+    assert bob.attach_receiver("t", 2, name="b", **expiry).source is not None  # only the connection had this name
+    bob.say(Attach("b/news", 3, RECEIVER, source=None, target=Target()))
+    assert error_of(bob.last(Detach))[0] == "amqp:not-found"
+    assert bench.pubsub.state.sessions["amqp/a/b/news"].user == "ann"
+
+
+def test_a_link_does_not_take_over_the_session_of_a_connection() -> None:
+    bench = Bench()
+    bench.open("a/b")
+    peer = bench.open("a")
+    peer.begin()
+    durable_source: dict[str, Any] = {"durable": 2, "expiry_policy": Symbol("never")}
+    assert peer.attach_receiver("t", 0, name="b", **durable_source).source is None
+    assert error_of(peer.last(Detach))[0] == "amqp:not-allowed"
+    assert bench.pubsub.state.sessions["amqp/a/b"].consumer is bench.peers[0].connection
+
+
+def test_a_shared_subscription_is_shown_only_to_those_who_may_subscribe_to_its_topic() -> None:
+    rules = (Rule(user="ann", subscribe=("t/#",)), Rule(user="bob", subscribe=("b/#",)))
+    bench = Bench(users={"ann": b"x", "bob": b"x"}, anonymous=False, rules=rules)
+    capabilities = (Symbol("shared"), Symbol("global"))
+    ann = logged_in(bench, "ann", "a")
+    ann.attach_receiver("t/#", 0, name="sub", durable=2, expiry_policy=Symbol("never"), capabilities=capabilities)
+    ann.lose()
+    bob = logged_in(bench, "bob", "b")
+    bob.say(Attach("sub", 3, RECEIVER, source=None, target=Target()))
+    assert error_of(bob.last(Detach))[0] == "amqp:not-found"
+    assert "amqp-shared//sub" in bench.pubsub.state.sessions
+    again = logged_in(bench, "ann", "c")
+    again.say(Attach("sub", 3, RECEIVER, source=None, target=Target()))
+    assert again.last(Attach).source is not None
 
 
 def test_a_client_that_breaks_the_rules_of_sessions_is_told_which() -> None:

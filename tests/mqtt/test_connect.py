@@ -78,6 +78,19 @@ def test_a_client_of_3_1_1_without_identifier_cannot_have_a_session_that_is_kept
     assert alice.is_closed
 
 
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("name", ["amqp-queue/orders", "amqp-shared//news", "amqp/container/link", "amqp/container"])
+def test_an_identifier_that_is_the_name_of_an_amqp_session_is_refused(name: str, version: int) -> None:
+    bench = Bench()
+    held = bench.server.pubsub.sessions.claim(name, None, False, 60, bench.now).session
+    held.is_operators = True
+    client = bench.client(name, version, expiry=NEVER_S)
+    assert client.refusal == 0x85
+    assert client.is_closed
+    assert bench.server.state.sessions[name] is held
+    assert held.consumer is None
+
+
 def test_an_overlong_identifier_is_refused() -> None:
     # MQTT-3.1.3-8
     alice = Bench().client("a" * 257)

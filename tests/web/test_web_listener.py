@@ -274,3 +274,17 @@ def test_users_have_the_rights_that_they_have_by_mqtt(tmp_path: Path) -> None:
             eventually(lambda: reader.payloads == ["x"], "her own")
     finally:
         broker.kill()
+
+
+def test_a_client_that_publishes_too_fast_is_told_to_wait(tmp_path: Path) -> None:
+    one = WebBroker(tmp_path, "[limits]\nmessages_per_second = 1\n")
+    one.start()
+    try:
+        answers = [ask(one.http, "POST", "/topics/fast", b"x", {"Overlane-QoS": "0"}) for _ in range(20)]
+        late = [answer for answer in answers if answer.status == 429]
+        assert late, [answer.status for answer in answers]
+        assert late[0].headers["retry-after"] == "1"
+        assert late[0].error == "more than 1 messages a second"
+        eventually(lambda: ask(one.http, "POST", "/topics/fast", b"x").status == 204, "it may publish again")
+    finally:
+        one.kill()

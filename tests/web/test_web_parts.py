@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overlane.core.units import MS, SECOND
 from overlane.pubsub.properties import Properties
+from overlane.web.allowances import Allowances
 from overlane.web.callback_address import is_allowed, split_callback
 from overlane.web.errors import BadWebRequest
 from overlane.web.event_stream import message_event, read_position, write_position
@@ -216,3 +218,36 @@ def test_a_callback_can_be_outside_or_where_the_file_allows_it() -> None:
     assert is_allowed("::ffff:10.1.2.3", [ip_network("10.0.0.0/8")])
     assert not is_allowed("10.1.2.3", [ip_network("127.0.0.0/8"), ip_network("::/0")])
     assert split_callback("https://x.example/a")[1:] == ("x.example", 443)
+
+
+# Messages a second
+
+
+def test_a_client_publishes_as_much_as_it_may_and_no_more() -> None:
+    allowances = Allowances()
+    sent = 0
+    for now in range(0, 10 * SECOND, MS):
+        if allowances.has_left("ann", 5, now):
+            allowances.charge("ann", 1, 5, now)
+            sent += 1
+    assert 54 <= sent <= 56  # a second's at once, and then one each 200 ms
+    assert allowances.has_left("bob", 5, now)
+
+
+def test_a_batch_is_paid_for_later() -> None:
+    allowances = Allowances()
+    allowances.charge("ann", 20, 5, 0)
+    assert not allowances.has_left("ann", 5, 3 * SECOND)
+    assert allowances.has_left("ann", 5, 3 * SECOND + MS)
+
+
+def test_those_who_have_not_published_for_longest_are_forgotten() -> None:
+    allowances = Allowances(2)
+    for now, name in enumerate(("ann", "bob", "ann", "cid")):
+        allowances.charge(name, 10, 1, now)
+    assert [allowances.has_left(name, 1, 4) for name in ("ann", "bob", "cid")] == [False, True, False]
+
+
+def test_a_header_that_is_no_utf_8_is_a_bad_request() -> None:
+    with pytest.raises(BadWebRequest, match=r"Overlane-Correlation-Data: got .*; expected UTF-8"):
+        read_drafts([("overlane-correlation-data", "\udcff")], b"", 10)

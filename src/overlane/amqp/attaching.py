@@ -22,6 +22,7 @@ from overlane.amqp.codec.malformed import (
 )
 from overlane.amqp.codec.performatives import RECEIVER, SENDER, Attach, Detach, Error, Modified, Source, Target
 from overlane.amqp.codec.types import Symbol
+from overlane.amqp.connection import Connection
 from overlane.amqp.incoming_link import IncomingLink
 from overlane.amqp.outgoing_link import OutgoingLink
 from overlane.amqp.reasons import condition_of
@@ -33,15 +34,11 @@ from overlane.core.units import Nanos
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.refused import STORE_FAILS, SubscribeRefused
 from overlane.pubsub.service import PubSub
+from overlane.pubsub.sessions.reserved_names import AMQP_LINK, AMQP_QUEUE, AMQP_SHARED
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.subscriptions.content_filters import WHERE
 from overlane.pubsub.subscriptions.subscribing import Replay, SubscriptionRequest
 from overlane.pubsub.subscriptions.table import Subscription
-
-LINK_PREFIX = "amqp/"
-QUEUE_PREFIX = "amqp-queue/"
-SHARED_PREFIX = "amqp-shared/"
-"""What names of sessions begin with: of connections and links, of queues, of shared subscriptions."""
 
 NAME_BYTES_MAX = 1_024
 SETTLED = 1
@@ -58,7 +55,7 @@ class Attaching:
         self._state = pubsub.state
         self._unattended = Unattended(pubsub)
         for name, session in self._state.sessions.items():
-            if name.startswith((QUEUE_PREFIX, SHARED_PREFIX)):
+            if name.startswith((AMQP_QUEUE, AMQP_SHARED)):
                 session.is_operators = True  # rights are those of the clients that attach
                 self._unattended.add(name, 0)
 
@@ -124,7 +121,7 @@ class Attaching:
         if any(one.group == QUEUE_GROUP and one.filter == topic for one in state.cluster.directory.shared(topic)):
             return
         expiry_s = state.limits.session_expiry_s_max
-        session = self._begin_shared(QUEUE_PREFIX + topic, f"$share/{QUEUE_GROUP}/{topic}", expiry_s, now)
+        session = self._begin_shared(AMQP_QUEUE + topic, f"$share/{QUEUE_GROUP}/{topic}", expiry_s, now)
         self._pubsub.sessions.unattended(session, now)
         self._unattended.add(session.client_id, now)
 
@@ -151,9 +148,11 @@ class Attaching:
     def _attach_plain(self, channel: AmqpSession, frame: Attach, wanted: Wanted, now: Nanos) -> None:
         connection, state, sessions = channel.connection, self._state, self._pubsub.sessions
         address = wanted.address or self._fresh()
-        name = f"{LINK_PREFIX}{connection.container_id}/{frame.name}"
+        name = f"{AMQP_LINK}{connection.container_id}/{frame.name}"
         kept = state.sessions.get(name)
         if wanted.is_durable:
+            if kept is not None and (kept.user != connection.user or isinstance(kept.consumer, Connection)):
+                raise AmqpError(NOT_ALLOWED, "another client has a session of this name: use another container id")
             self._check_room(name)
             is_same = kept is not None and _is_same(kept, address.topic, wanted.selector)
             session, is_present, _ = sessions.claim(name, connection.user, not is_same, wanted.expiry_s, now)
@@ -235,7 +234,7 @@ class Attaching:
             state.refuse(Refusal.DENIED, f"not allowed to subscribe to {topic[:100]}", connection)
             raise AmqpError(UNAUTHORIZED, f"not allowed to subscribe to {topic[:100]}")
         if is_queue:
-            name, subscription = QUEUE_PREFIX + topic, f"$share/{QUEUE_GROUP}/{topic}"
+            name, subscription = AMQP_QUEUE + topic, f"$share/{QUEUE_GROUP}/{topic}"
             expiry_s = state.limits.session_expiry_s_max
         else:
             name, group = _shared_names(frame.name, "" if wanted.is_global else connection.container_id)
@@ -293,7 +292,7 @@ class Attaching:
 
     def _show(self, channel: AmqpSession, frame: Attach, now: Nanos) -> None:
         """The client knows the name of a durable subscription, and nothing else of it."""
-        name = f"{LINK_PREFIX}{channel.connection.container_id}/{frame.name}"
+        name = f"{AMQP_LINK}{channel.connection.container_id}/{frame.name}"
         shared, _ = _shared_names(frame.name, channel.connection.container_id)
         everywhere, _ = _shared_names(frame.name, "")
         for one in (name, shared, everywhere):
@@ -302,7 +301,7 @@ class Attaching:
                 continue
             if session.consumer is not None:
                 raise AmqpError(NOT_ALLOWED, "the subscription is in use")
-            if session.user not in (None, channel.connection.user):
+            if not self._may_end(channel, session):
                 break
             self._pubsub.sessions.claim(one, session.user, False, session.expiry_s, now)
             link = self._link(channel, frame, frame.snd_settle_mode)
@@ -314,6 +313,16 @@ class Attaching:
             self._say_attach(channel, frame, source, frame.snd_settle_mode)
             return
         raise AmqpError(NOT_FOUND, f"no durable subscription {frame.name[:100]}")
+
+    def _may_end(self, channel: AmqpSession, session: Session) -> bool:
+        """A shared subscription belongs to all who may subscribe to its topic."""
+        connection, rights = channel.connection, self._state.settings.access
+        if not session.is_operators or connection.session is None:
+            return session.user == connection.user
+        client = connection.session.client_id
+        return all(
+            rights.may_subscribe(connection.user, client, kept.filter) for kept in session.subscriptions.values()
+        )
 
     # Detaching
 
@@ -384,7 +393,7 @@ def _shared_names(link_name: str, container_id: str) -> tuple[str, str]:
     name = link_name.partition("|")[0]
     scope = quote(container_id, safe="")
     group = quote(name, safe="")
-    return f"{SHARED_PREFIX}{scope}/{name}", f"{scope}:{group}" if scope else group
+    return f"{AMQP_SHARED}{scope}/{name}", f"{scope}:{group}" if scope else group
 
 
 def _where(selector: str) -> tuple[tuple[str, str], ...]:

@@ -30,6 +30,7 @@ from overlane.pubsub.notices import Connected
 from overlane.pubsub.protocol import may_be_anonymous
 from overlane.pubsub.questions import Authenticate, Verdict
 from overlane.pubsub.service import PubSub
+from overlane.pubsub.sessions.reserved_names import AMQP_LINK
 
 CHANNEL_MAX = 31
 FRAME_BYTES = 64 * 1024
@@ -38,7 +39,6 @@ CONTAINER_CHARS_MAX = 256
 SOLE_CONNECTION = Symbol("sole-connection-for-container")
 OFFERED = (Symbol("ANONYMOUS-RELAY"), Symbol("SHARED-SUBS"))
 """What Qpid JMS and others look for, and is true: messages that say where they go, and shared subscriptions."""
-SESSION_PREFIX = "amqp/"
 
 
 class Opening:
@@ -186,11 +186,11 @@ class Opening:
         connection.shut(refused.told)
 
     def _session_name(self, container_id: str) -> str:
-        name = SESSION_PREFIX + container_id
+        name = AMQP_LINK + container_id
         number = 1
         while name in self._state.sessions:
             number += 1
-            name = f"{SESSION_PREFIX}{container_id}#{number}"
+            name = f"{AMQP_LINK}{container_id}#{number}"
         return name
 
     def _say_open(self, connection: Connection, capabilities: tuple[Symbol, ...]) -> None:

@@ -28,6 +28,7 @@ from overlane.pubsub.questions import Authenticate, PassOn, Verdict
 from overlane.pubsub.sessions.deduplication import PROPERTY, run_of
 from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.sessions.registry import Sessions
+from overlane.pubsub.sessions.reserved_names import PREFIXES, is_reserved
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.sessions.wills import Will, Wills
 from overlane.pubsub.state import State
@@ -89,6 +90,9 @@ class Handshake:
             raise _Rejected(Answer.SERVER_UNAVAILABLE, Refusal.CONNECTIONS, "shutting down")
         if len(packet.client_id) > CLIENT_ID_CHARS_MAX:
             told = f"a client identifier of more than {CLIENT_ID_CHARS_MAX} characters"
+            raise _Rejected(Answer.CLIENT_ID_NOT_VALID, Refusal.PROTOCOL, told)
+        if is_reserved(packet.client_id):
+            told = f"client identifiers must not begin with {', '.join(PREFIXES)}: sessions of AMQP have these names"
             raise _Rejected(Answer.CLIENT_ID_NOT_VALID, Refusal.PROTOCOL, told)
         if not packet.client_id and connection.version != V5 and not packet.clean_start:
             told = "a session that is kept needs a client identifier"

@@ -5,6 +5,7 @@ responses.py          a message as the headers of a response or of a callback
 event_stream.py       messages as Server-Sent Events
 websub.py             requests of WebSub subscribers, their verification, and signatures
 callback_address.py   which addresses a callback may have
+allowances.py         how many messages a client may still publish
 """
 
-__all__ = ["callback_address", "errors", "event_stream", "publish_request", "responses", "websub"]
+__all__ = ["allowances", "callback_address", "errors", "event_stream", "publish_request", "responses", "websub"]

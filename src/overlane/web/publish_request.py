@@ -126,6 +126,7 @@ def _decoded(header: str, text: str) -> str:
     """Percent-encoded UTF-8; BadWebRequest where it is none."""
     try:
         decoded = unquote(text, errors="strict")
+        decoded.encode()
     except ValueError:
         raise BadWebRequest(f"{header}: got {text[:40]!a}; expected UTF-8, percent-encoded") from None
     if "\0" in decoded:

@@ -18,10 +18,12 @@ from overlane.node.driver import Driver
 from overlane.node.web.access import Caller
 from overlane.pubsub import backpressure
 from overlane.pubsub.counters import Refusal
+from overlane.pubsub.limits import NONE
 from overlane.pubsub.message import Message, expires
 from overlane.pubsub.publishing import OVERLAY_TOO_LARGE
 from overlane.pubsub.refused import Fault, PublishRefused
 from overlane.pubsub.sessions.session import Session
+from overlane.web.allowances import Allowances
 from overlane.web.errors import BadWebRequest
 from overlane.web.publish_request import Draft, read_drafts
 from overlane.web.responses import links, message_headers
@@ -48,6 +50,7 @@ def session_of(caller: Caller) -> Session:
 class WebTopics:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self._allowances = Allowances()
 
     # POST
 
@@ -56,8 +59,10 @@ class WebTopics:
         limits = self._driver.server.state.limits
         topic = topic_of(request)
         self._check(topic)
+        self._check_rate(caller)
         body = await body_of(request, limits.packet_bytes - len(topic.encode()))
         drafts = read_drafts(request.headers.items(), body, limits.user_properties)
+        self._check_rate(caller)  # again: others of the same client may have come meanwhile
         rest_ns = 0
         for count, draft in enumerate(drafts):
             try:
@@ -87,6 +92,8 @@ class WebTopics:
             now,
             expires(now, draft.expiry_s),
         )
+        if server.state.limits.messages_per_second != NONE:
+            self._allowances.charge(_client_of(caller), 1, server.state.limits.messages_per_second, now)
         publishing = server.pubsub.publishing
         accepted = publishing.accept(message, session_of(caller), properties.user_properties, now)
         server.state.counters.messages_in += 1
@@ -100,6 +107,13 @@ class WebTopics:
             await asyncio.wait_for(self._driver.written(), STORED_WITHIN_S)
         except TimeoutError:
             raise BadWebRequest("the store takes nothing at the moment; the message may be stored later", 503) from None
+
+    def _check_rate(self, caller: Caller) -> None:
+        state = self._driver.server.state
+        limit = state.limits.messages_per_second
+        if limit != NONE and not self._allowances.has_left(_client_of(caller), limit, self._driver.clock.now()):
+            state.counters.throttled += 1
+            raise BadWebRequest(f"more than {limit} messages a second", 429)
 
     def _check(self, topic: str) -> None:
         limits = self._driver.server.state.limits
@@ -156,6 +170,11 @@ def topic_of(request: Request) -> str:
         return unquote_to_bytes(raw[len(TOPICS_PATH) :]).decode()
     except UnicodeDecodeError:
         raise BadWebRequest("the topic: expected UTF-8, percent-encoded") from None
+
+
+def _client_of(caller: Caller) -> tuple[str | None, str]:
+    """Its user, and the host that it comes from."""
+    return caller.user, caller.peer.address.rpartition(":")[0]
 
 
 def _status(refused: PublishRefused) -> int:

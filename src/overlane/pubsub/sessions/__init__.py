@@ -1,3 +1,3 @@
 """Sessions: the state of a client between its connections, and its will."""
 
-__all__ = ["deduplication", "domain", "lookup", "registry", "session", "wills"]
+__all__ = ["deduplication", "domain", "lookup", "registry", "reserved_names", "session", "wills"]
