@@ -10,6 +10,9 @@ from docpages import PROJECT
 PYTHON = """#!/bin/sh
 case "$*" in
 *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+*"pip install"*" uv")
+    if [ -e no-uv ]; then exit 1; fi
+    cp uv .venv/bin/uv ;;
 *"pip install"*)
     echo pip "$@" >> run.txt
     echo Collecting numpy
@@ -17,6 +20,12 @@ case "$*" in
     if [ -e no-network ]; then echo no network >&2; exit 1; fi
     cp "$0" .venv/bin/overlane ;;
 esac
+"""
+UV = """#!/bin/sh
+if [ -e no-network ]; then exit 2; fi
+echo uv "$@" >> run.txt
+echo a warning >&2
+cp "$0" .venv/bin/overlane
 """
 APT_GET = """#!/bin/sh
 echo apt-get "$@" >> run.txt
@@ -47,7 +56,14 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     for name in (*TOOLS, *MORE_TOOLS):
         (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
-    programs = {"bin/python3": PYTHON, "bin/apt-get": APT_GET, "bin/dpkg": DPKG, "bin/id": ROOT, "java-17": JAVA}
+    programs = {
+        "bin/python3": PYTHON,
+        "bin/apt-get": APT_GET,
+        "bin/dpkg": DPKG,
+        "bin/id": ROOT,
+        "java-17": JAVA,
+        "uv": UV,
+    }
     for name, text in programs.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -65,16 +81,16 @@ def set_up(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def ran(project: Path) -> list[str]:
-    """What was installed since it was last asked: the extras, and Debian's packages."""
+    """What was installed since it was last asked: the extras, and then Debian's packages, which are installed meanwhile."""
     file = project / "run.txt"
     lines = file.read_text().splitlines() if file.exists() else []
     file.unlink(missing_ok=True)
-    installed = [line for line in lines if " install " in line]
+    of_debian = [line for line in lines if line.startswith("apt-get") and " install " in line]
     return [
-        line.rpartition(" ")[2] if line.startswith("pip") else line.rpartition("--no-install-recommends ")[2]
-        for line in installed
-        if "--download-only" not in line
-    ] + ["unpacked"] * sum("--download-only" in line for line in installed)
+        *(line.rpartition(" ")[2] for line in lines if line.startswith(("pip", "uv"))),
+        *(line.rpartition("--no-install-recommends ")[2] for line in of_debian if "--download-only" not in line),
+        *("unpacked" for line in of_debian if "--download-only" in line),
+    ]
 
 
 def test_the_demo_gets_the_pipeline_the_coordination_and_java_and_no_more(project: Path) -> None:
@@ -131,10 +147,23 @@ def test_a_failure_is_told_and_the_next_run_tries_again(project: Path) -> None:
     done = set_up(project, "demo")
     assert done.returncode == 1
     assert "no network" in done.stderr
-    assert ran(project) == [".[coordination,pipeline,telemetry]"]
+    assert ran(project) == [".[coordination,pipeline,telemetry]", "openjdk-17-jre-headless"]
     (project / "no-network").unlink()
     assert set_up(project, "demo").returncode == 0
+    assert ran(project) == [".[coordination,pipeline,telemetry]"]
+
+
+def test_pip_installs_where_uv_cannot_be_had(project: Path) -> None:
+    (project / "no-uv").touch()
+    done = set_up(project, "demo")
+    assert done.returncode == 0, done.stderr
+    assert (project / "run.txt").read_text().count("pip -m pip install") == 1
     assert ran(project) == [".[coordination,pipeline,telemetry]", "openjdk-17-jre-headless"]
+
+
+def test_lists_of_packages_are_fetched_once(project: Path) -> None:
+    set_up(project, "test")
+    assert (project / "run.txt").read_text().count("apt-get update") == 1
 
 
 def test_another_purpose_is_refused(project: Path) -> None:
