@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from brokers import any_broker, mortal_broker, our_broker, our_mortal_broker
+from cost_report import Costs, write_costs
+from cost_report import add_option as add_costs_option
 from examples import register_profiles
 from failed_tests import add_option, write_failed
 from workorder import group_of, longest_first
@@ -26,10 +28,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_option(parser)
+    add_costs_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Costs())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     write_failed(terminalreporter, config)
+    write_costs(terminalreporter, config)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups

@@ -7,9 +7,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = """
-from failed_tests import add_option, write_failed
-def pytest_addoption(parser): add_option(parser)
-def pytest_terminal_summary(terminalreporter, config): write_failed(terminalreporter, config)
+import cost_report, failed_tests
+def pytest_addoption(parser):
+    failed_tests.add_option(parser)
+    cost_report.add_option(parser)
+def pytest_configure(config): config.pluginmanager.register(cost_report.Costs())
+def pytest_terminal_summary(terminalreporter, config):
+    failed_tests.write_failed(terminalreporter, config)
+    cost_report.write_costs(terminalreporter, config)
 """
 PASSES_ALONE = """
 import os, pytest
@@ -20,11 +25,11 @@ def test_alone(of): assert "PYTEST_XDIST_WORKER" not in os.environ
 """
 
 
-def run_tests(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
+def run_tests(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_some.py").write_text(source)
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\nmarkers = slow\n")
-    command = (sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-q", "-n", "2", "--dist", "loadgroup")
+    command = (sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-q", "-n", "2", "--dist", "loadgroup", *options)
     # This may be a process of a parallel run itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -50,10 +55,16 @@ def test_a_test_that_is_not_slow_has_one_try(tmp_path: Path) -> None:
     assert "Trying" not in done.stdout
 
 
-def test_many_that_fail_are_not_tried_again(tmp_path: Path) -> None:
-    done = run_tests(tmp_path, PASSES_ALONE.replace('["a@b]", "::"]', "range(6)"))
+def test_many_that_fail_are_not_tried_again_and_costs_are_told(tmp_path: Path) -> None:
+    busy = "\ndef test_busy():\n    import time\n    while time.process_time() < 1: pass\n"
+    costs = tmp_path / "costs.txt"
+    done = run_tests(tmp_path, PASSES_ALONE.replace('["a@b]", "::"]', "range(6)") + busy, f"--costs-to={costs}")
     assert done.returncode == 1
     assert "Trying" not in done.stdout
+    cpu_s, wall_s, tests, name = costs.read_text().splitlines()[1].split()
+    assert (name, tests) == ("test_some.py", "7")
+    assert 0 < float(cpu_s) <= 5
+    assert float(wall_s) > 0
 
 
 def test_what_cannot_be_collected_has_failed(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""`--costs-to FILE`: which test files cost most: tests, CPU seconds and wall seconds of each, the dearest first.
+
+CPU time is that of the process that runs the test, and of processes it started that have ended by then. Brokers that
+are forked (forked.py) are children of another process: they are missing, and the wall time tells of them.
+"""
+
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+PROPERTY = "cpu_wall_s"
+
+
+def add_option(parser: pytest.Parser) -> None:
+    parser.addoption("--costs-to", type=Path, metavar="FILE", help="write what the test files cost, the dearest first")
+
+
+class Costs:
+    """Of each test, in the process that runs it. It travels with the report."""
+
+    def __init__(self) -> None:
+        self._began = 0.0, 0.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self._began = _cpu_s(), time.monotonic()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: "pytest.CallInfo[None]"
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            cpu_s, wall_s = self._began
+            report.user_properties.append((PROPERTY, (_cpu_s() - cpu_s, time.monotonic() - wall_s)))
+        return report
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def write_costs(terminal: pytest.TerminalReporter, config: pytest.Config) -> None:
+    file: Path | None = config.getoption("--costs-to")
+    if file is None:
+        return
+    costs: dict[str, list[tuple[float, float]]] = {}
+    for reports in terminal.stats.values():
+        for report in reports:
+            found = dict(getattr(report, "user_properties", ())).get(PROPERTY)
+            if found is not None:
+                costs.setdefault(report.nodeid.partition("::")[0], []).append(found)
+    sums = [(sum(cpu for cpu, _ in each), sum(wall for _, wall in each), name) for name, each in costs.items()]
+    lines = [f"{cpu:8.1f} {wall:8.1f} {len(costs[name]):6} {name}\n" for cpu, wall, name in sorted(sums, reverse=True)]
+    file.write_text("   CPU s   wall s  tests file\n" + "".join(lines))
