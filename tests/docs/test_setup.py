@@ -81,7 +81,7 @@ def set_up(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def ran(project: Path) -> list[str]:
-    """What was installed since it was last asked: the extras, and then Debian's packages, which are installed meanwhile."""
+    """What was installed since it was last asked: the extras, and then Debian's packages."""
     file = project / "run.txt"
     lines = file.read_text().splitlines() if file.exists() else []
     file.unlink(missing_ok=True)
