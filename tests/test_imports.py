@@ -26,7 +26,7 @@ WORLD = frozenset({
 
 PURE = (
     *("core", "membership", "planning", "pubsub", "mqtt", "amqp", "nats", "selectors", "web", "turn", "coordination"),
-    *("recovery", "reservation"),
+    *("recovery", "reservation", "items"),
 )
 """Parts that may not import anything of WORLD."""
 
@@ -70,12 +70,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "turn":          ("errors", "core", "pubsub", "mqtt", "amqp", "nats", "membership", "recovery.stored_record"),
     "network":       ("errors", "core", "pubsub", "membership", "quantities"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination",
-                      "reservation"),
+                      "reservation", "items"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
     "coordination":  ("errors", "core.units", "core.bundles", "local_ports", "membership", "network.schema",
                       "secret_file"),
     "recovery":      ("errors", "core.records", "core.units", "core.wire", "coordination.contract",
                       "coordination.records"),
+    "items":         ("errors", "core.topics", "core.units", "planning", "coordination.contract",
+                      "coordination.follower", "coordination.records", "network.schema"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "telemetry", "adminapi",
                       "coordination", "recovery", "web", "binding", "extras", "local_ports", "quantities", "secret",

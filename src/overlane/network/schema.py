@@ -364,6 +364,33 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     scoring: Scoring = Scoring()
 
 
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """Topics that are placed as one: they have a primary broker and a mirror in every domain."""
+
+    name: str
+    topics: tuple[str, ...]
+    """Filters."""
+    critical: bool = False
+    """Whether clients that follow the directory publish to both brokers at once."""
+    domain: str = ""
+    """Where it is placed; empty: in every domain."""
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """How items are placed on the brokers of a domain."""
+
+    capacity: float = 10_000.0
+    """Messages per second of a broker that has none of its own."""
+    risk_max: float = 0.02
+    """Pr(V > C) of every broker stays below it."""
+    brokers_min: int = 2
+    """So many are never switched off."""
+    off_below: float | None = None
+    """Brokers are switched off while the load is below this share of the capacity in use; None: never."""
+    off_after_ns: int = 300 * SECOND
+    master: str = "power"
+
+
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...] = ()
     links: tuple[Link, ...] = ()

@@ -24,6 +24,7 @@ from overlane.pubsub.consumer import Publisher
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import NOT_GIVEN, Delivery, Given, both
 from overlane.pubsub.message import Message, Run
+from overlane.pubsub.message_ids import read_id
 from overlane.pubsub.mirrored import NO_MIRROR
 from overlane.pubsub.qos_override import RELIABLE, BadOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
@@ -158,11 +159,12 @@ class Publishing:
         topic = message.topic
         if not state.may_publish(session, topic):
             raise PublishRefused(Fault.NOT_ALLOWED, Refusal.DENIED, f"not allowed to publish on {topic[:100]}")
-        mirrored = state.settings.mirrored
-        if mirrored is not None and message.qos and not is_will and mirrored.has(topic):
-            if state.lacks_mirror:
-                raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, NO_MIRROR)
-            state.needs_mirror = True
+        message_id = read_id(user_properties) if user_properties and not is_will else None
+        if message_id is not None and state.message_ids.published.has(message_id):
+            state.message_ids.duplicates += 1
+            return Accepted(True, message.qos > 0, 0.0)  # its acknowledgement rests on records of this turn or before
+        if message.qos and not is_will and state.settings.mirrored is not None:
+            self._need_mirror(topic)
         audience = state.subscriptions.audience(topic)
         shared = state.cluster.directory.shared(topic)
         is_carried = bool(shared) or state.uplink.carries(topic)
@@ -194,10 +196,24 @@ class Publishing:
         if unkept is not None:
             state.refuse(unkept.why, unkept.told, publisher)
             state.effects += state.retained.remove(topic)
+        if message_id is not None:
+            state.message_ids.published.add(message_id)
+            if not state.message_ids.delivered.add(message_id):
+                # Another broker's copy was here before; it is still passed on, since that one may be lost.
+                state.message_ids.duplicates += 1
+                return Accepted(True, is_stored, crowding)
         given = both((is_stored, crowding), self._delivery.spread(message, audience, now, session.client_id))
         if audience.groups or shared:
             given = both(given, self._share(message, audience, shared, qos, now))
         return Accepted(bool(audience.receivers or audience.groups or is_carried), *given)
+
+    def _need_mirror(self, topic: str) -> None:
+        """On a mirrored topic its records have to be on another host too; PublishRefused while there is none."""
+        state = self._state
+        if state.settings.mirrored is not None and state.settings.mirrored.has(topic):
+            if state.lacks_mirror:
+                raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, NO_MIRROR)
+            state.needs_mirror = True
 
     def _class_of(
         self, message: Message, qos: QosClass, user_properties: Sequence[tuple[str, str]], now: Nanos

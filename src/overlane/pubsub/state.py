@@ -16,6 +16,7 @@ from overlane.pubsub.consumer import Client, Confirmation, Consumer, Ending
 from overlane.pubsub.counters import Counters, Refusal, TopicStats
 from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.limits import Limits
+from overlane.pubsub.message_ids import MessageIds
 from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.notices import Notices, RefusalNotice
 from overlane.pubsub.questions import Question
@@ -94,6 +95,8 @@ class State:
     topics: dict[str, TopicStats] = field(default_factory=dict)
     _topic_chars: int = 0
     """Of all topics that are counted."""
+    message_ids: MessageIds = field(default_factory=MessageIds)
+    """Of messages that may come more than once."""
     suspects: frozenset[str] = frozenset()
     """Messages that have ended the process too often, and are refused (`pubsub.suspects`)."""
 

@@ -25,6 +25,7 @@ nanoseconds, randomness comes from seeded streams through exact arithmetic, and 
 __all__ = [
     "chronicle",
     "host",
+    "items",
     "judge",
     "line",
     "link",

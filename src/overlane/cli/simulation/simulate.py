@@ -40,6 +40,7 @@ class SoakOf(StrEnum):
     TIERS = "tiers"
     COORDINATED = "coordinated"
     DOMAIN = "domain"
+    ITEMS = "items"
     BOTH = "both"
 
 
@@ -80,8 +81,8 @@ def simulate(
         typer.Option(
             "--soak-of",
             help="Simulate the overlay protocol of many brokers, whole brokers with MQTT clients and disks, whole "
-            "brokers in two tiers, these with a leader and a coordination service, or whole brokers of a domain that "
-            "share their clients; both: the first two.",
+            "brokers in two tiers, these with a leader and a coordination service, whole brokers of a domain that "
+            "share their clients, or the management agents of a domain with items; both: the first two.",
         ),
     ] = SoakOf.BOTH,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes for --soak.")] = 1,
@@ -127,7 +128,7 @@ def simulate(
 
 
 def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> None:
-    from overlane.sim import soak, whole
+    from overlane.sim import items, soak, whole
 
     kinds = {
         SoakOf.OVERLAY: soak.run_seeds,
@@ -135,6 +136,7 @@ def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> 
         SoakOf.TIERS: whole.run_tier_seeds,
         SoakOf.COORDINATED: whole.run_coordinated_seeds,
         SoakOf.DOMAIN: whole.run_domain_seeds,
+        SoakOf.ITEMS: items.run_items_seeds,
     }
     soaks = [kinds[of]] if of in kinds else [soak.run_seeds, whole.run_seeds]
     # For the processes of --jobs too, which are forked.

@@ -17,6 +17,7 @@ from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
+from overlane.pubsub.message_ids import may_have_id, read_id
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.state import State
 from overlane.pubsub.suspects import suspect_of
@@ -109,8 +110,19 @@ class Arrivals:
         arrived = envelope.unpack(one.topic, one.flags, one.body, published_ns)
         if arrived.expires_ns > now:
             only = () if one.subscribers == (LOCAL_SUBSCRIBERS,) else one.subscribers
+            if may_have_id(arrived.encoded) and not only and self._is_duplicate(arrived):
+                return
             self._at_hand = arrived
             self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, None, only, overrun)
+
+    def _is_duplicate(self, arrived: Message) -> bool:
+        """Whether a copy of it was delivered before. Not asked where a history is kept: there a message may come again
+        for a subscriber that is new."""
+        message_id = read_id(arrived.properties.user_properties)
+        if message_id is None or self._state.message_ids.delivered.add(message_id):
+            return False
+        self._state.message_ids.duplicates += 1
+        return True
 
     def _deliver_to_group(self, one: Delivered, published_ns: Nanos, overrun: int, now: Nanos) -> None:
         """Another broker has chosen this one for a message of a shared subscription. If the last member here has gone

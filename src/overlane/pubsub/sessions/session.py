@@ -56,6 +56,7 @@ class _StoredSubscription(NamedTuple):
     reliable: bool
     strict: bool = False
     where: str = ""
+    is_standby: bool = False
 
 
 _decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
@@ -162,7 +163,8 @@ class Session:
             one.retain_as_published,
             one.identifier,
             *one.override,
-            *([] if one.where is None else [one.where.text]),
+            *([] if one.where is None and not one.is_standby else ["" if one.where is None else one.where.text]),
+            *([True] if one.is_standby else []),
         )
         return Save(SUBSCRIPTIONS, self._key(one.name.encode()), _encode(value))
 
@@ -240,4 +242,12 @@ REPLAY_KIND = Kind(REPLAYS, part_owner, lambda key, value: (owner(key)[1].decode
 def restored_subscription(session: Session, name: str, value: bytes) -> Subscription:
     stored = _decode_subscription(value)
     where = Selector.parse(stored.where) if stored.where else None
-    return Subscription(session, name, *stored[:6], override=QosOverride(*stored[6:9]), where=where)
+    return Subscription(
+        session,
+        name,
+        *stored[:6],
+        override=QosOverride(*stored[6:9]),
+        where=where,
+        is_local=stored.is_standby,
+        is_standby=stored.is_standby,
+    )

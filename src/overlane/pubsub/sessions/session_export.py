@@ -86,6 +86,7 @@ class ExportedSubscription(msgspec.Struct, frozen=True, array_like=True):
     reliable: bool
     strict: bool
     where: str = ""
+    is_standby: bool = False
 
 
 class ExportedWill(msgspec.Struct, frozen=True, array_like=True):

@@ -49,6 +49,7 @@ def export_session(session: Session, will: Will | None, now: Nanos) -> SessionEx
                 one.identifier,
                 *one.override,
                 where="" if one.where is None else one.where.text,
+                is_standby=one.is_standby,
             )
             for one in session.subscriptions.values()
         ),
@@ -81,6 +82,8 @@ def import_session(exported: SessionExport, now: Nanos) -> tuple[Session, Will |
             one.identifier,
             override,
             Selector.parse(one.where) if one.where else None,
+            is_local=one.is_standby,
+            is_standby=one.is_standby,
         )
     session.replays = dict(exported.replays)
     session.received = dict.fromkeys(exported.received)

@@ -6,6 +6,12 @@ as a user property of a subscription, in the language of selectors. A message go
 matching subscriptions has no filter or one that holds; QoS and identifiers are those of the subscriptions that take it.
 Conditions are evaluated at the subscriber's broker. The payload is decoded once for all of them.
 
+    overlane-standby: yes
+
+makes it a subscription of a client at the mirror of an item: it gets only messages with an identity (`message_ids`)
+that clients publish at this broker. All others come from the primary, where the client has an ordinary subscription.
+Other brokers are not told of it, so it costs the overlay nothing.
+
 A shared subscription has none: which member a message goes to is decided where it is published, and a broker whose
 members all turn it down could not give it back.
 """
@@ -14,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from overlane.pubsub.message import Message
+from overlane.pubsub.message_ids import may_have_id
 from overlane.selectors import Match, MessageValues, Selector, SelectorError
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     from overlane.pubsub.subscriptions.table import Receiver, Subscription
 
 WHERE = "overlane-where"
+STANDBY = "overlane-standby"
 
 
 def read_content_filter(user_properties: Iterable[tuple[str, str]]) -> Selector | None:
@@ -29,6 +37,10 @@ def read_content_filter(user_properties: Iterable[tuple[str, str]]) -> Selector 
     if len(texts) > 1:
         raise SelectorError(1, f"{len(texts)} properties {WHERE}", "one; combine conditions with AND or OR")
     return Selector.parse(texts[0]) if texts else None
+
+
+def read_standby(user_properties: Iterable[tuple[str, str]]) -> bool:
+    return any(name == STANDBY and value == "yes" for name, value in user_properties)
 
 
 def values_of(message: Message) -> MessageValues:
@@ -61,7 +73,7 @@ class ContentFilters:
             receiver = receiver.of_own
         if not receiver.choices:
             return receiver
-        passing = [one for one in receiver.choices if self._match(one, message)]
+        passing = [one for one in receiver.choices if self._match(one, message, sender)]
         if len(passing) == len(receiver.choices):
             return receiver
         if passing:
@@ -75,7 +87,9 @@ class ContentFilters:
         self._count((subscription,), message)
         return False
 
-    def _match(self, subscription: "Subscription", message: Message) -> Match:
+    def _match(self, subscription: "Subscription", message: Message, sender: str | None = None) -> Match:
+        if subscription.is_standby and (sender is None or not may_have_id(message.encoded)):
+            return Match.FALSE
         if subscription.where is None:
             return Match.TRUE
         if message is not self._message:

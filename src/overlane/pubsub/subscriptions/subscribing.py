@@ -26,7 +26,7 @@ from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.replay import RetainedReplay
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
-from overlane.pubsub.subscriptions.content_filters import WHERE, read_content_filter
+from overlane.pubsub.subscriptions.content_filters import STANDBY, WHERE, read_content_filter, read_standby
 from overlane.pubsub.subscriptions.table import BadFilter, Subscription, split_shared
 from overlane.selectors import SelectorError
 
@@ -155,11 +155,12 @@ class Subscribing:
 
     def _read(self, session: Session, request: SubscriptionRequest, now: Nanos) -> Subscription:
         state, limits = self._state, self._state.limits
-        override, where = NONE, None
+        override, where, is_standby = NONE, None, False
         try:
             group, topic_filter = split_shared(request.name)
             if request.user_properties:
                 where = read_content_filter(request.user_properties)
+                is_standby = read_standby(request.user_properties)
                 override = read_override(request.user_properties)
                 override = override._replace(deadline_ns=state.cluster.deadlines.settle(override.deadline_ns, now))
         except (BadTopic, BadFilter) as bad:
@@ -170,6 +171,9 @@ class Subscribing:
             raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{WHERE}: {bad}") from None
         if group and where is not None:
             shared = f"{WHERE}: a shared subscription cannot have a content filter"
+            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
+        if group and is_standby:
+            shared = f"{STANDBY}: a shared subscription cannot stand by"
             raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
         if told := uncarriable(group, "") or limits.too_long(topic_filter):
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
@@ -202,6 +206,8 @@ class Subscribing:
             request.identifier,
             override,
             where,
+            is_local=is_standby,
+            is_standby=is_standby,
         )
 
     def _enter(self, session: Session, subscription: Subscription, now: Nanos) -> None:
@@ -211,8 +217,12 @@ class Subscribing:
         is_first = state.subscriptions.add(subscription)
         self._add_override(subscription, now)
         if old is not None:
-            state.subscriptions.remove(old)
+            is_last = state.subscriptions.remove(old)
             self._remove_override(old, now)
+            if old.is_local != subscription.is_local:
+                self._announce_otherwise(subscription, is_first, is_last, now)
+        elif subscription.is_local:
+            pass
         elif subscription.group:
             if is_first:
                 state.cluster.join_group(subscription.group, subscription.filter, now)
@@ -227,6 +237,20 @@ class Subscribing:
         if session.is_durable:
             state.effects.append(session.saved_subscription(subscription))
 
+    def _announce_otherwise(self, subscription: Subscription, is_first: bool, is_last: bool, now: Nanos) -> None:
+        """A subscription begins to need something of other brokers, or ceases to."""
+        state = self._state
+        if state.settings.qos.keeps_history:
+            client_id = subscription.session.client_id
+            if subscription.is_local:
+                state.uplink.unsubscribe(client_id, subscription.filter, now)
+            else:
+                state.uplink.subscribe(client_id, subscription.filter, subscription.session.is_durable, now)
+        elif is_first:
+            state.uplink.subscribe(LOCAL_SUBSCRIBERS, subscription.filter, False, now)
+        elif is_last:
+            state.uplink.unsubscribe(LOCAL_SUBSCRIBERS, subscription.filter, now)
+
     def _leave(self, subscription: Subscription, now: Nanos) -> None:
         state = self._state
         is_last = state.subscriptions.remove(subscription)
@@ -238,6 +262,8 @@ class Subscribing:
         if subscription.group:
             if is_last:
                 state.cluster.leave_group(subscription.group, subscription.filter, now)
+        elif subscription.is_local:
+            pass
         elif state.settings.qos.keeps_history:
             state.uplink.unsubscribe(subscription.session.client_id, subscription.filter, now)
         elif is_last:

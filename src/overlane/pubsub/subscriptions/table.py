@@ -65,6 +65,8 @@ class Subscription:
     """Its content filter."""
     is_local: bool = False
     """Whether it needs nothing of other brokers, so that it is not announced to them."""
+    is_standby: bool = False
+    """Whether it gets only messages with an identity that are published at this broker (`content_filters`)."""
 
 
 class Receiver:
@@ -88,8 +90,9 @@ class Receiver:
 
     def __init__(self, session: "Session", subscriptions: list[Subscription]) -> None:
         self.session = session
-        self.choices = tuple(subscriptions) if any(one.where is not None for one in subscriptions) else ()
-        """Its subscriptions, if some of them have content filters."""
+        is_selective = any(one.where is not None or one.is_standby for one in subscriptions)
+        self.choices = tuple(subscriptions) if is_selective else ()
+        """Its subscriptions, if some of them do not take every message."""
         self.qos = max(one.qos for one in subscriptions)
         self.identifiers = tuple(sorted(one.identifier for one in subscriptions if one.identifier))
         self.retain_as_published = any(one.retain_as_published for one in subscriptions)
