@@ -81,15 +81,17 @@ class Domain:
             with suppress(ProcessLookupError):  # one that goes on may end others at once
                 os.kill(pid, number)
 
-    def lose(self, name: str, *, is_wiped: bool = True) -> None:
-        """As a host that is lost with its disk."""
-        host = self.hosts[name]
-        assert host.process is not None
-        self.signal(name, signal.SIGKILL)
-        host.process.wait()
-        host.process = None
-        if is_wiped:
-            shutil.rmtree(self.folder / name)
+    def lose(self, *names: str, is_wiped: bool = True) -> None:
+        """As hosts that are lost with their disks, at the same moment."""
+        for name in names:
+            self.signal(name, signal.SIGKILL)
+        for name in names:
+            host = self.hosts[name]
+            assert host.process is not None
+            host.process.wait()
+            host.process = None
+            if is_wiped:
+                shutil.rmtree(self.folder / name)
 
     def end(self) -> None:
         processes = [host.process for host in self.hosts.values() if host.process is not None]

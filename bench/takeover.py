@@ -114,11 +114,10 @@ async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list
             address = await stack.enter_async_context(Forwarder(made, name).running())
             loads.append(await stack.enter_async_context(Load(address, f"{name}-").running()))
         since = time.monotonic()
-        for name in victims:
-            if kind == "kill":
-                made.lose(name)
-            else:
-                made.signal(name, signal.SIGSTOP)
+        if kind == "kill":
+            await asyncio.to_thread(made.lose, *victims)
+        for name in victims if kind == "stop" else ():
+            made.signal(name, signal.SIGSTOP)
         await asyncio.gather(*(load.until_more(40) for load in loads))
         until = time.monotonic()
         gaps = [_gap_s(load, since, until) for load in loads]

@@ -1,8 +1,6 @@
 """Replication frames: each is read as written, and nothing beyond a limit is accepted."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from overlane.core.wire.control_messages import Unsendable
 from overlane.errors import ProtocolViolation
 from overlane.recovery import frames
-from overlane.recovery.fragments import FRAGMENT_BYTES_MAX, Reassembly, fragments
+from overlane.recovery.fragments import CONTINUES, MORE, Reassembly, Waiting, fragments
 from overlane.recovery.frames import (
     CHANGES_MAX,
     TABLE_LENGTH_MAX,
@@ -30,6 +28,7 @@ from overlane.recovery.frames import (
     encode,
     snapshot_parts,
 )
+from overlane.recovery.questions import Heard, Message, encode_message
 
 CHANGES: tuple[Change, ...] = (("mqtt.session", b"k", b"v"), ("parcel", b"", None))
 EXAMPLES: list[Frame] = [
@@ -142,26 +141,66 @@ def test_a_snapshot_has_all_records_in_parts_of_bounded_size(
 
 # Fragments
 
+SMALL = [Heartbeat("seattle", 1, 3, 4), Acknowledge("seattle", 1, 3, 9, 4), Heard("seattle")]
 
-@given(st.lists(st.binary(min_size=1, max_size=300), max_size=6), st.integers(5, 100))
-def test_frames_come_out_of_their_fragments(sent: list[bytes], size: int) -> None:
-    reassembly = Reassembly()
-    received = [reassembly.receive(one) for frame in sent for one in fragments(frame, size)]
-    assert [frame for frame in received if frame is not None] == sent
+
+def large(sequence: int, size: int = 300) -> Append:
+    return Append("seattle", 1, sequence, (("t", b"key", b"x" * size),), 5)
+
+
+def sent(waiting: Waiting, at_once: int = 50) -> bytes:
+    parts = []
+    while waiting.size_bytes:
+        parts.append(waiting.take(at_once))
+        assert len(parts[-1]) <= at_once
+    return b"".join(parts)
+
+
+@given(st.lists(st.sampled_from([*SMALL, large(1), large(2, 5)]), max_size=6), st.integers(5, 100), st.data())
+def test_messages_come_out_of_their_fragments_however_the_bytes_come(
+    messages: list[Message], size: int, data: st.DataObject
+) -> None:
+    stream = b"".join(one for message in messages for one in fragments(encode_message(message), size))
+    reassembly, received, at = Reassembly(), list[Message](), 0
+    while at < len(stream):
+        end = data.draw(st.integers(at + 1, len(stream)))
+        received += reassembly.receive(stream[at:end])
+        at = end
+    assert received == messages
+
+
+def test_a_heartbeat_passes_batches_that_wait_and_says_what_was_sent_before_them() -> None:
+    waiting = Waiting(100)
+    waiting.add(large(5))
+    waiting.add(large(6))
+    begun = waiting.take(150)
+    waiting.add(Heartbeat("seattle", 1, 6, 10))
+    waiting.add(Heartbeat("seattle", 1, 6, 11))
+    expected = [Heartbeat("seattle", 1, 4, 11), large(5), large(6)]
+    assert Reassembly().receive(begun + sent(waiting)) == expected
+
+
+def test_a_heartbeat_passes_nothing_but_batches() -> None:
+    (part,) = snapshot_parts("seattle", 1, 6, 1, [("t", b"key", b"x" * 300)], 5)
+    for first in (part, Begin("seattle", 1, 6, 0, 9)):
+        waiting = Waiting(100)
+        for message in (first, large(7), Heartbeat("seattle", 1, 7, 10)):
+            waiting.add(message)
+        assert Reassembly().receive(sent(waiting)) == [first, large(7), Heartbeat("seattle", 1, 7, 10)]
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda reassembly: reassembly.receive((1001).to_bytes(4) + b"x"),
-        lambda reassembly: reassembly.receive((0).to_bytes(4) + b"x"),
-        lambda reassembly: reassembly.receive(b"\0\0\0"),
-        lambda reassembly: reassembly.receive((2).to_bytes(4) + b"xyz"),
-        lambda reassembly: reassembly.receive(bytes(FRAGMENT_BYTES_MAX + 1)),
-        lambda reassembly: [reassembly.receive((5).to_bytes(4) + b"x"), reassembly.receive(b"")],
-        lambda reassembly: [reassembly.receive((5).to_bytes(4) + b"x"), reassembly.receive(b"abcde")],
+        (1001).to_bytes(4),
+        (0).to_bytes(4),
+        (CONTINUES | 5).to_bytes(4),  # of no frame
+        (MORE | 1).to_bytes(4) + b"x" + (MORE | 1).to_bytes(4),  # two frames at once
+        (MORE | 600).to_bytes(4) + b"x" * 600 + (CONTINUES | 401).to_bytes(4),
+        (MORE | 1).to_bytes(4) + b"x" + CONTINUES.to_bytes(4),
+        (3).to_bytes(4) + b"xyz",
     ],
 )
-def test_a_wrong_fragment_is_a_violation(wrong: Callable[[Reassembly], Any]) -> None:
+def test_a_wrong_fragment_is_a_violation(wrong: bytes) -> None:
     with pytest.raises(ProtocolViolation):
-        wrong(Reassembly(bytes_max=1000))
+        Reassembly(bytes_max=1000).receive(wrong)

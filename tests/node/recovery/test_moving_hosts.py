@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, cast
 
+import pytest
+
 from overlane.core.units import MS
 from overlane.membership.endpoint import Endpoint
 from overlane.node.recovery.directory import Directory
@@ -13,7 +15,7 @@ from overlane.node.recovery.own_endpoint import OwnEndpoint
 from overlane.node.recovery.primary_watch import PrimaryWatch
 from overlane.node.recovery.replica_driver import ReplicaDriver
 from overlane.node.recovery.replication import Identity, Replication
-from overlane.recovery.events import Event
+from overlane.recovery.events import Event, PrimaryLost
 from overlane.recovery.host_records import HostRecord
 from overlane.recovery.replica_set import Copy, ReplicaSet
 from overlane.recovery.stored_record import Stored
@@ -24,7 +26,9 @@ from waiting import eventually_async
 SECRET = Secret(b"a secret of sixteen bytes or more")
 SET = ReplicaSet(3, 1, (Copy(1, "seattle"), Copy(2, "spare")))
 OWN = Stored(2)
+HOSTS = ("seattle", "spare")
 SETTINGS = WatchSettings(silence=3_000 * MS, suspect=300 * MS)
+QUICK = WatchSettings(silence=60 * MS, suspect=30 * MS)
 
 
 def test_a_host_that_listens_on_all_addresses_announces_the_one_by_which_it_is_reached_when_that_changes() -> None:
@@ -133,3 +137,28 @@ def test_a_mirror_whose_connection_is_dead_and_whose_primary_lives_dials_again_a
             one.close()
 
     asyncio.run(go())
+
+
+def test_a_silent_primary_is_reported_again_and_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        primary, own = (Replication(Identity("seattle", host, SECRET, is_open=False), 1 << 20) for host in HOSTS)
+        path = Path(await primary.listen("127.0.0.1"))
+        await path.open()
+        directory = Directory("west")
+        directory.hosts = {name: HostRecord("edge") for name in HOSTS}
+        directory.endpoints = {"seattle@seattle": path.at}
+        driver = Mirror([])
+        watch = PrimaryWatch(cast(ReplicaDriver, cast(Any, driver)), directory, own, QUICK)
+        own.on_sign_of_life = watch.heard
+        await eventually_async(lambda: primary.is_linked("spare"), "they are linked", 60)
+        path.freeze()
+        await eventually_async(lambda: len(driver.events) >= 4, "it is told again and again", 60)
+        assert set(driver.events) == {PrimaryLost(3)}
+        watch.end()
+        for one in (primary, own):
+            one.close()
+
+    asyncio.run(go())
+    assert [one.message for one in caplog.records if "silent" in one.message] == [
+        "seattle is silent; nobody has heard it"
+    ]

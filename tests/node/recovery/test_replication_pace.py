@@ -8,7 +8,7 @@ from overlane.node.links.pacing import AHEAD, DATAGRAM_HEADERS, Pace
 from overlane.node.recovery.replication import Identity, Replication
 from overlane.node.recovery.replication_pace import PART_BYTES_MIN, ReplicationPace
 from overlane.recovery.events import Event, Received
-from overlane.recovery.frames import Append, Heartbeat
+from overlane.recovery.frames import Append, Heartbeat, snapshot_parts
 from overlane.secret import Secret
 from waiting import eventually_async
 
@@ -76,11 +76,14 @@ def test_a_connection_over_a_slow_line_is_given_no_more_than_it_takes_and_all_ar
         started = monotonic()
         large = Append("seattle", 1, 1, (("table", b"key", b"x" * 60_000),), 5)
         primary.send("other", large)
-        assert await primary.send_slowly("other", Heartbeat("seattle", 1, 1, 6))
+        primary.send("other", Heartbeat("seattle", 1, 1, 6))
+        (part,) = snapshot_parts("seattle", 1, 1, 1, [("table", b"key", b"x")], 7)
+        assert await primary.send_slowly("other", part)
         assert monotonic() - started > 0.5, "a snapshot waits for the line"
-        await eventually_async(lambda: len(events) == 2, "all has arrived", 60)
+        await eventually_async(lambda: len(events) == 3, "all has arrived", 60)
         assert monotonic() - started > 0.9
-        assert events == [Received("one", large), Received("one", Heartbeat("seattle", 1, 1, 6))]
+        heartbeat = Heartbeat("seattle", 1, 0, 6)
+        assert events == [Received("one", frame) for frame in (heartbeat, large, part)], "the heartbeat goes first"
         assert len(signs) > 20, "every part is a sign of life"
         primary.close()
         mirror.close()

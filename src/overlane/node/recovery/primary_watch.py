@@ -56,6 +56,8 @@ class PrimaryWatch:
         """Until the primary is heard for the first time."""
         self._heard_of: set[str] = set()
         """Addresses at which the primary has greeted in this life of the process."""
+        self._is_told = False
+        """Whether the present silence is in the log."""
         self._closed = asyncio.Event()
         replication.on_closed = self._closed.set
         self._questions: set[asyncio.Task[None]] = set()
@@ -73,7 +75,9 @@ class PrimaryWatch:
         if self._has_grace:
             self._has_grace = False
             self._watcher = Watcher(self._settings, now)
-        self._watcher.heard(now)
+        if self._watcher.heard(now) and self._is_told:
+            log.info("%s is heard again", self._driver.broker)
+        self._is_told = False
 
     def _primary(self) -> tuple[ReplicaSet, str] | None:
         """The replica set and the host of its primary, if that is another one."""
@@ -146,6 +150,7 @@ class PrimaryWatch:
         value, host = found
         if self._watched != (value.epoch, host):
             self._watched = value.epoch, host
+            self._is_told = False
             self._has_grace = not self._heard_of
             grace = int(START_GRACE_S * SECOND) if self._has_grace else 0
             self._watcher = Watcher(self._settings, max(now, self._started + grace))
@@ -168,7 +173,9 @@ class PrimaryWatch:
                 case Probe():
                     self._replication.probe(value.primary_host)
                 case Lost(is_dead):
-                    log.warning("%s is silent; nobody has heard it", self._driver.broker)
+                    if not self._is_told:
+                        log.warning("%s is silent; nobody has heard it", self._driver.broker)
+                    self._is_told = True
                     self._tell_lost(value, is_dead=is_dead)
                 case _:
                     pass

@@ -1,15 +1,13 @@
-"""A replication connection: the greeting of brokers, then frames, each behind its length.
-
-    frame    u32 length | msgpack
+"""A replication connection: the greeting of brokers, then frames (`recovery.fragments`).
 
 Both ends are named BROKER@HOST in the greeting, so that two copies of one broker can talk to each other. The identity
 is proven as on overlay links: by certificates that name both broker and host, or by the shared secret; on one machine,
 or where the file allows it, the name is enough. With certificates the connection is encrypted.
 
 What is sent waits in the transport, up to a limit; where the rate of the line is known (`replication_pace`), here, and
-the transport gets it in parts. A receiver that is further behind than that is disconnected: it dials again, and gets
-what it lacks from the log or as a snapshot. Everything that comes is a sign of life, also a part of a frame, which may
-take long over a slow line.
+the transport gets it in parts, heartbeats first. A receiver that is further behind than that is disconnected: it dials
+again, and gets what it lacks from the log or as a snapshot. Everything that comes is a sign of life, also a part of a
+frame, which may take long over a slow line.
 """
 
 import asyncio
@@ -22,11 +20,10 @@ from overlane.core.units import SECOND
 from overlane.errors import ProtocolViolation
 from overlane.node.links.greeting import NONCE_BYTES, Credentials, Greeting
 from overlane.node.recovery.replication_pace import ReplicationPace
-from overlane.recovery.frames import FRAME_BYTES_MAX
-from overlane.recovery.questions import Message, decode_message, encode_message
+from overlane.recovery.fragments import Reassembly, Waiting, whole
+from overlane.recovery.questions import Message, encode_message
 
 GREETING_S = 5.0
-LENGTH_BYTES = 4
 ROOM_BYTES = 1 << 20
 """So much may wait in the transport before a snapshot waits for it to be sent."""
 
@@ -65,13 +62,13 @@ class ReplicationLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._greeting: Greeting | None = None
         self._late: asyncio.TimerHandle | None = None
-        self._received = bytearray()
+        self._reassembly = Reassembly()
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_paused = False
         """Whether the transport is full."""
         self._pace: ReplicationPace | None = None
-        self._waiting = bytearray()
+        self._waiting: Waiting | None = None
         """What the pace does not allow yet."""
         self._pumping: asyncio.TimerHandle | None = None
 
@@ -82,35 +79,40 @@ class ReplicationLink(asyncio.Protocol):
         transport = self._transport
         if not self.is_open or transport is None or transport.is_closing():
             return False
-        data = encode_message(message)
-        self._owner.sent_bytes(LENGTH_BYTES + len(data))
-        if self._pace is None:
-            transport.write(len(data).to_bytes(LENGTH_BYTES) + data)
+        before_bytes = self._buffered_bytes()
+        if self._pace is None or self._waiting is None:
+            data = whole(encode_message(message))
+            self._owner.sent_bytes(len(data))
+            transport.write(data)
         else:
-            self._waiting += len(data).to_bytes(LENGTH_BYTES) + data
+            self._waiting.add(message)
             if self._pumping is None:
-                self._pump(self._pace)
-        if transport.get_write_buffer_size() + len(self._waiting) > self._buffer_bytes_max + len(data):
+                self._pump(self._pace, self._waiting)
+        if before_bytes > self._buffer_bytes_max:
             log.warning("%s does not keep up: disconnected", self.peer)
             self.close()
             return False
         return True
 
-    def _pump(self, pace: ReplicationPace) -> None:
+    def _buffered_bytes(self) -> int:
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size() + (0 if self._waiting is None else self._waiting.size_bytes)
+
+    def _pump(self, pace: ReplicationPace, waiting: Waiting) -> None:
         """Give the transport what the line takes now, and wait for more room."""
         self._pumping = None
-        while self._waiting and self._transport is not None:
+        while waiting.size_bytes and self._transport is not None:
             now = monotonic_ns()
-            size = min(len(self._waiting), pace.part_bytes(now))
+            size = pace.part_bytes(now)
             if not size:
                 pause_s = max(0, pace.next_room - now) / SECOND
-                self._pumping = asyncio.get_running_loop().call_later(pause_s, self._pump, pace)
+                self._pumping = asyncio.get_running_loop().call_later(pause_s, self._pump, pace, waiting)
                 break
-            with memoryview(self._waiting) as view:
-                self._transport.write(bytes(view[:size]))
-            del self._waiting[:size]
-            pace.sent(size, now)
-        if len(self._waiting) > pace.room_bytes_max:
+            data = waiting.take(size)
+            self._transport.write(data)
+            self._owner.sent_bytes(len(data))
+            pace.sent(len(data), now)
+        if waiting.size_bytes > pace.room_bytes_max:
             self._has_room.clear()
         elif not self._is_paused:
             self._has_room.set()
@@ -139,8 +141,9 @@ class ReplicationLink(asyncio.Protocol):
                 data = self._greet(self._greeting, data)
             if self.is_open:
                 self._owner.heard(self, len(data))
-                self._received += data
-                self._take_frames()
+                for message in self._reassembly.receive(data):
+                    if self.is_open:
+                        self._owner.received(self, message)
         except ProtocolViolation as violation:
             log.warning("replication with %s: %s", self.peer or "somebody", violation)
             self.close()
@@ -151,7 +154,7 @@ class ReplicationLink(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        if self._pace is None or len(self._waiting) <= self._pace.room_bytes_max:
+        if self._pace is None or self._waiting is None or self._waiting.size_bytes <= self._pace.room_bytes_max:
             self._has_room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -159,7 +162,8 @@ class ReplicationLink(asyncio.Protocol):
         for timer in (self._late, self._pumping):
             if timer is not None:
                 timer.cancel()
-        self._waiting.clear()
+        if self._waiting is not None:
+            self._waiting.clear()
         self._has_room.set()
         self.settled.set()
         if was_open:
@@ -179,20 +183,6 @@ class ReplicationLink(asyncio.Protocol):
             self.peer = greeting.peer
             self.is_open = True
             self._pace = self._owner.opened(self)
+            self._waiting = None if self._pace is None else Waiting(self._pace.room_bytes_max)
             self.settled.set()
         return rest
-
-    def _take_frames(self) -> None:
-        buffer, at = self._received, 0
-        with memoryview(buffer) as view:
-            while len(view) - at >= LENGTH_BYTES and self.is_open:
-                length = int.from_bytes(view[at : at + LENGTH_BYTES])
-                if not 0 < length <= FRAME_BYTES_MAX:
-                    raise ProtocolViolation(f"a frame of {length} bytes; allowed are 1 to {FRAME_BYTES_MAX}")
-                if len(view) - at < LENGTH_BYTES + length:
-                    break
-                with view[at + LENGTH_BYTES : at + LENGTH_BYTES + length] as frame:
-                    message = decode_message(frame)
-                at += LENGTH_BYTES + length
-                self._owner.received(self, message)
-        del buffer[:at]
