@@ -143,6 +143,29 @@ def test_a_neighbour_that_stops_telling_is_replaced_by_one_that_does() -> None:
     assert [bool(remote.needing(topic)) for topic in "xy"] == [False, True]
 
 
+@pytest.mark.parametrize(
+    "later", [InterestUpdate("b", 1, 6, -1, ["x", "y"], [], 0, True), InterestUpdate("b", 1, 6, 5, ["y"], [])]
+)
+def test_what_another_neighbour_told_in_vain_is_asked_for_when_the_set_is_whole(later: InterestUpdate) -> None:
+    remote = RemoteInterest(noted)
+    remote.accept(InterestUpdate("b", 1, 5, -1, ["x"], [], 0, True), "n")
+    assert remote.accept(later, "m", 1) == (False, False, [])
+    remote.accept(InterestUpdate("b", 1, 5, -1, [], [], 1, False), "n", 2)
+    assert (remote.version_of("b"), remote.take_missed("b", 2), remote.take_missed("b", 2)) == ((1, 5), "m", None)
+    assert remote.lost("m") == ["b"], "it was asked"
+
+
+def test_what_was_told_in_vain_is_not_asked_for_where_it_is_known_or_its_teller_is_lost() -> None:
+    remote = RemoteInterest(noted)
+    for known, lost in (((1, 6), "n"), ((2, 5), "m")):
+        remote.accept(InterestUpdate("b", *known, -1, ["x"], [], 0, True), "n")
+        remote.accept(InterestUpdate("b", known[0], 6, -1, ["y"], [], 0, True), "m", 1)
+        if lost == "m":
+            remote.lost(lost)
+        remote.accept(InterestUpdate("b", *known, -1, [], [], 1, False), "n", 2)
+        assert remote.take_missed("b", 2) is None
+
+
 def test_when_the_neighbour_that_tells_is_lost_the_set_is_asked_for_elsewhere() -> None:
     remote = RemoteInterest(noted)
     remote.accept(InterestUpdate("b", 1, 5, -1, ["x"], [], 0, True), "n")

@@ -385,6 +385,8 @@ class Gossip:
                 news.needed.append((message.broker, fresh))
             if not self._remote.is_whole(message.broker):
                 return
+            if (better := self._remote.take_missed(message.broker, now)) is not None:
+                self._neighbours[better].send(InterestRequest(message.broker))
             # Whoever lacks the set asks for it: it may be large, and most have it from another neighbour.
             is_last_part = message.base < 0 and message.part > 0
             if is_last_part:

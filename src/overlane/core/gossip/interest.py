@@ -8,7 +8,8 @@ A change costs what it changes, however many filters there are. A complete set t
 in parts, on request only (interest_transfer.py). Each part takes effect as it comes: its filters are needed at once,
 and those that the set no longer contains are removed at its end. Until then the set is incomplete: it is not passed on,
 and is requested again if the neighbour that sends it is lost. Only that neighbour is listened to meanwhile; otherwise a
-later part could undo a change that came from another one. Filters beyond the limits are refused and counted.
+later part could undo a change that came from another one. What another one told in vain is requested afterwards, if it
+was later than what is known then. Filters beyond the limits are refused and counted.
 """
 
 from collections.abc import Callable, Iterable
@@ -57,6 +58,9 @@ class Needs:
     """Of the set; 0 if none has come."""
     heard_ns: Nanos = -NEVER
     """When it was asked, or told a part."""
+    missed: tuple[int, int] = (0, 0)
+    """The latest version that another neighbour has told meanwhile, in vain."""
+    missed_from: str = ""
 
 
 def record_bytes(change: Effect) -> int:
@@ -148,6 +152,8 @@ class RemoteInterest:
         is_told_by_another = needs.next_part > 0 and not is_telling and now - needs.heard_ns < ASK_AGAIN
         # Only the start of a later incarnation can be taken beside that.
         if is_told_by_another and (not is_all or news.more or news.incarnation <= needs.version[0]):
+            if version > needs.missed:
+                needs.missed, needs.missed_from = version, sender
             return False, False, []
         if is_all and news.more:
             self._begin(needs, version, sender)
@@ -162,6 +168,17 @@ class RemoteInterest:
         if fresh or news.removed:
             self._on_change()
         return True, False, fresh
+
+    def take_missed(self, broker: str, now: Nanos) -> str | None:
+        """The neighbour to ask for the set: it has told a later version than the one that is whole now, while another
+        neighbour was listened to. It is remembered as the one that was asked."""
+        needs = self._needs[broker]
+        missed, neighbour = needs.missed, needs.missed_from
+        needs.missed, needs.missed_from = (0, 0), ""
+        if missed <= needs.version:
+            return None
+        needs.sender_of_set, needs.next_part, needs.heard_ns = neighbour, 0, now
+        return neighbour
 
     def is_whole(self, broker: str) -> bool:
         needs = self._needs.get(broker)
@@ -380,6 +397,9 @@ class RemoteInterest:
 
     def lost(self, neighbour: str) -> list[str]:
         """The link is gone: the brokers whose sets that neighbour was telling, or was asked for."""
+        for needs in self._needs.values():
+            if needs.missed_from == neighbour:
+                needs.missed, needs.missed_from = (0, 0), ""  # when it is back, it tells what we lack
         found = [broker for broker, needs in self._needs.items() if needs.sender_of_set == neighbour]
         for broker in found:
             needs = self._needs[broker]
