@@ -472,7 +472,11 @@ class OverlayBroker:
     def next_deadline(self) -> Nanos:
         if self._has_changes:
             self._slow_at = self._upkeep.next_deadline()
-        when = min(self._links.next_deadline(), self._slow_at, self._inflows.wake_at)
+        when = self._links.next_deadline()
+        if self._slow_at < when:
+            when = self._slow_at
+        if self._inflows.wake_at < when:
+            when = self._inflows.wake_at
         if self._source.waiting_for_link.waiting:
             when = min(when, self._source.waiting_for_link.next_deadline())
         return min(when, self._drafts.next_deadline()) if self._drafts.open else when

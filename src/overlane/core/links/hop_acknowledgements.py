@@ -77,6 +77,8 @@ class UnacknowledgedParcels(Generic[T]):
             sent_ns = self._overdue.pop(highest, None)
         came = 0 if sent_ns is None else 1
         for queue in (self._prompt, self._patient, self._missing):
+            if not queue:
+                continue
             for number in [one for one in queue if one < highest]:
                 if earlier >> (highest - number - 1) & 1:
                     del queue[number]
@@ -98,12 +100,16 @@ class UnacknowledgedParcels(Generic[T]):
 
     def next_overdue(self, patience_ns: Nanos) -> Nanos:
         self._patience_ns = patience_ns
+        if not (self._prompt or self._patient or self._missing):
+            return NEVER
         heads = ((next(iter(queue.values())), put_off_ns) for queue, put_off_ns in self._queues() if queue)
         return min((self._due(head, put_off_ns) for head, put_off_ns in heads), default=NEVER)
 
     def take_overdue(self, patience_ns: Nanos, now: Nanos) -> list[T]:
         self._patience_ns = patience_ns
         overdue: list[T] = []
+        if not (self._prompt or self._patient or self._missing):
+            return overdue
         for queue, put_off_ns in self._queues():
             while queue:
                 number, head = next(iter(queue.items()))

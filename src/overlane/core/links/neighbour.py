@@ -119,7 +119,8 @@ class Neighbour:
         self._reset()
 
     def _reset(self) -> None:
-        self._wake_at: Nanos | None = None
+        self.wake_at: Nanos | None = None
+        """The next deadline; None if it has to be found anew."""
         self.touch()
         self._signals.ready.discard(self.name)
         self.connected = False
@@ -388,9 +389,9 @@ class Neighbour:
     # Time
 
     def next_deadline(self) -> Nanos:
-        if self._wake_at is None:
-            self._wake_at = self._find_deadline()
-        return self._wake_at
+        if self.wake_at is None:
+            self.wake_at = self._find_deadline()
+        return self.wake_at
 
     def _find_deadline(self) -> Nanos:
         if not self.connected:
@@ -407,13 +408,13 @@ class Neighbour:
         self._wake()
 
     def _wake(self) -> None:
-        self._wake_at = None
+        self.wake_at = None
         self._signals.woken = True
 
     def _wake_by(self, when: Nanos) -> None:
         """Something is due at this time, beside what was due before."""
-        if self._wake_at is not None and when < self._wake_at:
-            self._wake_at = when
+        if self.wake_at is not None and when < self.wake_at:
+            self.wake_at = when
             if when < self._signals.wake_at:
                 self._signals.wake_at = when
 
