@@ -15,29 +15,34 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BROKERS = ((sys.executable, "-m", "overlane", "broker"), (sys.executable, "-m", "overlane.cli.main", "broker"))
+COMMANDS = ("broker", "gateway")
+BEGINNINGS = tuple(
+    (sys.executable, "-m", module, command) for module in ("overlane", "overlane.cli.main") for command in COMMANDS
+)
 """How commands begin that can be forked."""
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["overlane.cli.brokers.broker", "overlane.cli.plain_options"])
+_FORKS.set_forkserver_preload(
+    ["overlane.cli.brokers.broker", "overlane.cli.brokers.gateway", "overlane.cli.plain_options"]
+)
 _PATH = os.environ.get("PYTHONPATH")
 
 
 def launch(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes] | ForkedBroker":
     """Start it, forked if that is the same; what it prints is added to the log. With another PYTHONPATH than that of
     the tests other modules may be loaded."""
-    for start in BROKERS:
+    for start in BEGINNINGS:
         if tuple(command[: len(start)]) == start and os.environ.get("PYTHONPATH") == _PATH:
-            return ForkedBroker(command[len(start) :], log)
+            return ForkedBroker(command[len(start) :], log, start[-1])
     with log.open("ab") as output:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 class ForkedBroker:
-    """As much of `subprocess.Popen` as tests use. `words`: the arguments of `overlane broker`."""
+    """As much of `subprocess.Popen` as tests use. `words`: the arguments of `overlane broker`, or another command."""
 
-    def __init__(self, words: Sequence[str], log: Path) -> None:
-        self.args = ["overlane", "broker", *words]
+    def __init__(self, words: Sequence[str], log: Path, command: str = "broker") -> None:
+        self.args = ["overlane", command, *words]
         log.touch()
         # A daemon: it does not outlive the tests.
         self._process = _FORKS.Process(target=_run, args=(self.args, str(log), dict(os.environ)), daemon=True)

@@ -14,6 +14,7 @@ from overlane.network import (
     Defaults,
     Endpoint,
     Event,
+    Gateway,
     Heal,
     Join,
     Leave,
@@ -54,6 +55,7 @@ from overlane.network.schema import (
 )
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import EXPIRY_S_NEVER, Limits
+from overlane.topic_names import DIRECTIONS, NameRule
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "five-cities.toml"
 SERVING = """
@@ -102,6 +104,19 @@ file = "1MiB"
 file_age = "1m"
 disk = "1GiB"
 deliveries_per_second = 10
+[[gateways]]
+name = "plant"
+broker = "a"
+to = "mqtt://10.0.0.5:1883,other"
+version = "3.1.1"
+qos = 1
+backlog_rate = 100
+user = "bridge"
+password_file = "password"
+[[gateways.topics]]
+overlay = "plant/+/#"
+local = "+/x/#"
+direction = "in"
 [web]
 origins = ["https://app.example"]
 url = "https://events.example"
@@ -350,6 +365,18 @@ def networks(draw: st.DrawFn) -> Network:
         limits=draw(limits),
         telemetry=draw(telemetries),
         web=draw(webs),
+        gateways=tuple(
+            Gateway(
+                name=name,
+                broker=draw(brokers),
+                to=draw(st.sampled_from(["mqtt://h:1", "nats://h,i:2", "kafka://k", "amqps://[::1]:5671"])),
+                topics=(NameRule("a/#", draw(st.sampled_from(["a/#", "x/#"])), draw(st.sampled_from(DIRECTIONS))),),
+                qos=draw(st.integers(0, 1)),
+                backlog_rate=draw(st.none() | st.integers(1, 10**7)),
+                user=draw(st.none() | printable),
+            )
+            for name in draw(st.lists(names, max_size=2, unique=True))
+        ),
         coordination=draw(st.none() | coordinations),
         routing=draw(routing_tiers),
         recovery=draw(recoveries),

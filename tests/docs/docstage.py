@@ -132,7 +132,10 @@ class Stage:
             where = {kind: Endpoint(HOST, port) for kind, port in ports.items()}
             listeners = {"mqtt": where.pop("mqtt")}
             brokers.append(msgspec.structs.replace(broker, listeners=listeners, **where))
-        text = format_network(msgspec.structs.replace(network, brokers=tuple(brokers)))
+        self._order = [broker.name for broker in brokers]
+        gateways = [msgspec.structs.replace(one, to=self._with_ports(one.to)) for one in network.gateways]
+        self._order = []
+        text = format_network(msgspec.structs.replace(network, brokers=tuple(brokers), gateways=tuple(gateways)))
         (self.directory / name).write_text(text)
 
     def run(self, command: Command) -> None:
@@ -159,6 +162,9 @@ class Stage:
             return f"{text} --monitor-at {HOST}:{self._monitor_port}"
         if text.startswith("overlane monitor"):
             return f"{text} --at {HOST}:{free_port()}"
+        return self._with_ports(text)
+
+    def _with_ports(self, text: str) -> str:
         return _PORT.sub(lambda match: str(self._port(int(match[0]))), text)
 
     def _port(self, written: int) -> int:

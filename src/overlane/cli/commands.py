@@ -25,6 +25,10 @@ COMMANDS = {
     ),
     "up": Command("overlane.cli.brokers.up", "Run all brokers of a network file until Ctrl-C, each as a process."),
     "broker": Command("overlane.cli.brokers.broker", "Run one broker of a network file until Ctrl-C or SIGTERM."),
+    "gateway": Command(
+        "overlane.cli.brokers.gateway",
+        "Run one gateway of a network file until Ctrl-C or SIGTERM: messages to and from a foreign broker.",
+    ),
     "pub": Command(
         "overlane.cli.client.pub", "Publish one message, lines of text, or generated messages at a given rate."
     ),

@@ -106,6 +106,16 @@ class Client:
         engine = self._opened()
         await engine.until(lambda: engine.online)
 
+    async def wait_disconnected(self) -> None:
+        """Until the connection is lost; at once if there is none."""
+        engine = self._opened()
+        await engine.until(lambda: not engine.online)
+
+    @property
+    def last_error(self) -> str:
+        """Why the latest connection ended, or the latest attempt failed; empty if neither has happened."""
+        return "" if self._engine is None else self._engine.last_error
+
     # Messages
 
     async def publish(
@@ -133,19 +143,55 @@ class Client:
         `deadline` and `reliability` tighten what the brokers' configuration says of the topic. `expiry` is how long the
         message is worth delivering; MQTT counts it in whole seconds. `stamp` lets readers know its age.
         """
-        level, qos_properties = chosen(qos, deadline, reliability)
-        user_properties = qos_properties + checked_pairs(properties) if properties else qos_properties
-        if stamp:
-            user_properties += ((STAMP_PROPERTY, str(moment())),)
-        publication = Publication(
-            checked_topic(topic),
-            checked_body(body),
-            level,
-            retain,
-            None if expiry is None else duration_s(expiry, "expiry"),
-            encoded_properties(content_type, response_topic, correlation_data, user_properties),
+        publication = _publication(
+            topic,
+            body,
+            qos=qos,
+            deadline=deadline,
+            reliability=reliability,
+            retain=retain,
+            expiry=expiry,
+            properties=properties,
+            content_type=content_type,
+            response_topic=response_topic,
+            correlation_data=correlation_data,
+            stamp=stamp,
         )
         await self._opened().publish(publication)
+
+    async def start_publish(
+        self,
+        topic: str,
+        body: Body = b"",
+        *,
+        qos: TopicQos | Qos | int | None = None,
+        retain: bool = False,
+        expiry: str | None = None,
+        properties: Properties = (),
+        content_type: str | None = None,
+        response_topic: str | None = None,
+        correlation_data: bytes | None = None,
+    ) -> "asyncio.Future[None]":
+        """Publish one message without waiting for the broker: returns when it is in the outbox.
+
+        The result is done when the broker has the message, and has the exceptions that `publish` raises.
+        """
+        publication = _publication(
+            topic,
+            body,
+            qos=qos,
+            retain=retain,
+            expiry=expiry,
+            properties=properties,
+            content_type=content_type,
+            response_topic=response_topic,
+            correlation_data=correlation_data,
+        )
+        _, answer = await self._opened().submit(publication)
+        if answer is None:
+            answer = asyncio.get_running_loop().create_future()
+            answer.set_result(None)
+        return answer
 
     async def publish_many(
         self,
@@ -186,13 +232,15 @@ class Client:
         reliability: Reliability | str | None = None,
         no_local: bool = False,
         retained: str = "always",
+        retain_as_published: bool = False,
         unread_max: int = UNREAD_MAX,
     ) -> Subscription:
         """Ask the broker for what is published on the filters, and return the iterator of its messages.
 
         `retained` says when the topics' retained messages are wanted: "always", "new" if there was no such
-        subscription yet, or "never". `no_local` leaves out what this client publishes itself. With `unread_max`
-        messages unread the client stops reading from the broker; nothing is dropped.
+        subscription yet, or "never". With `retain_as_published`, messages that come later say whether they were
+        published to be retained. `no_local` leaves out what this client publishes itself. With `unread_max` messages
+        unread the client stops reading from the broker; nothing is dropped.
         """
         if not filters:
             raise InvalidRequest("at least one topic filter is required")
@@ -210,7 +258,8 @@ class Client:
         level, properties = chosen(qos, deadline, reliability)
         engine = self._opened()
         number, inbox = engine.subscribe(
-            WantedSubscription(filters, level, no_local, RETAINED[retained], properties), unread_max
+            WantedSubscription(filters, level, no_local, RETAINED[retained], properties, retain_as_published),
+            unread_max,
         )
         return Subscription(engine, number, inbox)
 
@@ -272,6 +321,35 @@ class Client:
         if self._engine is None:
             raise Closed("the client is not open: use `async with` or `await`")
         return self._engine
+
+
+def _publication(
+    topic: str,
+    body: Body,
+    *,
+    qos: TopicQos | Qos | int | None,
+    retain: bool,
+    expiry: str | None,
+    properties: Properties,
+    content_type: str | None,
+    response_topic: str | None,
+    correlation_data: bytes | None,
+    deadline: str | None = None,
+    reliability: Reliability | str | None = None,
+    stamp: bool = False,
+) -> Publication:
+    level, qos_properties = chosen(qos, deadline, reliability)
+    user_properties = qos_properties + checked_pairs(properties) if properties else qos_properties
+    if stamp:
+        user_properties += ((STAMP_PROPERTY, str(moment())),)
+    return Publication(
+        checked_topic(topic),
+        checked_body(body),
+        level,
+        retain,
+        None if expiry is None else duration_s(expiry, "expiry"),
+        encoded_properties(content_type, response_topic, correlation_data, user_properties),
+    )
 
 
 async def _publish_pipelined(engine: Engine, model: Publication, bodies: Iterable[Body]) -> int:

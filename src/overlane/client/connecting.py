@@ -66,9 +66,11 @@ async def stay_connected(engine: Engine, options: ConnectOptions) -> None:
     while True:
         address, tried = await _first_that_answers(engine.driver, options, patience_ns)
         if address is None:
+            unreachable = Unreachable(tried)
+            engine.last_error = str(unreachable)
             if not engine.connections:
-                raise Unreachable(tried)
-            log.info("%s", Unreachable(tried))
+                raise unreachable
+            log.info("%s", unreachable)
             patience_ns = min(2 * patience_ns, options.within_ns)
         else:
             log.info("connected to %s", address)
@@ -81,6 +83,7 @@ async def stay_connected(engine: Engine, options: ConnectOptions) -> None:
                 is_sent_away=isinstance(parting, ServerDisconnected) and parting.code in OTHER_SERVER_CODES
             )
             reason = _judged(str(address), parting)
+            engine.last_error = f"{address}: {reason}"
             if not options.reconnect:
                 raise Unreachable([(str(address), reason)])
             log.warning("lost the connection to %s: %s; reconnecting", address, reason)

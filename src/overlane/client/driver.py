@@ -100,6 +100,7 @@ class Driver:
             self._connection = None
             self._protocol.lost()
             self._part(reason)
+            self._handle([])
 
     # Bytes and time
 

@@ -66,6 +66,8 @@ class Engine:
         """What the broker of the latest connection has named."""
         self.connections = 0
         """How many have been made."""
+        self.last_error = ""
+        """Why the latest connection ended, or the latest attempt failed."""
         self.unsent_dropped = 0
         """Messages of QoS 0 that were given up in the outbox: expired, or beyond what the broker takes."""
 

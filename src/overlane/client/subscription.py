@@ -62,14 +62,17 @@ class Subscription(AsyncIterator[Message]):
         """Until the broker has agreed to send no more. What has arrived can still be read, then the iterator ends."""
         await self._host.unsubscribe(self._number)
 
-    async def batches(self) -> AsyncIterator[list[Message]]:
-        """All messages that are there at a time, for those who have to be fast. Acknowledged like single ones."""
+    async def batches(self, *, acknowledge: bool = True) -> AsyncIterator[list[Message]]:
+        """All messages that are there at a time, for those who have to be fast. Acknowledged like single ones, or,
+        without `acknowledge`, one by one by `done`."""
         while True:
             try:
                 await self._news()
             except StopAsyncIteration:
                 return
-            batch = self._inbox.taken = self._inbox.take_all()
+            batch = self._inbox.take_all()
+            if acknowledge:
+                self._inbox.taken = batch
             self._host.was_read()
             yield batch
 
@@ -102,6 +105,10 @@ class Subscription(AsyncIterator[Message]):
         taken, self._inbox.taken = self._inbox.taken, []
         for message in taken:
             self._host.done(message)
+
+    def done(self, message: Message) -> None:
+        """Acknowledge a message of `batches(acknowledge=False)`. The broker is told in the order of arrival."""
+        self._host.done(message)
 
     async def _news(self) -> None:
         self.acknowledge()

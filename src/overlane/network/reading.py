@@ -15,6 +15,7 @@ from overlane.network import kinds
 from overlane.network.brokers import read_brokers
 from overlane.network.coordinated import read_coordination, read_routing
 from overlane.network.events import read_events
+from overlane.network.gateways import read_gateways
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
 from overlane.network.overlay import read_back, read_emulation, read_federation
@@ -126,6 +127,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         federation=tuple(read_federation(root.tables("federation"), names)),
         telemetry=read_telemetry(root.table("telemetry")),
         web=read_web(root.table("web")),
+        gateways=read_gateways(root.tables("gateways"), names, directory),
         coordination=coordination,
         routing=read_routing(root),
         recovery=read_recovery(root, coordination, needs_coordination=needs_brokers),

@@ -18,6 +18,7 @@ from overlane.membership.membership import Role as Role
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import Limits
 from overlane.quantities import MS, SECOND
+from overlane.topic_names import NameRule as NameRule
 
 Reliability: TypeAlias = Literal["reliable", "best-effort"]
 Order: TypeAlias = Literal["strict", "deadline"]
@@ -27,6 +28,7 @@ Durability: TypeAlias = Literal["local", "mirrored"]
 Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
+MqttVersion: TypeAlias = Literal["5", "3.1.1"]
 Launcher: TypeAlias = Literal["local", "command", "systemd", "kubernetes"]
 
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
@@ -37,6 +39,7 @@ SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
 ROLES: tuple[Role, ...] = get_args(Role)
+MQTT_VERSIONS: tuple[MqttVersion, ...] = get_args(MqttVersion)
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 STRATEGIES = ("least-loaded", "topics", "latency")
 EMBEDDED = "embedded"
@@ -293,6 +296,32 @@ class Web(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 1_000
 
 
+class Gateway(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that joins a broker of the overlay and a foreign broker, and passes messages on between them."""
+
+    name: str
+    broker: str
+    """The broker of the overlay."""
+    to: str
+    """Where the foreign broker is: `mqtt://host:port`, several addresses separated by commas."""
+    topics: tuple[NameRule, ...] = ()
+    version: MqttVersion = "5"
+    qos: int = 1
+    """The highest QoS with which messages cross."""
+    backlog_rate: int | None = 1_000
+    """Messages a second in each direction while what has waited is passed on."""
+    stream: str | None = None
+    """A JetStream stream that has what comes from NATS."""
+    user: str | None = None
+    password_file: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    overlay_user: str | None = None
+    """How it logs in at the broker of the overlay."""
+    overlay_password_file: str | None = None
+
+
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """What brokers record of themselves, and how much room that takes."""
 
@@ -406,6 +435,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     federation: tuple[Border, ...] = ()
     telemetry: Telemetry = Telemetry()
     web: Web = Web()
+    gateways: tuple[Gateway, ...] = ()
     coordination: Coordination | None = None
     routing: RoutingTier = RoutingTier()
     recovery: Recovery = Recovery()

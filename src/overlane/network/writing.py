@@ -21,6 +21,7 @@ from overlane.network.schema import (
     Defaults,
     Emulated,
     Event,
+    Gateway,
     Heal,
     Join,
     Leave,
@@ -90,6 +91,7 @@ def format_network(network: Network) -> str:
         *("\n".join(_border(border)) for border in network.federation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
         *(_table("[[links]]", link) for link in network.links),
+        *("\n".join(_gateway(one)) for one in network.gateways),
         *(_table(f"[topics.{_key(topic.filter)}]", topic, _topic_defaults(topic, network)) for topic in network.topics),
         *(_table("[[publishers]]", publisher) for publisher in network.publishers),
         *(_table("[[subscribers]]", subscriber) for subscriber in network.subscribers),
@@ -110,6 +112,7 @@ Fields = (
     | Security
     | Telemetry
     | Web
+    | Gateway
     | Coordination
     | RoutingTier
     | Recovery
@@ -161,6 +164,15 @@ def _border(border: Border) -> Iterator[str]:
     for name, filters in (("leave", border.leave), ("enter", border.enter)):
         if filters is not None:
             yield f"{name} = {_value(filters)}"
+
+
+def _gateway(gateway: Gateway) -> Iterator[str]:
+    yield _table("[[gateways]]", gateway, {"topics": gateway.topics, "backlog_rate": None})
+    if gateway.backlog_rate is None:
+        yield 'backlog_rate = "none"'
+    for rule in gateway.topics:
+        yield "[[gateways.topics]]"
+        yield from (_field(name, value) for name, value in rule._asdict().items())
 
 
 def _emulated(emulated: Emulated) -> str:

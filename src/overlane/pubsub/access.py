@@ -43,12 +43,20 @@ SCANNED_MAX = 8
 
 
 BRIDGE_STATE = "$SYS/broker/connection/{client}/state"
+GATEWAY_STATES = "$overlane/gateways/"
+GATEWAY_STATE = GATEWAY_STATES + "{name}"
+GATEWAY_CLIENT = "gateway-{name}"
 
 
 def is_own_bridge_state(topic: str, client_id: str) -> bool:
-    """Whether a bridge says there whether it is connected, as those of Mosquitto do: allowed to every client, and for
-    this broker alone."""
-    return topic.startswith("$") and topic == BRIDGE_STATE.format(client=client_id)
+    """Whether a bridge says there whether it is connected, as those of Mosquitto do, or a gateway: allowed to every
+    client, and for this broker alone."""
+    if not topic.startswith("$"):
+        return False
+    name = topic.removeprefix(GATEWAY_STATES)
+    return topic == BRIDGE_STATE.format(client=client_id) or (
+        name != topic and client_id == GATEWAY_CLIENT.format(name=name)
+    )
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

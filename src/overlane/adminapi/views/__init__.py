@@ -3,6 +3,7 @@
     view        the base of all of them, and errors
     broker      a broker as a whole, and its health
     clients     sessions, connections, subscriptions, topics
+    gateways    gateways, as they tell their state; times there are seconds since 1970
     links       links and routes
     monitoring  events, deliveries, and all at once
     plans       plans that a broker follows
@@ -40,6 +41,7 @@ from overlane.adminapi.views.clients import (
     TopicPage,
     TopicView,
 )
+from overlane.adminapi.views.gateways import GatewayList, GatewayView, LaneView, SideView
 from overlane.adminapi.views.links import (
     DatagramsState,
     DatagramsView,
@@ -91,7 +93,10 @@ __all__ = [
     "EventKind",
     "EventList",
     "EventView",
+    "GatewayList",
+    "GatewayView",
     "HealthView",
+    "LaneView",
     "LinkCondition",
     "LinkList",
     "LinkView",
@@ -109,6 +114,7 @@ __all__ = [
     "RetainedView",
     "RouteList",
     "RouteView",
+    "SideView",
     "SnapshotView",
     "StoreState",
     "StoreView",

@@ -66,7 +66,9 @@ def up(
         ),
     ] = DEFAULT_AT,
 ) -> None:
-    """Run all brokers of a network file until Ctrl-C, each as a process. A broker that dies is restarted."""
+    """Run all brokers of a network file until Ctrl-C, each as a process. A broker that dies is restarted.
+
+    Its gateways run too, when all brokers are ready."""
     with exit_on_error():
         described = read_network(network)
         where = endpoints_on_one_machine(described, str(network))
@@ -95,12 +97,15 @@ def up(
             )
         return
     supervisor = Supervisor(network, _names(described), where_data, options, tell)
+    levels = ["--log-level", log_level.value]
+    gateways = Supervisor(network, _gateway_names(described), None, levels, tell, command="gateway")
     control = None if in_memory or not chaos else data / CONTROL_SOCKET
     try:
         with exit_on_error():
             asyncio.run(
                 _run_with_page(
                     supervisor,
+                    gateways,
                     None if page is None else LiveOverlay(described, network.name, page, chaos, supervisor),
                     control,
                     lambda at: _show(out, where, at),
@@ -116,45 +121,59 @@ def _require_kazoo() -> None:
         raise Unavailable("coordination", missing_extra("kazoo", "coordination"))
 
 
+def _gateway_names(network: Network) -> list[str]:
+    return [one.name for one in network.gateways]
+
+
 def _names(network: Network) -> list[str]:
     return [one.name for one in network.brokers if one.name not in network.absent_at_start()]
 
 
-def _reloaded_names(file: Path, err: Console) -> list[str] | None:
-    """The brokers of the file as it is now; None if it is invalid."""
+def _reloaded_names(file: Path, err: Console) -> tuple[list[str], list[str]] | None:
+    """The brokers and gateways of the file as it is now; None if it is invalid."""
     try:
         network = read_network(file)
         endpoints_on_one_machine(network, str(file))
     except (ConfigError, Unavailable) as error:
         err.print(f"configuration unchanged: {escape(error.with_code())}", soft_wrap=True)
         return None
-    return _names(network)
+    return _names(network), _gateway_names(network)
 
 
 async def _run_with_page(
     supervisor: Supervisor,
+    gateways: Supervisor,
     watched: LiveOverlay | None,
     control: Path | None,
     ready: Callable[[str | None], None],
-    reload_names: Callable[[], list[str] | None],
+    reload_names: Callable[[], tuple[list[str], list[str]] | None],
 ) -> None:
     """`ready` gets the address of the monitor, if there is one."""
     async with AsyncExitStack() as stack:
         if control is not None:
             await stack.enter_async_context(listening(supervisor, control))
         address = await stack.enter_async_context(serve_live(watched)) if watched is not None else None
-        await _run(supervisor, lambda: ready(address), reload_names)
+        await _run(supervisor, gateways, lambda: ready(address), reload_names)
 
 
-async def _run(supervisor: Supervisor, ready: Callable[[], None], reload_names: Callable[[], list[str] | None]) -> None:
-    task = asyncio.create_task(supervisor.run(ready))
+async def _run(
+    supervisor: Supervisor,
+    gateways: Supervisor,
+    ready: Callable[[], None],
+    reload_names: Callable[[], tuple[list[str], list[str]] | None],
+) -> None:
+    task = asyncio.create_task(_run_all(supervisor, gateways, ready))
     changes: set[asyncio.Task[None]] = set()
+
+    async def change(brokers: list[str], gateway_names: list[str]) -> None:
+        await supervisor.change(brokers)
+        await gateways.change(gateway_names)
 
     def reload() -> None:
         if (names := reload_names()) is not None:
-            change = asyncio.create_task(supervisor.change(names))
-            changes.add(change)
-            change.add_done_callback(changes.discard)
+            changing = asyncio.create_task(change(*names))
+            changes.add(changing)
+            changing.add_done_callback(changes.discard)
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -162,6 +181,26 @@ async def _run(supervisor: Supervisor, ready: Callable[[], None], reload_names: 
     loop.add_signal_handler(signal.SIGHUP, reload)
     with suppress(asyncio.CancelledError):
         await task
+
+
+async def _run_all(supervisor: Supervisor, gateways: Supervisor, ready: Callable[[], None]) -> None:
+    """All brokers, and the gateways when they are ready. The first that cannot serve ends all."""
+    are_ready = asyncio.Event()
+
+    async def run_gateways() -> None:
+        await are_ready.wait()
+        await gateways.run(ready)
+
+    tasks = [asyncio.create_task(supervisor.run(are_ready.set)), asyncio.create_task(run_gateways())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()
+    finally:
+        # Gateways first: they say a last word to their brokers.
+        for one in reversed(tasks):
+            one.cancel()
+            await asyncio.wait((one,))
 
 
 def _show(out: Console, where: dict[str, Endpoints], page: str | None) -> None:

@@ -33,6 +33,7 @@ class WantedSubscription:
     no_local: bool = False
     retain_handling: int = 0
     properties: tuple[tuple[str, str], ...] = ()
+    retain_as_published: bool = False
 
     def packet(self, packet_id: int, identifier: int | None) -> mqtt5.SubscribePacket:
         filters = [
@@ -41,7 +42,7 @@ class WantedSubscription:
                 max_qos=mqtt5.QoS(self.qos),
                 # A shared subscription with no-local is a protocol error (3.8.3-4).
                 no_local=self.no_local and not topic_filter.startswith("$share/"),
-                retain_as_published=False,
+                retain_as_published=self.retain_as_published,
                 retain_handling=mqtt5.RetainHandling(self.retain_handling),
             )
             for topic_filter in self.filters

@@ -36,8 +36,8 @@ class NeverReady(OverlaneError):
 
     error_code = "OVL-212"
 
-    def __init__(self, name: str, status: int, words: str) -> None:
-        super().__init__(f"broker {name} ended with status {status} before it was ready\n{words}".rstrip())
+    def __init__(self, name: str, status: int, words: str, command: str = "broker") -> None:
+        super().__init__(f"{command} {name} ended with status {status} before it was ready\n{words}".rstrip())
         self.name = name
 
 
@@ -82,12 +82,15 @@ class Supervisor:
         options: list[str],
         tell: Tell,
         words: Callable[[str], list[str]] | None = None,
+        command: str = "broker",
     ) -> None:
-        """`words` of the command that runs a broker, by its name, where it is not run by the file."""
+        """`words` of the command that runs a broker, by its name, where it is not run by the file. `command`: what
+        they are, `gateway` if not brokers; gateways store nothing."""
         self._file = file
         self._data = data
         self._options = options
         self._tell = tell
+        self._command = command
         self._words = words if words is not None else lambda name: [str(file), "--name", name]
         self._ending = asyncio.Event()
         self.brokers = {name: self._supervised(name) for name in names}
@@ -95,13 +98,17 @@ class Supervisor:
         self._one_change = asyncio.Lock()
 
     def _supervised(self, name: str) -> SupervisedBroker:
-        return SupervisedBroker(name, _command(self._words(name), name, self._data, self._options))
+        words = _command(self._command, self._words(name), name, self._data, self._options)
+        return SupervisedBroker(name, words)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Until cancelled. `ready` is called once, when all serve and are linked. NeverReady if one cannot serve."""
         for broker in self.brokers.values():
             broker.life = asyncio.create_task(self._keep_alive(broker))
             self._running.add(broker.life)
+        if self._command != "broker":
+            # There may be none now, and some when the file has changed.
+            self._running.add(asyncio.create_task(_for_ever()))
         all_ready = asyncio.gather(*(broker.linked.wait() for broker in self.brokers.values()))
         try:
             all_ready.add_done_callback(lambda done: None if done.cancelled() else ready())
@@ -236,7 +243,7 @@ class Supervisor:
                 self._tell(broker.name, "has ended")
                 return
             if not broker.ready.is_set():
-                raise NeverReady(broker.name, status, "\n".join(words))
+                raise NeverReady(broker.name, status, "\n".join(words), self._command)
             if loop.time() - started > STEADY_S:
                 pause_s = 0.0
             broker.restarts += 1
@@ -281,6 +288,10 @@ class Supervisor:
             await process.wait()
 
 
-def _command(words: list[str], name: str, data: Path | None, options: list[str]) -> list[str]:
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+def _command(command: str, words: list[str], name: str, data: Path | None, options: list[str]) -> list[str]:
     where = [] if data is None else ["--data", str(data / name)]
-    return [sys.executable, "-m", "overlane", "broker", *words, "--supervised", *where, *options]
+    return [sys.executable, "-m", "overlane", command, *words, "--supervised", *where, *options]

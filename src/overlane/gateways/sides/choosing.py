@@ -1,0 +1,57 @@
+"""Which side a foreign broker needs, and the secrets for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from overlane.client import Tls
+from overlane.errors import Unavailable
+from overlane.extras import is_installed, missing_extra
+from overlane.gateways.sides.mqtt5 import Mqtt5Options, Mqtt5Side
+from overlane.gateways.sides.side import Side, SideHost
+from overlane.network.gateways import foreign_address
+from overlane.network.schema import Gateway
+from overlane.secret_file import read_secret_file
+
+CLIENT_ID = "overlane-{name}"
+
+
+def password_in(file: str | None) -> bytes | None:
+    """ConfigError if the file cannot be read."""
+    return (
+        None
+        if file is None
+        else read_secret_file(file, "a readable file with the password in its first line").split(b"\n")[0].rstrip(b"\r")
+    )
+
+
+def foreign_side(host: SideHost, gateway: Gateway, filters: Sequence[str], group: str | None) -> Side:
+    """ConfigError if a file cannot be read, Unavailable if a package is missing."""
+    address = foreign_address(gateway.to)
+    scheme = "mqtts" if address.is_tls else "mqtt"
+    tls = None
+    if address.is_tls:
+        tls = Tls(ca=_path(gateway.ca), certificate=_path(gateway.certificate), key=_path(gateway.key))
+    options = Mqtt5Options(
+        addresses=tuple(f"{scheme}://{one}" for one in address.endpoints),
+        client_id=CLIENT_ID.format(name=gateway.name),
+        filters=tuple(filters),
+        group=group,
+        qos=gateway.qos,
+        user=gateway.user,
+        password=password_in(gateway.password_file),
+        tls=tls,
+    )
+    match address.technology, gateway.version:
+        case "mqtt", "5":
+            return Mqtt5Side(host, options)
+        case technology, _:
+            raise Unavailable(gateway.to, f"gateways to {technology} are not available")
+
+
+def _require(package: str, extra: str) -> None:
+    if not is_installed(package):
+        raise Unavailable(extra, missing_extra(package, extra))
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

@@ -1,0 +1,178 @@
+"""Reads [[gateways]]: foreign brokers, and which topics cross to and from them under which names."""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from overlane.network import kinds
+from overlane.network.kinds import Kind
+from overlane.network.schema import MQTT_VERSIONS, Endpoint, Gateway, NameRule
+from overlane.network.table import NOTHING, Table, show
+from overlane.topic_names import DIRECTIONS, ambiguities, are_alike, overlaps
+
+Technology: TypeAlias = Literal["mqtt", "nats", "amqp", "kafka"]
+TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
+RATE_MAX = 10**7
+ADDRESSES_MAX = 16
+QOS_MAX = 2
+
+_SCHEMES: dict[str, tuple[Technology, bool, int]] = {
+    "mqtt": ("mqtt", False, 1883),
+    "mqtts": ("mqtt", True, 8883),
+    "nats": ("nats", False, 4222),
+    "tls": ("nats", True, 4222),
+    "amqp": ("amqp", False, 5672),
+    "amqps": ("amqp", True, 5671),
+    "kafka": ("kafka", False, 9092),
+}
+
+
+class ForeignAddress(NamedTuple):
+    """Where a foreign broker is, and what it speaks."""
+
+    technology: Technology
+    is_tls: bool
+    endpoints: tuple[Endpoint, ...]
+
+
+def foreign_address(url: str) -> ForeignAddress:
+    """ValueError if it is none."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in _SCHEMES:
+        raise ValueError("unknown scheme")
+    technology, is_tls, port = _SCHEMES[scheme]
+    parts = rest.split(",")
+    if len(parts) > ADDRESSES_MAX:
+        raise ValueError("too many addresses")
+    one = kinds.endpoint()
+    return ForeignAddress(
+        technology, is_tls, tuple(one.read(part if _has_port(part) else f"{part}:{port}") for part in parts)
+    )
+
+
+def read_gateways(tables: Iterable[Table], names: Sequence[str], directory: Path | None) -> tuple[Gateway, ...]:
+    read = [(table, _read_gateway(table, names, directory)) for table in tables]
+    for (_, one), (table, other) in combinations(read, 2):
+        if one.name == other.name:
+            table.refuse("name", "a name of its own, and another gateway has this one")
+        _check_pair(one, other, table)
+    return tuple(gateway for _, gateway in read)
+
+
+def _read_gateway(table: Table, names: Sequence[str], directory: Path | None) -> Gateway:
+    path = kinds.path(directory)
+    default = Gateway(name="", broker="", to="")
+    rate = kinds.or_none(kinds.integer(1, RATE_MAX, f"messages a second from 1 to {RATE_MAX}"), 0)
+    gateway = Gateway(
+        name=table.required("name", kinds.name()),
+        broker=table.required("broker", kinds.broker(names)),
+        to=table.required("to", _foreign()),
+        topics=tuple(_read_rule(inner) for inner in table.tables("topics")),
+        version=table.optional("version", kinds.choice(MQTT_VERSIONS), default.version),
+        qos=table.optional("qos", kinds.integer(0, QOS_MAX, "0, 1 or 2"), default.qos),
+        backlog_rate=table.optional("backlog_rate", rate, 1_000) or None,
+        stream=table.optional("stream", kinds.name(), None),
+        user=table.optional("user", _user(), None),
+        password_file=table.optional("password_file", path, None),
+        ca=table.optional("ca", path, None),
+        certificate=table.optional("certificate", path, None),
+        key=table.optional("key", path, None),
+        overlay_user=table.optional("overlay_user", _user(), None),
+        overlay_password_file=table.optional("overlay_password_file", path, None),
+    )
+    table.close()
+    _check(gateway, table)
+    return gateway
+
+
+def _read_rule(table: Table) -> NameRule:
+    kind = kinds.topic_filter()
+    overlay = table.required("overlay", kind)
+    rule = NameRule(
+        local=table.optional("local", kind, None) or overlay,
+        overlay=overlay,
+        direction=table.optional("direction", kinds.choice(DIRECTIONS), DIRECTIONS[0]),
+    )
+    table.close()
+    if rule.overlay and rule.local:
+        if not are_alike(rule.local, rule.overlay):
+            table.refuse("local", f"a filter with the wildcards of overlay ({show(rule.overlay)}) in the same order")
+        elif rule.overlay.startswith("$"):
+            table.refuse("overlay", "a filter that does not begin with $")
+        elif rule.local.startswith("$") and rule.direction != "in":
+            table.refuse("local", 'a filter that does not begin with $, except with direction = "in"')
+    return rule
+
+
+def _check(gateway: Gateway, table: Table) -> None:
+    rules = gateway.topics
+    if not rules:
+        table.faults.add((*table.path, "topics"), NOTHING, "at least one table [[gateways.topics]]")
+    if all(rule.local and rule.overlay for rule in rules):
+        for first, second, side in ambiguities(rules):
+            line = table.faults.line((*table.path, "topics", first))
+            found = f"{show(getattr(rules[second], side))}, and line {line} has {show(getattr(rules[first], side))}"
+            path = (
+                *table.path,
+                "topics",
+                second,
+                side if side == "overlay" or rules[second].local != rules[second].overlay else "overlay",
+            )
+            table.faults.add(path, found, "filters that have no topic in common, so that each name has one translation")
+    if not gateway.to:
+        return
+    technology = foreign_address(gateway.to).technology
+    if technology != "mqtt" and gateway.version != MQTT_VERSIONS[0]:
+        table.refuse("version", "nothing where to is no MQTT broker")
+    if technology != "nats" and gateway.stream is not None:
+        table.refuse("stream", "nothing where to is no NATS server")
+    if gateway.qos > 1 and (technology != "mqtt" or gateway.version != "5"):
+        table.refuse("qos", "0 or 1; 2 only to brokers with MQTT 5")
+    for field, needed in (("certificate", "key"), ("key", "certificate"), ("password_file", "user")):
+        if field in table and needed not in table:
+            table.faults.add((*table.path, needed), NOTHING, f"a value, since there is {field}")
+
+
+def _check_pair(one: Gateway, other: Gateway, table: Table) -> None:
+    """Messages of MQTT 3.1.1 have no properties: a message that one gateway sends there is a new one to the other."""
+    if not other.to or not has_same_peer(one, other) or "3.1.1" not in (one.version, other.version):
+        return
+    for ours, others in ((one, other), (other, one)):
+        for out in ours.topics:
+            for into in others.topics:
+                if out.direction != "in" and into.direction != "out" and overlaps(out.local, into.local):
+                    found = f'"3.1.1", and gateway {one.name} is connected to the same broker'
+                    allowed = '"5", or topics that do not overlap: MQTT 3.1.1 cannot mark messages that come back'
+                    table.faults.add((*table.path, "version"), found, allowed)
+                    return
+
+
+def has_same_peer(one: Gateway, other: Gateway) -> bool:
+    """Whether two gateways are connected to the same foreign broker, as far as their addresses tell."""
+    ours, its = foreign_address(one.to), foreign_address(other.to)
+    return ours.technology == its.technology and not set(ours.endpoints).isdisjoint(its.endpoints)
+
+
+def _foreign() -> Kind[str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        foreign_address(value)
+        return value
+
+    shown = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
+    return Kind(f'an address such as "mqtt://10.0.0.5:1883", with {shown}', read, blank="")
+
+
+def _user() -> Kind[str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not value or not value.isprintable():
+            raise ValueError
+        return value
+
+    return Kind("the name of a user", read, blank="")
+
+
+def _has_port(address: str) -> bool:
+    return address.rpartition(":")[2].isdigit() and not address.endswith("]")
