@@ -24,6 +24,7 @@ PROGRAMS = (
 )
 
 TAKEOVER = "tests/node/recovery/test_takeover.py"
+RESERVATIONS = "tests/overlay/test_reservations.py"
 TWO_TIERS = "tests/coordination/test_two_tiers.py"
 
 ELSEWHERE = {
@@ -76,6 +77,9 @@ ELSEWHERE = {
     "cp -r $project . && spark-pipelines dry-run": (
         "tests/pipeline/test_pipeline_project.py::test_spark_pipelines_could_make_all_tables_of_the_project"
     ),
+    "mosquitto_pub -h berlin": f"{RESERVATIONS}::test_mosquittos_clients_advertise_and_reserve",
+    "mosquitto_sub -V 5 -h madrid": f"{RESERVATIONS}::test_mosquittos_clients_advertise_and_reserve",
+    "overlane reservations": f"{RESERVATIONS}::test_the_command_shows_who_has_what_over_which_path",
     "curl -d '21.5'": "tests/web/test_web_listener.py::test_curl_publishes_and_reads",
     "curl -N": "tests/web/test_web_listener.py::test_curl_publishes_and_reads",
     "curl -d hub.mode=subscribe": "tests/web/test_websub.py::test_a_subscriber_is_verified_and_gets_signed_content",

@@ -53,6 +53,10 @@ COMMANDS = {
         "overlane.cli.admin.routes",
         "Show routes: topics, destinations, paths, latency, and why the paths were chosen.",
     ),
+    "reservations": Command(
+        "overlane.cli.admin.reservations",
+        "Show reservations: class, traffic, rate, path, share of each link, delay bound and measured delay.",
+    ),
     "join": Command("overlane.cli.brokers.join", "Announce a new broker to its neighbours, and run it."),
     "leave": Command(
         "overlane.cli.brokers.leave",

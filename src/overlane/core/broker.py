@@ -15,7 +15,7 @@ links parcels take), route demands (what routes require of this broker), the rol
 end of a turn), views (what people see of it), and one neighbour per link.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import assert_never
 
 from overlane.core.broker_views import BrokerViews
@@ -36,6 +36,8 @@ from overlane.core.events import (
     SendToNeighbour,
     SetConfig,
     SetFailureRisk,
+    SetLinkReservations,
+    SetReservedTree,
     StandbyChanged,
     Subscribe,
     Tick,
@@ -63,6 +65,7 @@ from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.link_queue import SchedulingPolicy
 from overlane.core.links.neighbour import Neighbour
+from overlane.core.links.reserved_lane import FlowCounters
 from overlane.core.qos import QosClass
 from overlane.core.record_kinds import KINDS
 from overlane.core.records import Record, restore
@@ -270,8 +273,19 @@ class OverlayBroker:
             case SendToNeighbour(peer, body):
                 self._links.send_to(peer, body)
             case _:
-                assert_never(event)
+                self._reserve(event)
         return self._collect()
+
+    def _reserve(self, event: SetReservedTree | SetLinkReservations) -> None:
+        match event:
+            case SetReservedTree(flow, links, leaves):
+                if self._planner.reserved.set(flow, links, leaves):
+                    self._interest_changed()
+            case SetLinkReservations(peer, flows):
+                if peer in self._neighbours:
+                    self._neighbours[peer].queue.reserve(flows)
+            case _:
+                assert_never(event)
 
     def _set_config(self, config: BrokerConfig, now: Nanos) -> None:
         if fixed := self.config.needs_restart(config):
@@ -360,6 +374,21 @@ class OverlayBroker:
 
     def can_reach(self, broker: str) -> bool:
         return self._table.map.quickest_path(self.name, broker) is not None
+
+    @property
+    def map_changes(self) -> int:
+        """Grows whenever the map of the links may have changed."""
+        return self._table.changes
+
+    def claimed_links(self) -> Mapping[tuple[str, str], int]:
+        """The links of the map, in each direction, with their latencies in microseconds."""
+        return {link: claim.latency_us for link, claim in self._table.map.claims.items()}
+
+    def reserved_counters(self, peer: str) -> Mapping[Hashable, FlowCounters]:
+        """What became of the parcels of reserved flows on the link to a neighbour, by the group of the flow."""
+        neighbour = self._neighbours.get(peer)
+        lane = None if neighbour is None else neighbour.queue.reserved
+        return {} if lane is None else lane.counters()
 
     def _interest_changed(self) -> None:
         """Forget which topic goes to whom."""

@@ -8,7 +8,7 @@ Two lanes lead to each neighbour. What is sent on the CONTROL lane arrives, in o
 sent on the DATA lane may be lost or overtaken. A stream transport may carry both on one connection.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -132,6 +132,39 @@ class SendToNeighbour:
     body: bytes
 
 
+FlowKey = tuple[int, int]
+"""A reserved flow: the identity of the broker where it begins, and its number there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReservation:
+    """What one flow has on one link."""
+
+    rate: int
+    """Bytes per second."""
+    bucket_bytes: int
+    group: Hashable
+    """The same for all flows that share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetReservedTree:
+    """The links that messages of a reserved flow take from here, and the brokers that they lead to; none: there is no
+    such flow any more."""
+
+    flow: int
+    links: frozenset[tuple[str, str]]
+    leaves: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetLinkReservations:
+    """The flows that have a reservation on the link to a neighbour, all of them."""
+
+    peer: str
+    flows: Mapping[FlowKey, LinkReservation]
+
+
 Event = (
     NamesakeRefused
     | LinkUp
@@ -147,6 +180,8 @@ Event = (
     | SetConfig
     | ReadersReady
     | SendToNeighbour
+    | SetReservedTree
+    | SetLinkReservations
 )
 
 

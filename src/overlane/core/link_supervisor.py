@@ -241,7 +241,7 @@ class LinkSupervisor:
                 self._signals.ready.add(peer)
             return chunks
         while room > 0:
-            is_last = neighbour.queue.single is not None
+            is_last = neighbour.queue.is_last
             out, data, dropped = neighbour.pull_parcel(now, in_buffer)
             if dropped:
                 self._lost_in_time(dropped)

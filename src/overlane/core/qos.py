@@ -57,6 +57,9 @@ class QosClass:
     lifespan_ns: Nanos = NEVER
     history: int = 0
     order: Order = Order.STRICT
+    reservation: int = 0
+    """The reserved flow (`routing.reserved_trees`) that its messages belong to, to the brokers that have asked for it;
+    its negative: to all others."""
 
     def __hash__(self) -> int:
         """Of what tells most classes apart: topics are looked up by their class for every message."""

@@ -105,6 +105,22 @@ def covers(wide: str, narrow: str) -> bool:
     return len(wide_levels) == len(narrow_levels)
 
 
+def overlaps(one: str, other: str) -> bool:
+    """Whether there is a topic that both filters match."""
+    if (one[0] in "+#" and other.startswith("$")) or (other[0] in "+#" and one.startswith("$")):
+        return False
+    levels, other_levels = one.split("/"), other.split("/")
+    for depth in range(max(len(levels), len(other_levels)) + 1):
+        ends = [depth < len(some) and some[depth] == "#" for some in (levels, other_levels)]
+        if any(ends):
+            return True
+        if depth >= len(levels) or depth >= len(other_levels):
+            return depth == len(levels) == len(other_levels)
+        if levels[depth] != other_levels[depth] and "+" not in (levels[depth], other_levels[depth]):
+            return False
+    return True
+
+
 _ANY, _END, _ONE, _LITERAL = range(4)
 
 

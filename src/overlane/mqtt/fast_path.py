@@ -95,6 +95,8 @@ class FastPath:
         topic_utf8, audience = topic.encode(), state.subscriptions.audience(topic)
         if len(topic_utf8) > min(TOPIC_BYTES_MAX, state.limits.topic_bytes):
             return
+        if state.reservations.flow_of(topic) is not None:
+            return  # what is advertised is compared with its profile message by message
         if audience.groups or state.cluster.directory.shared(topic):
             return
         if connection.framer.packet_bytes_max < PACKET_BYTES_MAX:

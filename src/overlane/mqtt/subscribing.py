@@ -1,4 +1,12 @@
-"""SUBSCRIBE and UNSUBSCRIBE: each filter is granted or refused on its own, and retained messages follow the SUBACK."""
+"""SUBSCRIBE and UNSUBSCRIBE: each filter is granted or refused on its own, and retained messages follow the SUBACK.
+
+A SUBSCRIBE that asks for reservations is answered when the network has granted or refused all of them, or has taken too
+long. Until then none of its filters is subscribed to. An UNSUBSCRIBE of one of them, or another SUBSCRIBE to it, takes
+the request back. The SUBACK tells in user properties what was granted, and what could have been had.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
 
 import mqtt5
 
@@ -7,13 +15,15 @@ from overlane.mqtt.codec.malformed import PACKET_TOO_LARGE, Malformed
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.reasons import Granted, subscribe_reason
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.refused import STORE_FAILS, SubscribeRefused
+from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
+from overlane.pubsub.reservations.verdict import Verdict
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Replay, Subscribing, SubscriptionRequest, Unsubscribed
 from overlane.pubsub.subscriptions.table import SHARED, Subscription
 
 FAULTS_CHARS_MAX = 500
+TAKEN_BACK = Verdict(None, reason="taken back before it was answered")
 
 Ended = mqtt5.UnsubAckReasonCode
 
@@ -27,48 +37,124 @@ _ENDED = {
 }
 
 
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """A SUBSCRIBE that waits for reservations."""
+
+    connection: Connection
+    session: Session
+    packet: mqtt5.SubscribePacket
+    waiting: set[str] = field(default_factory=set)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    is_begun: bool = False
+    """Whether all have been asked for: none is answered before."""
+
+
 class SubscribePackets:
     def __init__(self, state: State, subscribing: Subscribing) -> None:
         self._state = state
         self._subscribing = subscribing
+        self._pending: list[_Pending] = []
 
     def subscribe(self, connection: Connection, session: Session, packet: mqtt5.SubscribePacket, now: Nanos) -> None:
+        if self._pending:
+            self._take_back(session, [asked.pattern for asked in packet.topic_filters], now)
+        pending = _Pending(connection, session, packet)
+        if packet.user_properties:
+            self._reserve(pending, now)
+        if not pending.waiting:
+            self._answer(pending, now)
+
+    def _reserve(self, pending: _Pending, now: Nanos) -> None:
+        """Ask for what the packet asks for. What is refused for other reasons is refused with the answer."""
+        session = pending.session
+        self._pending.append(pending)
+        for asked in pending.packet.topic_filters:
+            try:
+                subscription = self._subscribing.check(session, _request(pending, asked), now)
+                if subscription.reserve is not None and asked.pattern not in pending.verdicts:
+                    pending.waiting.add(asked.pattern)
+                    answer = partial(self._answered, pending, asked.pattern)
+                    self._subscribing.reserve(subscription, answer, now)
+            except SubscribeRefused as refused:
+                if asked.pattern in pending.waiting:
+                    pending.waiting.discard(asked.pattern)
+                    pending.verdicts[asked.pattern] = Verdict(None, reason=refused.told)
+        pending.is_begun = True
+        if not pending.waiting:
+            self._pending.remove(pending)
+
+    def _answered(self, pending: _Pending, name: str, verdict: Verdict, now: Nanos) -> None:
+        """The network has answered for one of the filters."""
+        pending.verdicts[name] = verdict
+        pending.waiting.discard(name)
+        if pending.waiting or not pending.is_begun:
+            return
+        self._pending.remove(pending)
+        if pending.connection.session is pending.session:
+            try:
+                self._answer(pending, now)
+            except Malformed as malformed:
+                pending.connection.close(malformed.reason, str(malformed))
+        else:
+            for one in pending.verdicts:
+                self._subscribing.release(pending.session, one, now)
+
+    def _take_back(self, session: Session, names: list[str], now: Nanos) -> None:
+        for pending in list(self._pending):
+            if pending.session is session:
+                for name in names:
+                    if name in pending.waiting:
+                        self._subscribing.release(session, name, now)
+                        self._answered(pending, name, TAKEN_BACK, now)
+
+    def _answer(self, pending: _Pending, now: Nanos) -> None:
+        connection, session, packet = pending.connection, pending.session, pending.packet
         codes: list[Granted] = []
         faults: list[str] = []
         replayed: list[Subscription] = []
         for asked in packet.topic_filters:
-            is_of_bridge = connection.is_bridge and not asked.pattern.startswith(SHARED)
-            request = SubscriptionRequest(
-                asked.pattern,
-                int(asked.max_qos),
-                asked.no_local or is_of_bridge,
-                asked.retain_as_published or is_of_bridge,
-                packet.subscription_id or 0,
-                _REPLAYS[int(asked.retain_handling)],
-                packet.user_properties,
-            )
+            verdict = pending.verdicts.get(asked.pattern)
             try:
-                subscription, is_replayed = self._subscribing.subscribe(session, request, now)
+                if verdict is not None and not verdict.is_granted:
+                    raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, f"{asked.pattern[:100]}: {verdict.reason}")
+                subscription, is_replayed = self._subscribing.subscribe(session, _request(pending, asked), now)
             except SubscribeRefused as refused:
                 codes.append(subscribe_reason(refused.fault))
                 faults.append(refused.told)
                 self._state.refuse(refused.why, refused.told, connection)
+                if verdict is not None and verdict.is_granted:
+                    self._subscribing.release(session, asked.pattern, now)
                 continue
             codes.append(Granted(subscription.qos))
             connection.waits |= session.is_known  # the store keeps the subscription, and what of it is replayed
             if is_replayed:
                 replayed.append(subscription)
         told = "; ".join(faults)[:FAULTS_CHARS_MAX] if faults else None
-        if not connection.send_explained(
-            lambda told: mqtt5.SubAckPacket(packet.packet_id, codes, reason_str=told), told
-        ):
-            raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the SUBACK")
+        self._send(connection, packet.packet_id, codes, told, _properties(pending))
         for subscription in replayed:
             self._subscribing.replay(session, connection, subscription, now)
+
+    @staticmethod
+    def _send(
+        connection: Connection,
+        packet_id: int,
+        codes: list[Granted],
+        told: str | None,
+        properties: list[tuple[str, str]],
+    ) -> None:
+        if properties and connection.version == V5 and (connection.tells_problems or not told):
+            whole = mqtt5.SubAckPacket(packet_id, codes, reason_str=told, user_properties=properties)
+            if connection.send_packet(whole):
+                return
+        if not connection.send_explained(lambda told: mqtt5.SubAckPacket(packet_id, codes, reason_str=told), told):
+            raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the SUBACK")
 
     def unsubscribe(
         self, connection: Connection, session: Session, packet: mqtt5.UnsubscribePacket, now: Nanos
     ) -> None:
+        if self._pending:
+            self._take_back(session, list(packet.patterns), now)
         codes: list[Ended] = []
         for name in packet.patterns:
             outcome = self._subscribing.unsubscribe(session, name, connection.version == V5, now)
@@ -79,3 +165,27 @@ class SubscribePackets:
                 connection.waits = True
         if not connection.send_packet(mqtt5.UnsubAckPacket(packet.packet_id, codes)):
             raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the UNSUBACK")
+
+
+def _request(pending: _Pending, asked: mqtt5.TopicFilter) -> SubscriptionRequest:
+    packet = pending.packet
+    is_of_bridge = pending.connection.is_bridge and not asked.pattern.startswith(SHARED)
+    return SubscriptionRequest(
+        asked.pattern,
+        int(asked.max_qos),
+        asked.no_local or is_of_bridge,
+        asked.retain_as_published or is_of_bridge,
+        packet.subscription_id or 0,
+        _REPLAYS[int(asked.retain_handling)],
+        packet.user_properties,
+    )
+
+
+def _properties(pending: _Pending) -> list[tuple[str, str]]:
+    """What is told of reservations; of several, each behind the filter that it is about."""
+    found: list[tuple[str, str]] = []
+    for name, verdict in pending.verdicts.items():
+        if len(pending.verdicts) > 1:
+            found.append(("overlane-filter", name))
+        found += verdict.properties()
+    return found

@@ -82,5 +82,6 @@ __all__ = [
     "plan",
     "read_network",
     "reading",
+    "reservations",
     "schema",
 ]

@@ -20,6 +20,7 @@ from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
 from overlane.network.overlay import read_back, read_emulation, read_federation
 from overlane.network.recovery import read_recovery
+from overlane.network.reservations import read_advertised, read_rules
 from overlane.network.schema import (
     DURABILITIES,
     LINK_FAILURE,
@@ -131,6 +132,8 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         coordination=coordination,
         routing=read_routing(root),
         recovery=read_recovery(root, coordination, needs_coordination=needs_brokers),
+        reservations=read_rules(root.table("reservations")),
+        advertisements=tuple(read_advertised(root.tables("advertisements"), names)),
     )
     for topic in network.topics:
         if topic.durability == "mirrored" and not network.recovery.mirrors:

@@ -17,6 +17,7 @@ from overlane.membership.membership import Ends as Ends
 from overlane.membership.membership import Role as Role
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import Limits
+from overlane.pubsub.reservations.advertisement import Excess
 from overlane.quantities import MS, SECOND
 from overlane.topic_names import NameRule as NameRule
 
@@ -41,6 +42,7 @@ CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
 ROLES: tuple[Role, ...] = get_args(Role)
 MQTT_VERSIONS: tuple[MqttVersion, ...] = get_args(MqttVersion)
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
+EXCESSES: tuple[Excess, ...] = get_args(Excess)
 STRATEGIES = ("least-loaded", "topics", "latency")
 EMBEDDED = "embedded"
 """Instead of addresses: `overlane up` runs ZooKeeper itself."""
@@ -155,6 +157,27 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     start_ns: int = 0
     stop_ns: int | None = None
+
+
+class Advertised(msgspec.Struct, frozen=True, kw_only=True):
+    """What publishers of a broker are going to publish."""
+
+    broker: str
+    filter: str
+    message_bytes: int | None = None
+    size_min_bytes: int | None = None
+    size_max_bytes: int | None = None
+    rate_hz: float | None = None
+    rate_max_hz: float | None = None
+    period_ns: int | None = None
+    excess: Excess = "best-effort"
+
+
+class ReservationRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be reserved, and how long a subscriber waits for the answer."""
+
+    share: float = 0.8
+    answer_ns: int = 2 * SECOND
 
 
 class Slow(msgspec.Struct, frozen=True, tag="slow", tag_field="event"):
@@ -439,6 +462,8 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     coordination: Coordination | None = None
     routing: RoutingTier = RoutingTier()
     recovery: Recovery = Recovery()
+    reservations: ReservationRules = ReservationRules()
+    advertisements: tuple[Advertised, ...] = ()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

@@ -12,6 +12,7 @@ import msgspec
 
 from overlane.network.limits import format_limits
 from overlane.network.schema import (
+    Advertised,
     Back,
     Border,
     Broker,
@@ -32,6 +33,7 @@ from overlane.network.schema import (
     Plug,
     Publisher,
     Recovery,
+    ReservationRules,
     Restart,
     RoutingTier,
     Scoring,
@@ -65,6 +67,8 @@ _DURATIONS = {
     "battery_needed_ns": "battery_needed",
     "grow_after_ns": "grow_after",
     "shrink_after_ns": "shrink_after",
+    "answer_ns": "answer",
+    "period_ns": "period",
 }
 _SIZES = {
     "queue_bytes": "queue",
@@ -72,7 +76,14 @@ _SIZES = {
     "disk_bytes": "disk",
     "memory_needed_bytes": "memory_needed",
 }
-_RENAMED = {"rate_hz": "rate", "size_bytes": "size"}
+_RENAMED = {
+    "rate_hz": "rate",
+    "rate_max_hz": "rate_max",
+    "size_bytes": "size",
+    "message_bytes": "size",
+    "size_min_bytes": "size_min",
+    "size_max_bytes": "size_max",
+}
 
 
 def format_network(network: Network) -> str:
@@ -87,6 +98,7 @@ def format_network(network: Network) -> str:
         *(_table("[coordination]", one, {"zookeeper": None}) for one in (network.coordination,) if one is not None),
         *_optional_table("routing", network.routing, RoutingTier()),
         *_recovery(network.recovery),
+        *_optional_table("reservations", network.reservations, ReservationRules()),
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
@@ -95,6 +107,7 @@ def format_network(network: Network) -> str:
         *(_table(f"[topics.{_key(topic.filter)}]", topic, _topic_defaults(topic, network)) for topic in network.topics),
         *(_table("[[publishers]]", publisher) for publisher in network.publishers),
         *(_table("[[subscribers]]", subscriber) for subscriber in network.subscribers),
+        *(_table("[[advertisements]]", one) for one in network.advertisements),
         *("\n".join(["[[events]]", *_event(event)]) for event in network.events),
     ]
     return "\n\n".join(tables) + "\n"
@@ -117,6 +130,8 @@ Fields = (
     | RoutingTier
     | Recovery
     | Scoring
+    | ReservationRules
+    | Advertised
 )
 
 

@@ -29,6 +29,7 @@ from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.members import members_of, of_broker
 from overlane.network.reading import read_network
+from overlane.network.reservations import reservation_settings
 from overlane.network.schema import Network, Security
 from overlane.node.admin.service import AdminService
 from overlane.node.clients.listeners import Listener
@@ -387,7 +388,12 @@ class Node:
                 log.warning(told, self._files_max, possible, limits.connections)
             limits = structs.replace(limits, connections=possible)
         return Settings(
-            limits, Access(network.access), qos_table(network), network.security.anonymous, mirrored_topics(network)
+            limits,
+            Access(network.access),
+            qos_table(network),
+            network.security.anonymous,
+            mirrored_topics(network),
+            reservation_settings(network, self.options.name),
         )
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:

@@ -21,6 +21,7 @@ __all__ = [
     "questions",
     "record_kinds",
     "refused",
+    "reservations",
     "service",
     "sessions",
     "state",

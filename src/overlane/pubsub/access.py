@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from overlane.core.topics import BadTopic, FilterTrie, check_filter, covers, matches
+from overlane.core.topics import BadTopic, FilterTrie, check_filter, covers, matches, overlaps
 
 ANY_USER = "*"
 """The rule's user that means every client that has logged in."""
@@ -96,6 +96,9 @@ class _Filters:
     def cover(self, narrow: str) -> bool:
         return any(covers(wide, narrow) for wide in self._filters)
 
+    def overlap(self, other: str) -> bool:
+        return any(overlaps(one, other) for one in self._filters)
+
 
 _Verdicts: TypeAlias = dict[tuple[int, str], bool]
 
@@ -128,6 +131,11 @@ class _Action:
         is_allowed = any(filters.cover(topic_filter) for filters in self._filters)
         return is_allowed and not any(filters.cover(topic_filter) for filters in self._denied)
 
+    def covers_all(self, topic_filter: str) -> bool:
+        """Whether it is allowed as a whole, and nothing of it is denied."""
+        is_allowed = any(filters.cover(topic_filter) for filters in self._filters)
+        return is_allowed and not any(filters.overlap(topic_filter) for filters in self._denied)
+
 
 class Rights:
     """What one client may do. Topics and filters have to be well formed; the filter of a shared subscription is the
@@ -146,6 +154,10 @@ class Rights:
 
     def may_publish(self, topic: str) -> bool:
         return not topic.startswith("$") and (self._publish is None or self._publish.allowed(topic))
+
+    def may_advertise(self, topic_filter: str) -> bool:
+        """Whether it may publish on all topics that the filter matches."""
+        return not topic_filter.startswith("$") and (self._publish is None or self._publish.covers_all(topic_filter))
 
     def may_subscribe(self, topic_filter: str) -> bool:
         return self._receive is None or self._receive.covers(topic_filter)
@@ -191,6 +203,9 @@ class Access:
 
     def may_publish(self, user: str | None, client: str, topic: str) -> bool:
         return self.rights(user, client).may_publish(topic)
+
+    def may_advertise(self, user: str | None, client: str, topic_filter: str) -> bool:
+        return self.rights(user, client).may_advertise(topic_filter)
 
     def may_subscribe(self, user: str | None, client: str, topic_filter: str) -> bool:
         return self.rights(user, client).may_subscribe(topic_filter)

@@ -14,6 +14,8 @@ A publisher to a local queue that fills up pauses after each read, longer the fu
 slow but connected loses nothing. A reader that is offline, or does not answer, is not waited for.
 """
 
+from collections.abc import Hashable
+
 from overlane.core.qos import QosClass
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
@@ -48,6 +50,14 @@ def stop_if_full(uplink: Uplink, publisher: Publisher, topic: str, qos: QosClass
     if publisher.passes or uplink.way_share(topic, qos) <= STOP_SHARE:
         return False
     _stop(uplink, publisher, topic, qos, PATIENCE, now)
+    return True
+
+
+def stop_for(publisher: Publisher, way: Hashable, wait_ns: Nanos, now: Nanos) -> bool:
+    """Before a message is accepted that has to wait for so long: stop its publisher; whether that was done."""
+    if publisher.passes or wait_ns <= 0:
+        return False
+    publisher.stops_for, publisher.stops_until_ns, publisher.waits_on = way, now + wait_ns, False
     return True
 
 

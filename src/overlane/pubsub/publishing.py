@@ -28,6 +28,10 @@ from overlane.pubsub.message_ids import read_id
 from overlane.pubsub.mirrored import NO_MIRROR
 from overlane.pubsub.qos_override import RELIABLE, BadOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
+from overlane.pubsub.reservations.advertisement import ADVERTISE
+from overlane.pubsub.reservations.advertising import Flow
+from overlane.pubsub.reservations.request import BadRequest
+from overlane.pubsub.reservations.service import is_advertisement
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Audience
@@ -73,6 +77,8 @@ class Publishing:
                 raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, STORE_FAILS)
             if state.suspects and _suspect(message, session, identifier) in state.suspects:
                 raise PublishRefused(Fault.UNPROCESSABLE, Refusal.SUSPECT, "this message has ended the broker twice")
+            if is_advertisement(message.topic):
+                self._advertise(message, session, now)
             accepted = self.accept(message, session, user_properties, now, publisher)
             if qos == 1:
                 if accepted.is_stored and session.is_durable:
@@ -140,6 +146,11 @@ class Publishing:
         state = self._state
         if not state.uplink.carries(topic):
             return False
+        if (flow := state.reservations.flow_of(topic)) is not None and flow.leaves:
+            # It does not wait for others; of what is beyond its profile, what finds no room is dropped.
+            return flow.excess == "wait" and backpressure.stop_for(
+                publisher, ("reservation", flow.filter), flow.policer.wait_ns(now), now
+            )
         qos = state.cluster.class_of(topic, state.settings.qos.of(topic), now)
         return backpressure.stops_when_full(qos) and backpressure.stop_if_full(state.uplink, publisher, topic, qos, now)
 
@@ -215,6 +226,25 @@ class Publishing:
                 raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, NO_MIRROR)
             state.needs_mirror = True
 
+    def _advertise(self, message: Message, session: Session, now: Nanos) -> None:
+        """A document that says what a publisher is going to publish; or PublishRefused."""
+        state, name = self._state, message.topic[len(ADVERTISE) :]
+        try:
+            topic_filter = state.reservations.filter_of(name, message.payload)
+            if not state.settings.access.may_advertise(session.user, session.client_id, topic_filter):
+                told = f"not allowed to publish on all of {topic_filter[:100]}"
+                raise PublishRefused(Fault.NOT_ALLOWED, Refusal.DENIED, told)
+            state.reservations.document(name, message.payload, session.client_id, message.retain, now)
+        except BadRequest as bad:
+            raise PublishRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{message.topic[:100]}: {bad}") from None
+
+    def _within_profile(self, flow: Flow, message: Message, qos: QosClass, now: Nanos) -> QosClass:
+        """The class of a message that is advertised, by its profile; or PublishRefused."""
+        found = self._state.reservations.classify(flow, qos, len(message.payload), now)
+        if found is None:
+            raise PublishRefused(Fault.NO_ROOM, Refusal.QUOTA, f"beyond the profile advertised for {flow.filter[:100]}")
+        return found
+
     def _class_of(
         self, message: Message, qos: QosClass, user_properties: Sequence[tuple[str, str]], now: Nanos
     ) -> QosClass:
@@ -227,7 +257,8 @@ class Publishing:
         qos = self._state.cluster.class_of(message.topic, qos, now)
         if message.qos and not qos.reliable:
             qos = apply_override(qos, RELIABLE)
-        return qos
+        flow = self._state.reservations.flow_of(message.topic)
+        return qos if flow is None else self._within_profile(flow, message, qos, now)
 
     def _share(
         self, message: Message, audience: Audience, shared: list[RemoteGroup], qos: QosClass, now: Nanos

@@ -24,6 +24,7 @@ from overlane.pubsub.cluster.arrivals import Arrivals, NoRuns, Runs
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Consumer, Ending
+from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.delivery.returns import Returns
 from overlane.pubsub.limits import uncarriable
@@ -33,6 +34,8 @@ from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.questions import Question
 from overlane.pubsub.recovery import Recovery
 from overlane.pubsub.refused import STORE_FAILS
+from overlane.pubsub.reservations.advertisement import ADVERTISE
+from overlane.pubsub.reservations.request import BadRequest
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.lookup import SessionLookup
@@ -60,6 +63,10 @@ class PubSub:
     ) -> None:
         retained = RetainedMessages(settings.limits)
         self.state = state = State(name, settings, uplink, fresh_id, retained)
+        self.reservations = state.reservations
+        self.reservations.publish = lambda topic, payload, at: self._publish_here(
+            Message(topic, payload, published_ns=at), at
+        )
         self.delivery = Delivery(state)
         self.returns = Returns(state, self.delivery)
         self.handouts = Handouts(state, self.delivery)
@@ -85,10 +92,30 @@ class PubSub:
             self.callbacks,
         )
         recovery.recover(records, now)
+        self._recover_advertisements(now)
         state.cluster.start(now)
         self.handouts.reassigned(now)
         self.handouts.recovered(now)
         self._publish_sys(now)
+
+    def _recover_advertisements(self, now: Nanos) -> None:
+        """Those of the file, and retained documents."""
+        for message in self.state.retained.walk(f"{ADVERTISE}#"):
+            if message is not None:
+                try:
+                    self.reservations.document(message.topic[len(ADVERTISE) :], message.payload, "", True, now)
+                except BadRequest as bad:
+                    self.state.refuse(Refusal.PROTOCOL, f"{message.topic[:100]}: {bad}")
+        self.follow_settings(now)
+
+    def follow_settings(self, now: Nanos) -> None:
+        """The settings of reservations, and the advertisements of the file, are these from now on."""
+        reserving = self.state.settings.reserving
+        self.reservations.reserving.answer_ns = reserving.answer_ns
+        try:
+            self.reservations.set_file(reserving.advertisements, now)
+        except BadRequest as bad:
+            self.state.refuse(Refusal.PROTOCOL, str(bad))
 
     def arrivals(self, runs: Runs | None = None) -> Arrivals:
         """What handles messages from other brokers; `runs`: the protocol that puts runs into the overlay."""

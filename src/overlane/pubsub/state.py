@@ -20,6 +20,9 @@ from overlane.pubsub.message_ids import MessageIds
 from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.notices import Notices, RefusalNotice
 from overlane.pubsub.questions import Question
+from overlane.pubsub.reservations.advertisement import ADVERTISE, Advertisement
+from overlane.pubsub.reservations.reserving import ANSWER_NS
+from overlane.pubsub.reservations.service import Reservations, own_topic
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.subscriptions.table import SubscriptionTable
@@ -38,6 +41,16 @@ POSTPONED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationSettings:
+    advertisements: tuple[Advertisement, ...] = ()
+    """Those of the network file."""
+    answer_ns: Nanos = ANSWER_NS
+    """How long a subscriber waits for an answer."""
+    share: float = 0.8
+    """Of the rate of a link that may be reserved."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What can be changed while the server runs. `anonymous` None: from loopback addresses only."""
 
@@ -47,6 +60,7 @@ class Settings:
     anonymous: bool | None = None
     mirrored: MirroredTopics | None = None
     """None: no topic is."""
+    reserving: ReservationSettings = field(default_factory=ReservationSettings)
 
 
 @dataclass(slots=True)
@@ -62,6 +76,7 @@ class State:
     queue_records: QueueRecords = field(default_factory=QueueRecords)
     subscriptions: SubscriptionTable = field(init=False)
     cluster: Cluster = field(init=False)
+    reservations: Reservations = field(init=False)
     sessions: dict[str, Session] = field(default_factory=dict)
     connections: set[Consumer] = field(default_factory=set)
     """Of clients of every protocol, those that are not accepted yet included."""
@@ -103,8 +118,12 @@ class State:
     def __post_init__(self) -> None:
         self.subscriptions = SubscriptionTable(self.may_receive)
         self.cluster = Cluster(self.name, self.uplink)
+        noted = self.cluster.directory.reservations
+        self.reservations = Reservations(self.uplink, noted, self.timers, self.subscriptions.forget)
 
     def may_receive(self, session: Session, topic: str) -> bool:
+        if topic.startswith("$") and topic == own_topic(session.client_id):
+            return True
         return session.is_operators or self.settings.access.may_receive(session.user, session.client_id, topic)
 
     def awaits(self, session: Session, now: Nanos) -> bool:
@@ -120,6 +139,8 @@ class State:
         if session.is_operators:
             return not topic.startswith("$")
         client_id = session.client_id
+        if topic.startswith(ADVERTISE):
+            return True  # as far as it may publish what it advertises, which is in the document
         return self.settings.access.may_publish(session.user, client_id, topic) or is_own_bridge_state(topic, client_id)
 
     @property

@@ -80,7 +80,7 @@ class RsvpAgent:
         """`answer_ns`: how long a request may wait until it is admitted."""
         self.me = me
         self._address = broker_address(me)
-        self._answer_ns = answer_ns
+        self.answer_ns = answer_ns
         self._soft = SoftState(me, refresh_ms)
         self._out: list[Effect] = []
         self.ledgers: dict[Broker, LinkLedger] = {}
@@ -124,6 +124,10 @@ class RsvpAgent:
         self._out.clear()
         return effects
 
+    def own_flows(self) -> list[OwnFlow]:
+        """What publishers of this broker advertise, with the trees of it."""
+        return self._senders.all()
+
     def next_deadline(self) -> int:
         times = self._resv.receivers.next_deadline(), self._senders.next_deadline()
         return min(self._refresh_at, self._sweep_at, *(NEVER if one is None else one for one in times))
@@ -151,7 +155,7 @@ class RsvpAgent:
         if style is not None and style is not ask.style:
             self._out.append(Refused(ask.request, f"subscribers here share the traffic in style {style.name}"))
             return
-        self._resv.update_local(receivers.add(ask, now + self._answer_ns), now)
+        self._resv.update_local(receivers.add(ask, now + self.answer_ns), now)
 
     # Links
 

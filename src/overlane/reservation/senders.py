@@ -68,6 +68,9 @@ class Senders:
     def get(self, session: Session) -> OwnFlow | None:
         return self._flows.get(session)
 
+    def all(self) -> list[OwnFlow]:
+        return list(self._flows.values())
+
     def offer(self, topic_filter: str, tspec: TSpec) -> OwnFlow:
         session = session_of(topic_filter)
         flow = self._flows.get(session)

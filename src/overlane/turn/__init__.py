@@ -8,9 +8,21 @@
     client_link    a client's connection: what waits to be sent on it, and when it is read from
     backpressure   clients that are not read from, since their messages have no room
     lingering      connections that the broker has ended and that are read to their end
+    reserving      reservations between brokers: RSVP, joined with the core and with clients
+    delays         how old messages with a reservation are when they arrive
     timers         the timers that these need of an event loop
 
 `node` drives it with asyncio, sockets and SQLite, `sim` with virtual time, simulated links and a simulated disk.
 """
 
-__all__ = ["assembly", "client_link", "lingering", "protocols", "reconfigure", "record_registry", "timers", "turn"]
+__all__ = [
+    "assembly",
+    "client_link",
+    "lingering",
+    "protocols",
+    "reconfigure",
+    "record_registry",
+    "reserving",
+    "timers",
+    "turn",
+]

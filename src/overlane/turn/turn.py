@@ -35,6 +35,8 @@ from overlane.core.events import (
     Lane,
     LaterIncarnationKnown,
     LinkChanged,
+    LinkDown,
+    LinkUp,
     NameConflict,
     NeighbourSaid,
     PathSuspected,
@@ -62,6 +64,7 @@ from overlane.pubsub.state import SLOW_COMMIT
 from overlane.turn.backpressure import TURN_MAX, Backpressure
 from overlane.turn.protocols import MQTT, PROTOCOLS
 from overlane.turn.reconfigure import Reconfigure, reconfigured
+from overlane.turn.reserving import Reserving, is_rsvp
 from overlane.turn.uplink import CoreUplink
 
 Records = dict[tuple[str, bytes], bytes | None]
@@ -133,6 +136,9 @@ class Turn:
         self.protocols: dict[str, AnyServer] = {MQTT: server}
         """The servers of the protocols that clients can use here; others are made when they are asked for."""
         self.core = core
+        self.reserving = Reserving(core, self.pubsub.state.timers, uplink.tell)
+        self.pubsub.reservations.use(self.reserving)
+        self.pubsub.reservations.reserving.on_held = self.reserving.delays.watch
         self.backpressure = Backpressure(uplink)
         self.is_open = False
         """Whether something waits for the end of the turn."""
@@ -167,6 +173,8 @@ class Turn:
         self._is_core_touched = True
         self._effects += self._uplink.take_effects()
         self._effects += self.core.handle(event, now)
+        if self.reserving.agent is not None and isinstance(event, LinkUp | LinkDown):
+            self.reserving.link_down(event.peer, now)  # a new connection replaces one that was open before
 
     def touch_core(self) -> None:
         """Let the core look at what is due at the end of the turn, whatever else has come."""
@@ -197,6 +205,8 @@ class Turn:
         """All there is to carry out is one message, for clients here."""
         mixed: list[Mixed] = []
         delivered = effect, mixed
+        if self.reserving.delays:
+            self.reserving.delays.arrived(effect)
         self.server.deliver(effect, now, mixed)
         if self.pubsub.has_more:
             outcome = self.end(now)
@@ -229,8 +239,11 @@ class Turn:
         before, self._neighbours = self._neighbours, neighbours_of(event.membership, self.core.name)
         self.handle(SetConfig(config), now)
         self.pubsub.reconfigure(event.settings)
+        self.pubsub.follow_settings(now)
         for server in self.protocols.values():
             server.reconfigure(event.settings)
+        reserving = event.settings.reserving
+        self.reserving.configure(self._neighbours, reserving.share, reserving.answer_ns, now)
         if self._neighbours:
             self._meet_others(now)
         if config.role != PLAIN:
@@ -272,6 +285,9 @@ class Turn:
         pubsub, core, uplink = self.pubsub, self.core, self._uplink
         if pubsub.admission.take_room_again(now):
             self.handle(ReadersReady(), now)
+        if pubsub.reservations.has_news or self.reserving.agent is not None:
+            pubsub.reservations.follow(now)
+            self.reserving.follow(now)
         is_core_turn = self._is_core_touched or uplink.is_touched or now >= self._core_due
         records: Records = {}
         if is_core_turn:
@@ -294,6 +310,8 @@ class Turn:
         for effect in pubsub.take_effects():
             _record(effect, records)
         self._finish(outcome, records, is_core_turn, now)
+        if pubsub.reservations.has_news:
+            outcome.needs_turn, outcome.is_plain = True, False
         return outcome
 
     def _take_more(self, outcome: Outcome, now: Nanos) -> None:
@@ -328,12 +346,17 @@ class Turn:
                         is_answered = True
                     if reception.is_taken:
                         delivered.append((effect, mixed))
+                        if self.reserving.delays:
+                            self.reserving.delays.arrived(effect)
                 case Save() | Erase():
                     _record(effect, records)
                 case RouteEstablished():
                     pass
                 case NeighbourSaid(peer, body):
-                    self.server.neighbour_said(peer, body, now)
+                    if is_rsvp(body):
+                        self.reserving.heard(peer, body, now)
+                    else:
+                        self.server.neighbour_said(peer, body, now)
                     effects += self._uplink.take_effects()
                 case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
                     told.append(effect)

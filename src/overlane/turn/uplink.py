@@ -4,6 +4,7 @@ Effects that the core returns are kept here until the end of the turn, which tak
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.config import BACKUP, EDGE, ROUTING
@@ -37,7 +38,8 @@ class CoreUplink:
         self.has_effects = False
         return effects
 
-    def _tell(self, event: Event, now: Nanos) -> None:
+    def tell(self, event: Event, now: Nanos) -> None:
+        """Something for the core; its effects are for the end of the turn."""
         self.is_touched = True
         self._effects += self._core.handle(event, now)
         self.has_effects = bool(self._effects)
@@ -66,6 +68,12 @@ class CoreUplink:
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
         self.is_touched = True
+        if qos.reservation > 0:
+            # Apart from those that have asked for the reservation, to all others.
+            rest = replace(qos, reservation=-qos.reservation)
+            result = self._core.send(topic, body, now, flags, rest)
+            if result is not PublishResult.ACCEPTED:
+                return result
         return self._core.send(topic, body, now, flags, qos)
 
     def destinations(self, topic: str) -> Hashable:
@@ -91,11 +99,11 @@ class CoreUplink:
         """To the lookup of sessions of a neighbour; False if it is not linked."""
         if not self._core.is_linked(peer):
             return False
-        self._tell(SendToNeighbour(peer, body), now)
+        self.tell(SendToNeighbour(peer, body), now)
         return True
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
-        self._tell(Subscribe(subscriber, topic_filter, durable), now)
+        self.tell(Subscribe(subscriber, topic_filter, durable), now)
 
     def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
-        self._tell(Unsubscribe(subscriber, topic_filter), now)
+        self.tell(Unsubscribe(subscriber, topic_filter), now)

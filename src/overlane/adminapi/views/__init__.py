@@ -7,6 +7,7 @@
     links       links and routes
     monitoring  events, deliveries, and all at once
     plans       plans that a broker follows
+    reservations  advertisements, reservations, and what links have promised
     streams     streams and writers
 
 The OpenAPI document is generated from these types, and clients of the API decode responses into them. Times are
@@ -64,6 +65,14 @@ from overlane.adminapi.views.monitoring import (
     SnapshotView,
 )
 from overlane.adminapi.views.plans import PlanView, StoredPlanView
+from overlane.adminapi.views.reservations import (
+    AdvertisedView,
+    LinkFlowView,
+    LinkReservationsView,
+    ReservationsView,
+    ReservationView,
+    TSpecView,
+)
 from overlane.adminapi.views.streams import (
     StreamList,
     StreamMessagePage,
@@ -77,6 +86,7 @@ from overlane.adminapi.views.view import ErrorView, View
 
 __all__ = [
     "OVERLAY_LOSSES",
+    "AdvertisedView",
     "BrokerState",
     "BrokerView",
     "ClientDetail",
@@ -98,7 +108,9 @@ __all__ = [
     "HealthView",
     "LaneView",
     "LinkCondition",
+    "LinkFlowView",
     "LinkList",
+    "LinkReservationsView",
     "LinkView",
     "LoopView",
     "MirrorView",
@@ -111,6 +123,8 @@ __all__ = [
     "RatesView",
     "ReadyView",
     "RecoveryView",
+    "ReservationView",
+    "ReservationsView",
     "RetainedView",
     "RouteList",
     "RouteView",
@@ -125,6 +139,7 @@ __all__ = [
     "StreamView",
     "SubscriptionPage",
     "SubscriptionView",
+    "TSpecView",
     "TopicPage",
     "TopicView",
     "TrafficView",

@@ -89,6 +89,19 @@ def get_all(targets: Targets, path: str, parameters: dict[str, str | int], kind:
         return list(threads.map(get, targets.brokers))
 
 
+def get_bytes(targets: Targets, path: str) -> list[bytes | str]:
+    """As `get_all`, of what is not JSON; a sentence for each broker that does not answer."""
+
+    def get(broker: AdminAddress) -> bytes | str:
+        try:
+            return _request(broker, "GET", path, targets.token)
+        except RequestFailed as failed:
+            return f"{broker} does not answer: {failed}"
+
+    with ThreadPoolExecutor(min(PARALLEL_MAX, len(targets.brokers))) as threads:
+        return list(threads.map(get, targets.brokers))
+
+
 def send(
     broker: AdminAddress,
     method: str,

@@ -3,6 +3,7 @@
 The brokers of the problem run in virtual time and make their reservations hop by hop, in the order of the subscribers.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -85,7 +86,7 @@ PcapFile = Annotated[
 
 def admit(problem: ProblemFile, as_json: AsJson = False, pcap: PcapFile = None) -> None:
     """Make the reservations of many subscribers hop by hop, and tell which are admitted, on which paths."""
-    run_solver(problem, AdmitProblem, lambda given: _solve(given, pcap), _show, as_json)
+    run_solver(problem, AdmitProblem, lambda given: _solve(given, pcap), show, as_json)
 
 
 def _solve(problem: AdmitProblem, pcap: str | None) -> AdmitAnswer:
@@ -93,24 +94,37 @@ def _solve(problem: AdmitProblem, pcap: str | None) -> AdmitAnswer:
     net = ReservationNetwork(_links(problem, names), refresh_ms=REFRESH_MS_MAX)
     if pcap is not None:
         net.sent = []
-    place = {name: at for at, name in enumerate(names, start=1)}
-    for number, publisher in enumerate(problem.publishers):
-        where = f"publishers[{number}]"
-        _check(publisher.broker, publisher.topic, place, where)
-        net.offer(place[publisher.broker], Offer(publisher.topic, tspec_of(publisher.profile(), where)))
-    decisions = [_decide(net, names, place, number, one) for number, one in enumerate(problem.subscribers)]
+    decisions = decide(net, names, problem.publishers, problem.subscribers)
     if pcap is not None:
         try:
             Path(pcap).write_bytes(capture(net.sent or ()))
         except OSError as refused:
             fail(f"cannot write {pcap}: {refused.strerror}")
-    uses = [
+    return AdmitAnswer(decisions, uses_of(net, names))
+
+
+def decide(
+    net: ReservationNetwork,
+    names: list[str],
+    publishers: Sequence[PublisherGiven],
+    subscribers: Sequence[SubscriberGiven],
+) -> list[Decision]:
+    """Whom a network admits, one after the other. Broker n of it has the n-th name, counted from 1. BadProblem."""
+    place = {name: at for at, name in enumerate(names, start=1)}
+    for number, publisher in enumerate(publishers):
+        where = f"publishers[{number}]"
+        _check(publisher.broker, publisher.topic, place, where)
+        net.offer(place[publisher.broker], Offer(publisher.topic, tspec_of(publisher.profile(), where)))
+    return [_decide(net, names, place, number, one) for number, one in enumerate(subscribers)]
+
+
+def uses_of(net: ReservationNetwork, names: list[str]) -> list[LinkUse]:
+    return [
         LinkUse(names[broker - 1], names[peer - 1], ledger.promised, ledger.terms.capacity)
         for broker, agent in net.agents.items()
         for peer, ledger in sorted(agent.ledgers.items())
         if ledger.promised
     ]
-    return AdmitAnswer(decisions, uses)
 
 
 def _links(problem: AdmitProblem, names: list[str]) -> list[tuple[int, int, LinkTerms]]:
@@ -176,7 +190,7 @@ def _path(net: ReservationNetwork, names: list[str], broker: int, topic: str) ->
     return found
 
 
-def _show(_: AdmitProblem, found: AdmitAnswer, console: Console) -> None:
+def show(_: object, found: AdmitAnswer, console: Console) -> None:
     table = Table("broker", "topic", "rate", "delay", "path or reason", title="Reservations")
     for one in found.subscribers:
         if one.admitted:

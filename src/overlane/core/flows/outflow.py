@@ -98,7 +98,7 @@ class Outflow:
         self.qos = qos
         self.reliable = qos.reliable
         self.overtakes = qos.may_overtake
-        self.can_wait = not qos.reliable and qos.deadline_ns >= NEVER
+        self.can_wait = not qos.reliable and qos.deadline_ns >= NEVER and not qos.reservation
         """Whether its messages are not retained and have no deadline: they can wait at the source."""
         self.destinations = destinations
         self.draft: list[Message] = []

@@ -108,6 +108,8 @@ class Source:
     def flow_of(self, topic: str, now: Nanos, qos: QosClass | None = None) -> Outflow | None:
         """The flow of a topic, in its own class or in `qos`; None if no other broker needs it."""
         destinations = self.destinations.of(topic)
+        if qos is not None and qos.reservation:
+            qos, destinations = self._planner.reserved.part_for(qos, destinations)
         return self._table.open(qos or self.qos.of(topic), destinations, now) if destinations else None
 
     def is_unsent(self, topic: str) -> bool:

@@ -12,6 +12,9 @@ first. A droppable newcomer displaces only what is due later than itself, and is
 Reliable items are never displaced: one that finds no room is handed back, and its sender must wait. Together they never
 hold more than three quarters of the queue; otherwise their backlog would keep out everything urgent.
 
+Parcels of flows with a reservation go before all others, within what is reserved (reserved_lane.py), and take none of
+the room of the others.
+
 An item that is larger than the whole queue counts as a quarter of it: it could never be sent otherwise. A droppable one
 displaces nothing. So the bytes that really wait are bounded by the queue and a few of the largest messages.
 
@@ -19,9 +22,11 @@ Nothing here reads a clock: the time is an argument. Equal items are sent in ord
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 
+from overlane.core.events import FlowKey, LinkReservation
+from overlane.core.links.reserved_lane import ReservedLane
 from overlane.core.links.scheduling import KeyOrder, LinkRate, QueuedItem, QueueOrder, SchedulingPolicy, SheddingOrder
 from overlane.core.units import NEVER, Nanos
 
@@ -56,13 +61,27 @@ class LinkQueue:
         self._bytes = 0
         self._reliable_bytes = 0
         self._next = 0
+        self.reserved: ReservedLane | None = None
+        """None as long as nothing is reserved."""
 
     def __len__(self) -> int:
-        return len(self._waiting) if self.single is None else 1
+        reserved = 0 if self.reserved is None else len(self.reserved)
+        return reserved + (len(self._waiting) if self.single is None else 1)
 
     @property
     def bytes(self) -> int:
+        """Without what is reserved: that has room of its own."""
         return self._bytes if self.single is None else self.charge(self.single.size)
+
+    def reserve(self, flows: Mapping[FlowKey, LinkReservation]) -> None:
+        """The flows that have a reservation on this link from now on."""
+        if self.reserved is None:
+            if not flows:
+                return
+            self.reserved = ReservedLane()
+        self.reserved.set(flows)
+        if self.reserved.is_unused:
+            self.reserved = None
 
     def charge(self, size: int) -> int:
         """The bytes that an item of this size counts as."""
@@ -77,7 +96,12 @@ class LinkQueue:
 
     @property
     def is_empty(self) -> bool:
-        return self.single is None and not self._waiting
+        return self.single is None and not self._waiting and not self.reserved
+
+    @property
+    def is_last(self) -> bool:
+        """Whether what is pulled next is surely the last that waits."""
+        return self.single is not None and self.reserved is None
 
     def passed_by(self, size: int, now: Nanos, in_buffer: int) -> None:
         """So many bytes were sent without waiting here, because nothing else waited."""
@@ -101,6 +125,8 @@ class LinkQueue:
 
     def push(self, item: QueuedItem, now: Nanos) -> list[QueuedItem]:
         """Enqueue the item. Returns what was dropped for lack of room, the item itself included if it found none."""
+        if self.reserved is not None and self.reserved.push(item, now):
+            return []
         if self.single is not None:
             single, self.single = self.single, None
             self._admit(single)
@@ -124,6 +150,8 @@ class LinkQueue:
 
         `in_buffer`: how many bytes, pulled before this moment, lie in the driver's send buffer and have still to leave.
         """
+        if self.reserved:
+            return self._pull_reserved(self.reserved, now, in_buffer), []
         if self.single is not None:
             return self._pull_single(now, in_buffer)
         if not self._waiting:
@@ -141,7 +169,9 @@ class LinkQueue:
         return None, dropped
 
     def pull_urgent(self, now: Nanos, in_buffer: int = 0) -> tuple[QueuedItem | None, list[QueuedItem]]:
-        """As `pull`, of those with a deadline alone: for a driver that has no room for others."""
+        """As `pull`, of those with a deadline or a reservation alone: for a driver that has no room for others."""
+        if self.reserved:
+            return self._pull_reserved(self.reserved, now, in_buffer), []
         if self.single is not None:
             return (None, []) if self.single.due_ns >= NEVER else self._pull_single(now, in_buffer)
         if not self._waiting:
@@ -149,6 +179,14 @@ class LinkQueue:
         start = self._wire.free_at(now, in_buffer)
         number, dropped = self._choose(now, start)
         return None if number is None else self._leave(number, None, start), dropped
+
+    def _pull_reserved(self, lane: ReservedLane, now: Nanos, in_buffer: int) -> QueuedItem:
+        item = lane.pull()
+        start = self._wire.free_at(now, in_buffer)
+        self.left_bytes += item.size
+        some_wait = bool(lane) or self.single is not None or bool(self._waiting)
+        self.leaves_at = start + self._wire.pulled(item.size, some_wait=some_wait)
+        return item
 
     def _choose(self, now: Nanos, start: Nanos) -> tuple[int | None, list[QueuedItem]]:
         """The next of those with a deadline, and those that are not worth sending any more."""
@@ -170,10 +208,11 @@ class LinkQueue:
 
     def drain(self) -> list[QueuedItem]:
         """Everything that waits, in the order of arrival: the link is gone. The queue is as new but for its rate."""
+        reserved = [] if self.reserved is None else self.reserved.drain()
         if self.single is not None:
             single, self.single = self.single, None
-            return [single]
-        items = list(self._waiting.values())
+            return [*reserved, single]
+        items = [*reserved, *self._waiting.values()]
         for number in list(self._waiting):
             self._displace(number)
         return items

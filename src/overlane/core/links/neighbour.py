@@ -76,6 +76,8 @@ class OutgoingParcel:
     """It has been sent before, or takes a path of its own: it does not measure this broker's own delay."""
     is_copy: bool = False
     """It has been sent to the same destinations before: dropping it does not count as a loss."""
+    flow: tuple[int, int] | None = None
+    """The reserved flow that it belongs to."""
 
 
 @dataclass(slots=True)

@@ -47,6 +47,8 @@ class QueuedItem:
     """The latency budget of its class at this broker, for `laxity`."""
     plan_ns: Nanos = NEVER
     """When it should have left, so that the hops to come have their part of the margin, for `edf-shed`."""
+    flow: tuple[int, int] | None = None
+    """The reserved flow that it belongs to (`reserved_lane`)."""
 
 
 class LinkRate:

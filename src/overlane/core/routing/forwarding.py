@@ -86,6 +86,7 @@ class Forwarding:
             out = OutgoingParcel(
                 header, rest, entered_ns, due_ns, entry.ahead_ns, entry.hops, (), 0, description, REPAIRS_MAX
             )
+            out.flow = entry.flow
             if neighbour is not None and not neighbour.connected:
                 neighbour = None
             is_sound = neighbour is not None and neighbour.health.state is _UP
@@ -279,6 +280,7 @@ class Forwarding:
             # It tests whether the path works, not whether there is room on it, or time.
             is_droppable = False
         item = QueuedItem(out, parcel_size(header.flags, out.rest), now, due_ns, is_droppable, budget_ns, plan_ns)
+        item.flow = out.flow
         gone = neighbour.enqueue(item, now)
         if not gone:
             return True

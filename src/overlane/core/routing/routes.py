@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
+from msgspec import structs
+
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.gossip.network_map import NetworkMap
 from overlane.core.qos import QosClass, Routing
 from overlane.core.routing.link_risks import CAUTION, Risks
+from overlane.core.routing.reserved_trees import ReservedTrees
 from overlane.core.routing.route_plan import Links, RoutePlan, plan
 from overlane.core.routing.trouble_history import TroubleHistory
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire.control_messages import BROKERS_MAX, Advert, Establish
+from overlane.core.wire.control_messages import BROKERS_MAX, Advert, Establish, EstablishReserved
 
 BETTER = 4, 5
 """A route is left for a quicker one when that takes at most this part of its time."""
@@ -101,6 +104,7 @@ class RoutePlanner:
         self.routes: dict[tuple[QosClass, tuple[str, ...]], Route] = {}
         self._next_id = 1
         self.experience: Experience = NoExperience()
+        self.reserved = ReservedTrees(me)
         self._maps: dict[Links, NetworkMap] = {}
         self._maps_of = (-1, -1)
         self._reviewed = (-1, -1)
@@ -122,7 +126,7 @@ class RoutePlanner:
     @property
     def version(self) -> tuple[int, int, int]:
         """Another one whenever there are new routes, or the map is believed to be another."""
-        return self._next_id, self._table.changes, self.experience.changes
+        return self._next_id, *self._news()
 
     def believed_map(self) -> NetworkMap:
         return self._map()
@@ -132,7 +136,10 @@ class RoutePlanner:
 
     def is_news(self) -> bool:
         """Whether the map has changed since the last review."""
-        return self._reviewed != (self._table.changes, self.experience.changes)
+        return self._reviewed != self._news()
+
+    def _news(self) -> tuple[int, int]:
+        return self._table.changes, self.experience.changes + self.reserved.changes
 
     def quickest_path(self, route: int, destination: str) -> tuple[tuple[str, ...], Nanos] | None:
         """The quickest path for what is sent again to a destination of a route, and its latency."""
@@ -161,7 +168,7 @@ class RoutePlanner:
         if not changed and now < self.wake_at:
             return []
         if changed:
-            self._reviewed = self._table.changes, self.experience.changes
+            self._reviewed = self._news()
             self._is_history_behind = True
         if not self.routes:
             return []  # nobody needs the map, which takes long to draw while many brokers start
@@ -197,7 +204,10 @@ class RoutePlanner:
         risks = risks or self._risks(now)
         avoided = self.experience.avoided(route.id)
         current = route.plan.links if avoided.isdisjoint(route.plan.links) else frozenset()
-        found = plan(self._table, self._me, route.qos, route.destinations, risks, current, self._map(avoided))
+        if (links := self._reserved_links(route)) is not None:
+            found = RoutePlan(links, self._latency_over(route, links))
+        else:
+            found = plan(self._table, self._me, route.qos, route.destinations, risks, current, self._map(avoided))
         if avoided and not avoided.isdisjoint(found.links):
             # There is no other path: it is used however long it takes.
             found = RoutePlan(found.links, self._latency_over(route, found.links), found.resiliency)
@@ -218,6 +228,10 @@ class RoutePlanner:
         route.failure = self._failures(found.links)
         self._next_version(route, before.links, now)
         return True
+
+    def _reserved_links(self, route: Route) -> Links | None:
+        flow = route.qos.reservation
+        return self.reserved.links(flow, route.destinations, self._table.map.claims) if flow else None
 
     def _next_version(self, route: Route, before: Links, now: Nanos) -> None:
         route.established = False
@@ -244,6 +258,10 @@ class RoutePlanner:
     def _reason_to_move(self, route: Route, risks: Risks, now: Nanos) -> str | None:
         if not route.version:
             return "first use"
+        if route.qos.reservation:
+            links = self._reserved_links(route)
+            if links is not None:
+                return None if links == route.plan.links else "the path of its reservation"
         bearing = False
         claims, silent_since = self._table.map.claims, self._trouble_history.silent_since
         for one, other in sorted(link for link in route.plan.links if link not in claims or link in silent_since):
@@ -423,7 +441,7 @@ class RoutePlanner:
             return [place[name] for link in sorted(links) for name in link]
 
         ahead = self._ahead(route)
-        return Establish(
+        described = Establish(
             origin=self._me,
             incarnation=self._incarnation,
             route=route.id,
@@ -438,6 +456,9 @@ class RoutePlanner:
             latency_us=route.latency_ns // US,
             hops=self._hops(route),
         )
+        if not route.qos.reservation:
+            return described
+        return EstablishReserved(**structs.asdict(described), reservation=route.qos.reservation)
 
     def _hops(self, route: Route) -> int:
         """Links to the destination that is the most links away."""

@@ -24,6 +24,7 @@ from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire.control_messages import (
     Establish,
     Established,
+    EstablishReserved,
     RouteRefresh,
     RouteRequest,
     Teardown,
@@ -68,6 +69,8 @@ class RouteEntry:
     size_bytes: int = 0
     only_next_hop: str = ""
     """The neighbour that is all there is to it, where it only passes, or begins here."""
+    flow: tuple[int, int] | None = None
+    """The reserved flow that its parcels belong to: origin and number."""
     _spared: dict[str, bool] = field(default_factory=dict)
     _frames: dict[str, bytes] = field(default_factory=dict)
     _return_paths: dict[str, list[str]] = field(default_factory=dict)
@@ -317,7 +320,9 @@ class RouteTable:
             size_bytes=size_of(message),
         )
         self._budget.take(entry.name.origin, entry.size_bytes)
-        if len(entry.next_hops) == 1 and not entry.deliver:
+        if isinstance(message, EstablishReserved):
+            entry.flow = entry.name.origin, message.reservation
+        elif len(entry.next_hops) == 1 and not entry.deliver:
             entry.only_next_hop = entry.next_hops[0]
         if message.version > state.newest:
             if known is not None:

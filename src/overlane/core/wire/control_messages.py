@@ -183,6 +183,12 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     once."""
 
 
+class EstablishReserved(Establish, frozen=True, array_like=True, forbid_unknown_fields=True, tag=22):
+    """RT_EST of a route whose parcels belong to a reserved flow of its origin."""
+
+    reservation: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+
+
 class Established(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):
     """The acknowledgement, from the leaves back."""
 
@@ -342,6 +348,7 @@ ControlMessage = (
     | InterestRequest
     | GossipSummary
     | Establish
+    | EstablishReserved
     | Established
     | Teardown
     | RouteRefresh

@@ -31,6 +31,7 @@ from overlane.adminapi.views import (
     QueuesView,
     RatesView,
     RecoveryView,
+    ReservationsView,
     RetainedView,
     RouteView,
     SnapshotView,
@@ -51,6 +52,7 @@ from overlane.network.schema import Network
 from overlane.node.admin.delivery_stats import Count, DeliveryStats, bucket_us
 from overlane.node.admin.loop_lag import LoopLag
 from overlane.node.admin.paging import in_pieces, page
+from overlane.node.admin.reservation_views import reservations_view
 from overlane.node.admin.session_views import all_subscriptions, client_view, place, subscription_view
 from overlane.node.driver import Driver
 from overlane.node.links.datagrams.link import DatagramLink
@@ -341,6 +343,14 @@ class Inspection:
             events=self.events(after),
             deliveries=await self.deliveries(),
         )
+
+    def reservations(self) -> ReservationsView:
+        turn = self.driver.turn
+        return reservations_view(self.driver.core, turn.pubsub.reservations, turn.reserving)
+
+    def capture(self) -> bytes:
+        """RSVP messages of this broker and its neighbours."""
+        return self.driver.turn.reserving.capture()
 
     def routes(self) -> tuple[RouteView, ...]:
         core = self.driver.core

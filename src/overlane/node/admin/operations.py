@@ -20,6 +20,7 @@ from overlane.adminapi.views import (
     LinkList,
     ReadyView,
     RecoveryView,
+    ReservationsView,
     RetainedView,
     RouteList,
     SnapshotView,
@@ -157,6 +158,20 @@ class Operations:
             Operation("GET", "/routes", "Routes from this broker.", self._routes, {200: RouteList}),
             Operation(
                 "GET",
+                "/reservations",
+                "Advertisements, reservations of subscribers, and what links have promised.",
+                self._reservations,
+                {200: ReservationsView},
+            ),
+            Operation(
+                "GET",
+                "/reservations/capture",
+                "The latest RSVP messages of this broker, as a packet capture.",
+                self._capture,
+                {200: "application/vnd.tcpdump.pcap"},
+            ),
+            Operation(
+                "GET",
                 "/events",
                 "Recent events of the overlay at this broker, with reasons.",
                 self._events,
@@ -241,6 +256,12 @@ class Operations:
 
     async def _routes(self, _: Asked) -> Answer:
         return json_answer(RouteList(items=self._inspection.routes()))
+
+    async def _reservations(self, _: Asked) -> Answer:
+        return json_answer(self._inspection.reservations())
+
+    async def _capture(self, _: Asked) -> Answer:
+        return Answer(200, self._inspection.capture(), "application/vnd.tcpdump.pcap")
 
     async def _events(self, asked: Asked) -> Answer:
         return json_answer(self._inspection.events(_after(asked)))

@@ -5,6 +5,8 @@
     $share/GROUP/BROKER/TAG/TOPIC     a message for one of them
     $want/DEADLINE/MORE/FILTER        the QoS override of a subscriber: the deadline in microseconds, and the
                                       sum of 1, reliable, and 2, in strict order. Nothing is published under it
+    $advertise/FILTER                 publishers of the broker advertise a profile. Nothing is published under it
+    $reserve/FILTER                   subscribers of the broker ask for a reservation. Nothing is published under it
     $dead-letter/TOPIC                a message that could not be delivered
     $handout/BROKER/TOPIC             a retained message for one broker, in two tiers: there a broker that needs
                                       a topic gets its retained message without a filter for that
@@ -27,6 +29,8 @@ HANDOUT = bundles.HANDOUT
 EVERYTHING_RETAINED = "$retained/#"
 SHARE = "$share/"
 WANT = "$want/"
+ADVERTISED = "$advertise/"
+RESERVE = "$reserve/"
 DEAD_LETTERS = "$dead-letter/"
 
 GROUP_BYTES_MAX = 256

@@ -150,12 +150,17 @@ class Sessions:
             self._wills.lost(session, now)
         else:
             self._wills.forget(session.client_id)
+        self._state.reservations.left(session.client_id, lambda: self._is_connected(session.client_id), now)
         if not session.is_durable:
             self.end(session, now)
             return
         session.expires_ns = session.ends_ns(now)
         self._state.effects.append(session.saved())
         self._watch(session)
+
+    def _is_connected(self, client_id: str) -> bool:
+        session = self._state.sessions.get(client_id)
+        return session is not None and session.consumer is not None
 
     def end(self, session: Session, now: Nanos) -> None:
         """It is over: nothing is kept for it any more."""

@@ -15,6 +15,7 @@ from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.delivery.window import Window
 from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.pubsub.sessions import deduplication
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.streams.log import StreamLog
@@ -57,6 +58,7 @@ class _StoredSubscription(NamedTuple):
     strict: bool = False
     where: str = ""
     is_standby: bool = False
+    reserve: str = ""
 
 
 _decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
@@ -163,8 +165,9 @@ class Session:
             one.retain_as_published,
             one.identifier,
             *one.override,
-            *([] if one.where is None and not one.is_standby else ["" if one.where is None else one.where.text]),
-            *([True] if one.is_standby else []),
+            *([] if one.where is None and not one.is_standby and one.reserve is None else [_text(one.where)]),
+            *([one.is_standby] if one.is_standby or one.reserve is not None else []),
+            *([] if one.reserve is None else [one.reserve.encode()]),
         )
         return Save(SUBSCRIPTIONS, self._key(one.name.encode()), _encode(value))
 
@@ -250,4 +253,9 @@ def restored_subscription(session: Session, name: str, value: bytes) -> Subscrip
         where=where,
         is_local=stored.is_standby,
         is_standby=stored.is_standby,
+        reserve=ReservationRequest.decode(stored.reserve) if stored.reserve else None,
     )
+
+
+def _text(where: Selector | None) -> str:
+    return "" if where is None else where.text

@@ -19,6 +19,7 @@ from overlane.core.units import NEVER
 from overlane.errors import OverlaneError
 from overlane.pubsub.delivery.window import TAGS, Stage
 from overlane.pubsub.properties import decode as decode_properties
+from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.pubsub.sessions.deduplication import TakenMessages
 from overlane.pubsub.subscriptions.table import split_shared
 from overlane.selectors import Selector
@@ -87,6 +88,7 @@ class ExportedSubscription(msgspec.Struct, frozen=True, array_like=True):
     strict: bool
     where: str = ""
     is_standby: bool = False
+    reserve: str = ""
 
 
 class ExportedWill(msgspec.Struct, frozen=True, array_like=True):
@@ -159,6 +161,8 @@ def _check(exported: SessionExport) -> None:
         split_shared(one.name)
         if one.where:
             Selector.parse(one.where)
+        if one.reserve:
+            ReservationRequest.decode(one.reserve)
     _require({name for name, _ in exported.replays} <= set(names), "a replay without its subscription")
     entries = [*exported.sent, *exported.waiting]
     sequences = {one.sequence for one in entries}

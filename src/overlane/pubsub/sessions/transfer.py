@@ -10,6 +10,7 @@ from overlane.errors import OverlaneError
 from overlane.pubsub.delivery.window import Entry, Stage
 from overlane.pubsub.message import Message
 from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.sessions.session_export import (
     ExportedEntry,
@@ -50,6 +51,7 @@ def export_session(session: Session, will: Will | None, now: Nanos) -> SessionEx
                 *one.override,
                 where="" if one.where is None else one.where.text,
                 is_standby=one.is_standby,
+                reserve="" if one.reserve is None else one.reserve.encode(),
             )
             for one in session.subscriptions.values()
         ),
@@ -84,6 +86,7 @@ def import_session(exported: SessionExport, now: Nanos) -> tuple[Session, Will |
             Selector.parse(one.where) if one.where else None,
             is_local=one.is_standby,
             is_standby=one.is_standby,
+            reserve=ReservationRequest.decode(one.reserve) if one.reserve else None,
         )
     session.replays = dict(exported.replays)
     session.received = dict.fromkeys(exported.received)

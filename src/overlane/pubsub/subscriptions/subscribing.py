@@ -22,6 +22,9 @@ from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.qos_override import NONE, BadOverride, QosOverride, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
+from overlane.pubsub.reservations.request import BadRequest, read_request
+from overlane.pubsub.reservations.reserving import Answer
+from overlane.pubsub.reservations.service import own_topic
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.replay import RetainedReplay
 from overlane.pubsub.sessions.session import Session
@@ -68,6 +71,25 @@ class Subscribing:
         """Clients and subscriptions that were the first to their filters here, and have not got what is retained."""
         self._overrides: dict[tuple[QosOverride, str], int] = {}
         """How many subscriptions have an override, by override and filter."""
+
+    def check(self, session: Session, request: SubscriptionRequest, now: Nanos) -> Subscription:
+        """What `subscribe` would grant, apart from a reservation that it asks for; or SubscribeRefused."""
+        return self._read(session, request, now)
+
+    def reserve(self, subscription: Subscription, answer: Answer, now: Nanos) -> None:
+        """Ask the network for the reservation of a subscription before it is granted; or SubscribeRefused."""
+        assert subscription.reserve is not None
+        client_id = subscription.session.client_id
+        try:
+            self._state.reservations.ask(
+                client_id, subscription.name, subscription.filter, subscription.reserve, answer, now
+            )
+        except BadRequest as bad:
+            raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, str(bad)) from None
+
+    def release(self, session: Session, name: str, now: Nanos) -> None:
+        """A reservation that was asked for is not needed."""
+        self._state.reservations.release(session.client_id, name, now)
 
     def subscribe(self, session: Session, request: SubscriptionRequest, now: Nanos) -> tuple[Subscription, bool]:
         """The subscription, and whether it is to get what is retained (`replay`); or SubscribeRefused."""
@@ -145,6 +167,7 @@ class Subscribing:
         for session in state.sessions.values():
             for subscription in session.subscriptions.values():
                 self._add_override(subscription, now)
+                self._ask_again(subscription, now)
 
     def end(self, session: Session, now: Nanos) -> list[Subscription]:
         """The session is over; which subscriptions it had."""
@@ -155,17 +178,18 @@ class Subscribing:
 
     def _read(self, session: Session, request: SubscriptionRequest, now: Nanos) -> Subscription:
         state, limits = self._state, self._state.limits
-        override, where, is_standby = NONE, None, False
+        override, where, is_standby, reserve = NONE, None, False, None
         try:
             group, topic_filter = split_shared(request.name)
             if request.user_properties:
                 where = read_content_filter(request.user_properties)
                 is_standby = read_standby(request.user_properties)
+                reserve = read_request(request.user_properties)
                 override = read_override(request.user_properties)
                 override = override._replace(deadline_ns=state.cluster.deadlines.settle(override.deadline_ns, now))
         except (BadTopic, BadFilter) as bad:
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.PROTOCOL, str(bad)) from None
-        except BadOverride as bad:
+        except (BadOverride, BadRequest) as bad:
             raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
         except SelectorError as bad:
             raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{WHERE}: {bad}") from None
@@ -175,13 +199,17 @@ class Subscribing:
         if group and is_standby:
             shared = f"{STANDBY}: a shared subscription cannot stand by"
             raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
+        if group and reserve is not None:
+            shared = "a shared subscription cannot have a reservation"
+            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
         if told := uncarriable(group, "") or limits.too_long(topic_filter):
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
         if topic_filter.count("/") >= limits.filter_levels:
             told = f"a filter of more than {limits.filter_levels} levels"
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.QUOTA, told)
         access = state.settings.access
-        if not session.is_operators and not access.may_subscribe(session.user, session.client_id, topic_filter):
+        is_own = topic_filter.startswith("$") and topic_filter == own_topic(session.client_id)
+        if not (session.is_operators or is_own or access.may_subscribe(session.user, session.client_id, topic_filter)):
             told = f"not allowed to subscribe to {topic_filter[:100]}"
             raise SubscribeRefused(Fault.NOT_ALLOWED, Refusal.DENIED, told)
         is_new = request.name not in session.subscriptions
@@ -208,6 +236,7 @@ class Subscribing:
             where,
             is_local=is_standby,
             is_standby=is_standby,
+            reserve=reserve,
         )
 
     def _enter(self, session: Session, subscription: Subscription, now: Nanos) -> None:
@@ -216,7 +245,10 @@ class Subscribing:
         session.subscriptions[subscription.name] = subscription
         is_first = state.subscriptions.add(subscription)
         self._add_override(subscription, now)
+        self._ask_again(subscription, now)
         if old is not None:
+            if old.reserve is not None and subscription.reserve is None:
+                self.release(session, old.name, now)
             is_last = state.subscriptions.remove(old)
             self._remove_override(old, now)
             if old.is_local != subscription.is_local:
@@ -255,6 +287,8 @@ class Subscribing:
         state = self._state
         is_last = state.subscriptions.remove(subscription)
         self._remove_override(subscription, now)
+        if subscription.reserve is not None:
+            self.release(subscription.session, subscription.name, now)
         self._firsts.discard((subscription.session.client_id, subscription.name))
         self._handouts.forget(subscription.session, subscription.name)
         if is_last and not subscription.group:
@@ -268,6 +302,17 @@ class Subscribing:
             state.uplink.unsubscribe(subscription.session.client_id, subscription.filter, now)
         elif is_last:
             state.uplink.unsubscribe(LOCAL_SUBSCRIBERS, subscription.filter, now)
+
+    def _ask_again(self, subscription: Subscription, now: Nanos) -> None:
+        """For the reservation of a subscription from an earlier run, or from another broker."""
+        reserve, client_id = subscription.reserve, subscription.session.client_id
+        reservations = self._state.reservations
+        if reserve is None or reservations.has(client_id, subscription.name):
+            return
+        try:
+            reservations.ask(client_id, subscription.name, subscription.filter, reserve, None, now)
+        except BadRequest as bad:
+            self._state.refuse(Refusal.QUOTA, str(bad), client_id=client_id)
 
     def _add_override(self, subscription: Subscription, now: Nanos) -> None:
         key = subscription.override, subscription.filter

@@ -21,6 +21,7 @@ from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, check_filter
 from overlane.errors import OverlaneError
 from overlane.pubsub.qos_override import NONE, QosOverride
+from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.selectors import Selector
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Subscription:
     """What it asks for beyond what the file gives."""
     where: Selector | None = None
     """Its content filter."""
+    reserve: ReservationRequest | None = None
+    """The reservation that it asks for."""
     is_local: bool = False
     """Whether it needs nothing of other brokers, so that it is not announced to them."""
     is_standby: bool = False

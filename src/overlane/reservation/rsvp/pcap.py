@@ -19,6 +19,8 @@ _IPV6 = struct.Struct("!IHBB16s16s")
 _RSVP = 46
 _TTL = 64
 _SECOND_NS = 1_000_000_000
+_SAME_WITHIN_NS = 2 * _SECOND_NS
+"""A message is captured at its other end no later than this."""
 
 
 class Captured(NamedTuple):
@@ -38,6 +40,26 @@ def capture(sent: Iterable[Captured]) -> bytes:
         seconds, nanoseconds = divmod(at_ns, _SECOND_NS)
         parts += [_RECORD.pack(seconds, nanoseconds, len(packet), len(packet)), packet]
     return b"".join(parts)
+
+
+def merged(files: Iterable[bytes]) -> bytes:
+    """The content of several files as one, in the order of time. What was captured at both ends is there once."""
+    records: list[tuple[int, int, bytes]] = []
+    for number, content in enumerate(files):
+        at = len(_FILE)
+        while at + _RECORD.size <= len(content):
+            seconds, nanoseconds, size, _ = _RECORD.unpack_from(content, at)
+            end = at + _RECORD.size + size
+            records.append((seconds * _SECOND_NS + nanoseconds, number, content[at:end]))
+            at = end
+    kept, seen = [_FILE], dict[bytes, tuple[int, int]]()
+    for at_ns, number, record in sorted(records):
+        packet = record[_RECORD.size :]
+        before_ns, other = seen.get(packet, (-_SAME_WITHIN_NS, number))
+        if other == number or at_ns - before_ns > _SAME_WITHIN_NS:
+            seen[packet] = at_ns, number
+            kept.append(record)
+    return b"".join(kept)
 
 
 def _packet(source: Address, destination: Address, message: bytes) -> bytes:

@@ -1,0 +1,186 @@
+"""Reservations of a broker's clients: advertisements of publishers, requests of subscribers, and what is told of them.
+
+Other brokers announce what they advertise and what they ask for by cluster names. This is noted while the
+overlay is at work, and followed at the end of the turn (`follow`), since it leads to messages to other brokers.
+
+What changes after a subscription was granted is published for its client alone, at this broker, on
+`$overlane/reservations/CLIENT` as a JSON document.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from overlane.core.qos import QosClass
+from overlane.core.units import SECOND, Nanos
+from overlane.pubsub.cluster.names import ADVERTISED, RESERVE
+from overlane.pubsub.cluster.uplink import Uplink
+from overlane.pubsub.reservations.advertisement import (
+    ADVERTISE,
+    FILTER_BYTES_MAX,
+    Advertisement,
+    read_advertisement,
+)
+from overlane.pubsub.reservations.advertising import CLIENT_OWNER, RETAINED_OWNER, Advertising, Flow
+from overlane.pubsub.reservations.network import NoNetwork, ReservationNetwork
+from overlane.pubsub.reservations.request import BadRequest, ReservationRequest
+from overlane.pubsub.reservations.reserving import Answer, Reserved, Reserving
+from overlane.pubsub.timers import Timers
+
+RESERVATIONS = "$overlane/reservations/"
+AWAY_NS: Nanos = 10 * SECOND
+"""How long the advertisements of a client outlive its connection."""
+REQUESTS_MAX = 4096
+TIERS = "got a reservation in an overlay of edges and routing brokers; expected plain brokers"
+
+
+def own_topic(client_id: str) -> str:
+    """Where a client is told of its reservations; empty if its name cannot be a level of a topic."""
+    return "" if not client_id or any(sign in client_id for sign in "+#/") else RESERVATIONS + client_id
+
+
+class Reservations:
+    def __init__(
+        self,
+        uplink: Uplink,
+        noted: list[tuple[str, str, bool]],
+        timers: Timers,
+        on_flows: Callable[[], None],
+    ) -> None:
+        """`noted`: where names that other brokers announce are put. `on_flows`: what was known of the class of topics
+        is not true any more."""
+        self._uplink = uplink
+        self._timers = timers
+        self.publish: Callable[[str, bytes, Nanos], None] = _nowhere
+        """Gives a message to subscribers at this broker."""
+        self._on_flows = on_flows
+        network: ReservationNetwork = NoNetwork()
+        self.advertising = Advertising(uplink, network)
+        self.reserving = Reserving(uplink, network, timers, lambda: self.advertising.flows, self._changed)
+        self.flow_of = self.advertising.flow_of
+        self._noted = noted
+        self._retained: dict[str, str] = {}
+        """Names of retained documents, and the filters that they advertise."""
+        self._seen_changes = 0
+
+    def use(self, network: ReservationNetwork) -> None:
+        """The network that makes reservations, from now on."""
+        self.advertising.network = self.reserving.network = network
+        network.listener = self.reserving.heard
+
+    # Other brokers
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._noted)
+
+    def follow(self, now: Nanos) -> None:
+        noted = self._noted.copy()
+        self._noted.clear()
+        for name, broker, is_needed in noted:
+            kind = ADVERTISED if name.startswith(ADVERTISED) else RESERVE
+            topic_filter = name[len(kind) :]
+            if not topic_filter or len(topic_filter.encode()) > FILTER_BYTES_MAX:
+                continue
+            if kind == ADVERTISED:
+                self.reserving.note_advertised(topic_filter, broker, is_needed, now)
+            else:
+                self.advertising.note_leaf(topic_filter, broker, is_needed, now)
+        self._flows_changed()
+
+    # Publishers
+
+    def document(self, name: str, payload: bytes, client_id: str, is_retained: bool, now: Nanos) -> None:
+        """A document on `$overlane/advertise/NAME`; without payload it takes the one before back. BadRequest."""
+        owner = RETAINED_OWNER + name if is_retained else CLIENT_OWNER + client_id
+        if not payload:
+            for one in (RETAINED_OWNER + name, CLIENT_OWNER + client_id):
+                self.advertising.withdraw(one, self._retained.get(name, name), now)
+            self._retained.pop(name, None)
+            self._flows_changed()
+            return
+        self._check_tiers()
+        advertisement = read_advertisement(name, payload)
+        if is_retained:
+            if (before := self._retained.get(name)) not in (None, advertisement.filter):
+                self.advertising.withdraw(owner, str(before), now)
+            self._retained[name] = advertisement.filter
+        self.advertising.advertise(owner, advertisement, now)
+        self._flows_changed()
+        self.reserving.own_changed(now)
+
+    def filter_of(self, name: str, payload: bytes) -> str:
+        """What a document is about: for that, rights are needed. BadRequest."""
+        return read_advertisement(name, payload).filter if payload else self._retained.get(name, name)
+
+    def set_file(self, advertisements: Sequence[Advertisement], now: Nanos) -> None:
+        self.advertising.set_file(advertisements, now)
+        self._flows_changed()
+        if advertisements:
+            self.reserving.own_changed(now)
+
+    def left(self, client_id: str, is_back: Callable[[], bool], now: Nanos) -> None:
+        """A client's connection has ended."""
+        if not self.advertising.flows or not self.advertising.owned_by(CLIENT_OWNER + client_id):
+            return
+
+        def withdraw(at: Nanos) -> None:
+            if not is_back():
+                self.advertising.withdraw_all(CLIENT_OWNER + client_id, at)
+                self._flows_changed()
+
+        self._timers.at(now + AWAY_NS, withdraw)
+
+    def classify(self, flow: Flow, qos: QosClass, payload_bytes: int, now: Nanos) -> QosClass | None:
+        return self.advertising.classify(flow, qos, payload_bytes, now)
+
+    def _flows_changed(self) -> None:
+        if self._seen_changes != self.advertising.changes:
+            self._seen_changes = self.advertising.changes
+            self._on_flows()
+
+    def _check_tiers(self) -> None:
+        if self._uplink.is_edge or self._uplink.is_routing:
+            raise BadRequest(TIERS)
+
+    # Subscribers
+
+    def ask(
+        self,
+        client_id: str,
+        name: str,
+        topic_filter: str,
+        request: ReservationRequest,
+        answer: Answer | None,
+        now: Nanos,
+    ) -> None:
+        """BadRequest."""
+        self._check_tiers()
+        if len(self.reserving.requests) >= REQUESTS_MAX and (client_id, name) not in self.reserving.requests:
+            raise BadRequest(f"got more than {REQUESTS_MAX} reservations at this broker; expected fewer")
+        self.reserving.ask((client_id, name), topic_filter, request, answer, now)
+
+    def has(self, client_id: str, name: str) -> bool:
+        return (client_id, name) in self.reserving.requests
+
+    def release(self, client_id: str, name: str, now: Nanos) -> None:
+        self.reserving.release((client_id, name), now)
+
+    def _changed(self, one: Reserved, change: str, now: Nanos) -> None:
+        topic = own_topic(one.key[0])
+        if not topic:
+            return
+        verdict = one.verdict
+        told: dict[str, object] = {"filter": one.key[1], "state": change}
+        told |= {name.removeprefix("overlane-").replace("-", "_"): value for name, value in verdict.properties()}
+        if verdict.reason:
+            told["reason"] = verdict.reason
+        self.publish(topic, msgspec.json.encode(told), now)
+
+
+def is_advertisement(topic: str) -> bool:
+    return topic.startswith(ADVERTISE)
+
+
+def _nowhere(topic: str, payload: bytes, now: Nanos) -> None:
+    pass
