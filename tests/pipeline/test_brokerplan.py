@@ -10,8 +10,9 @@ from overlane.pipeline.plans.broker_plan import brokers_plan
 HOUR_NS = 3_600 * 10**9
 FILES: list[dict[str, Any]] = [{"first_ns": 10 * HOUR_NS, "last_ns": 13 * HOUR_NS}, {"first_ns": None, "last_ns": None}]
 RELIABILITY: list[dict[str, Any]] = [
-    {"kind": "broker", "broker": "a", "peer": None, "failure": 0.01},
-    {"kind": "link", "broker": "a", "peer": "b", "failure": 1.0},
+    {"kind": "broker", "broker": "a", "peer": None, "failure": 0.02, "failure_planned": 0.01},
+    {"kind": "link", "broker": "a", "peer": "b", "failure": 1.0, "failure_planned": 1.0},
+    {"kind": "link", "broker": "a", "peer": "c", "failure": 0.04, "failure_planned": None},
 ]
 LOAD: list[dict[str, Any]] = [
     {"topic": "quiet", "mean": 1.0, "bytes_mean": 64.0},
@@ -19,13 +20,14 @@ LOAD: list[dict[str, Any]] = [
 ]
 
 
-def test_a_plan_has_every_broker_link_and_topic_and_is_of_the_end_of_its_history() -> None:
+def test_a_plan_has_what_there_is_evidence_of_and_is_of_the_end_of_its_history() -> None:
     plan = brokers_plan(RELIABILITY, LOAD, FILES)
     assert plan is not None
     check_plan(plan)
     assert read_plan(msgspec.json.encode(plan)) == plan
     assert (plan.made_ns, plan.source) == (13 * HOUR_NS, "telemetry of 3.0 hours")
     assert plan.failure_of("a") == 0.01
+    assert [link.ends for link in plan.links] == [("a", "b")], "what there is no evidence of is not named"
     assert list(plan.topics) == ["busy", "quiet"]
 
 

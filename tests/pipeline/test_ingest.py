@@ -1,21 +1,22 @@
 """Files as they should not be: what is wrong with them is told, and the rest goes on."""
 
 from typing import Any
+from unittest.mock import ANY
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from overlane.pipeline.ingest import AHEAD_NS, read_file
-from overlane.telemetry.rows import LinkSample, TopicRate
+from overlane.telemetry.rows import Delivery, LinkSample, TopicRate
 from overlane.telemetry.schema import SCHEMAS, record_batch
 
 NOW_NS = 1_700_000_000_000_000_000
 PATH = "file:/lake/topic_rates/date=2026-01-02/seattle-1-1.parquet"
 
 
-def rate(at_ns: int = NOW_NS, messages: int = 3) -> TopicRate:
-    return TopicRate(at_ns, 1_000_000_000, "alarms", messages, 30, 0, 0, 3, 30)
+def rate(at_ns: int = NOW_NS, messages: int = 3, topic: str = "alarms") -> TopicRate:
+    return TopicRate(at_ns, 1_000_000_000, topic, messages, 30, 0, 0, 3, 30)
 
 
 def table(*rows: TopicRate) -> Any:
@@ -39,7 +40,7 @@ def faults(given: Any) -> list[str | None]:
 
 
 def test_good_rows_land_with_the_file_and_the_row_they_are_from() -> None:
-    rows = read(table(rate(), rate(messages=4)))
+    rows = read(table(rate(), rate(messages=4, topic="news")))
     assert [(row["messages_in"], row["file"], row["row"], row["fault"]) for row in rows] == [
         (3, "date=2026-01-02/seattle-1-1.parquet", 0, None),
         (4, "date=2026-01-02/seattle-1-1.parquet", 1, None),
@@ -92,11 +93,32 @@ def test_a_file_of_another_table_is_refused() -> None:
     ],
 )
 def test_only_the_row_that_is_wrong_is_faulty(row: TopicRate, fault: str | None) -> None:
-    assert faults(table(rate(), row, rate())) == [None, fault, None]
+    others = rate(topic="before"), rate(topic="behind")
+    assert faults(table(others[0], row, others[1])) == [None, fault, None]
+
+
+def test_a_row_that_a_file_has_twice_counts_once() -> None:
+    again = [rate(), rate(topic="news"), rate(at_ns=NOW_NS - 1), rate(messages=4), rate(topic="news")]
+    assert faults(table(*again)) == [None, None, None, "repeated", "repeated"]
+
+
+def test_deliveries_are_repeated_only_if_all_of_them_is_the_same() -> None:
+    def delivery(path: tuple[str, ...], age_ns: int = 5) -> Delivery:
+        return Delivery(NOW_NS, "alarms", "a", age_ns, 9, True, False, "single", 10, 2, path, 1)
+
+    rows = [delivery(("a", "b")), delivery(("a", "c")), delivery(("a", "b"), 6), delivery(("a", "c"))]
+    given = pa.Table.from_batches([record_batch("deliveries", "b", 1, rows)])
+    assert [row["fault"] for row in read(given, "deliveries")] == [None, None, None, "repeated"]
+
+
+@pytest.mark.parametrize(("version", "fault"), [("1", None), ("2", "schema version 2; expected 1"), ("x", ANY)])
+def test_a_file_of_a_newer_schema_is_refused(version: str, fault: str | None) -> None:
+    given = table(rate()).replace_schema_metadata({"overlane.telemetry.version": version})
+    assert faults(given) == [fault]
 
 
 def test_what_must_be_told_may_not_be_empty() -> None:
-    given = table(rate(), rate())
+    given = table(rate(), rate(messages=4))
     place = given.schema.get_field_index("topic")
     assert faults(given.set_column(place, "topic", pa.array(["alarms", None]))) == [None, "no topic"]
 

@@ -47,12 +47,12 @@ def test_two_runs_at_a_time_are_one_too_many(tmp_path: Path) -> None:
 
 def test_the_reliability_of_links_and_brokers_is_what_paths_are_planned_by() -> None:
     rows: list[dict[str, Any]] = [
-        {"kind": "link", "broker": "a", "peer": "b", "failure": 0.01, "latency_ms": 5.0},
-        {"kind": "link", "broker": "b", "peer": "c", "failure": 0.5, "latency_ms": None},
-        {"kind": "broker", "broker": "a", "peer": None, "failure": 0.002, "latency_ms": None},
+        {"kind": "link", "broker": "a", "peer": "b", "failure_planned": 0.01, "latency_ms": 5.0},
+        {"kind": "link", "broker": "b", "peer": "c", "failure_planned": 0.5, "latency_ms": None},
+        {"kind": "broker", "broker": "a", "peer": None, "failure_planned": 0.02, "latency_ms": None},
     ]
     found = paths_problem(rows)
     assert found is not None
-    assert found["brokers"] == {"a": {"failure": 0.002}, "b": {"failure": 0.0}}
+    assert found["brokers"] == {"a": {"failure": 0.02}, "b": {"failure": 0.001}}
     assert found["links"] == [{"ends": ["a", "b"], "latency_ms": 5.0, "failure": 0.01}]
     assert paths_problem(rows[1:]) is None

@@ -69,10 +69,24 @@ TABLES: dict[str, list[dict[str, Any]]] = {
         {"hour_s": HOUR, "bin": 850, "deliveries": 90, "judged": 90, "in_time": 90},
         {"hour_s": HOUR + 3_600, "bin": 930, "deliveries": 10, "judged": 10, "in_time": 8},
     ],
+    "clock_offsets": [
+        {"broker": "denver", "hour_s": HOUR, "offset_s": 3},
+        {"broker": "seattle", "hour_s": HOUR, "offset_s": 0},
+    ],
     "offenders": [
         {"rank": 1, "topic": "plant/<boiler>", "origin": "denver", "broker": "seattle", "deliveries": 100, "missed": 2}
     ],
-    "bottlenecks": [{"kind": "link", "broker": "denver", "peer": "seattle", "late_deliveries": 2, "share": 0.8}],
+    "bottlenecks": [
+        {
+            "kind": "link",
+            "broker": "denver",
+            "peer": "seattle",
+            "hour_s": HOUR,
+            "late_deliveries": 2,
+            "spent_ms": 50.0,
+            "share": 0.8,
+        }
+    ],
 }
 
 
@@ -115,9 +129,12 @@ def test_it_says_what_the_tables_say(tmp_path: Path) -> None:
         "80.000% of all deliveries within their deadline",
         "61.5",
         "2 of 100 late",
-        "80% of the age of 2 late deliveries",
+        "0.1 s lost, 80% of the age of 2 late deliveries",
+        "21 Sep 14:00-15:00",
         "0.2000%</td><td>3.1000%",
         "a negative rate",
+        "The clocks of 1 of 2 brokers differ",
+        "+3 s",
     ):
         assert said in page, said
     assert "plant/<boiler>" not in page

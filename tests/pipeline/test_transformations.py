@@ -8,7 +8,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from overlane.pipeline import quarantine
-from overlane.pipeline.analysis import co_failures, compliance, interest, intervals, load, load_series, reliability
+from overlane.pipeline.analysis import (
+    clock_skew,
+    co_failures,
+    compliance,
+    interest,
+    intervals,
+    load,
+    load_series,
+    reliability,
+)
 from overlane.pipeline.columns import columns
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.units import SECOND_NS
@@ -17,6 +26,7 @@ from sparks import PARTS, the_spark
 pytestmark = [PARTS, pytest.mark.slow]
 
 SEED = 11
+OLD_S, YOUNG_S = 1_000_000, 1_000
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +179,30 @@ def test_a_link_is_down_while_either_end_says_so(spark: SparkSession) -> None:
     ]
 
 
+def test_rows_of_a_clock_that_is_wrong_are_corrected_and_one_outage_is_one(spark: SparkSession) -> None:
+    """The clock of b is three seconds ahead; nothing but an outage of two seconds tells it."""
+    ends = [("a", "b", 0), ("b", "a", 3), ("a", "c", 0), ("c", "a", 0)]
+    rows = [
+        link(second, one, other, "failed" if ahead + 20 <= second < ahead + 22 else "up")
+        for one, other, ahead in ends
+        for second in range(60)
+    ]
+    links = frame(spark, "links", *[row | {"incarnation": 1} for row in rows])
+    offsets = clock_skew.clock_offsets(links)
+    assert told(offsets, "broker", "hour_s", "offset_s", "links") == [
+        ("a", START_S, 0, 2),
+        ("b", START_S, 3, 1),
+        ("c", START_S, 0, 1),
+    ]
+    minutes = intervals.link_minutes(clock_skew.corrected(links, "links", offsets))
+    lives = frame(spark, "alive", *(life(broker, 0) for broker in "abc"))
+    found = intervals.intervals(lives, minutes, frame(spark, "events"))
+    assert [span for span in spans(found) if span[3] == "down"] == [
+        ("link", "a", "b", "down", 20, 22),
+        ("link", "a", "c", "down", 20, 22),
+    ]
+
+
 def test_a_link_is_not_blamed_for_the_death_of_its_broker(spark: SparkSession) -> None:
     rows = [link(second, "a", "b", "failed" if 20 <= second < 42 else "up") for second in range(60)]
     minutes = intervals.link_minutes(frame(spark, "links", *rows))
@@ -177,6 +211,20 @@ def test_a_link_is_not_blamed_for_the_death_of_its_broker(spark: SparkSession) -
     assert [span[1:] for span in spans(found) if span[3] != "up"] == [
         ("b", None, "down", 20, 40),
         ("a", "b", "broker", 20, 42),
+    ]
+
+
+def test_a_link_is_blamed_for_what_its_brokers_death_does_not_explain(spark: SparkSession) -> None:
+    rows = [link(second, "a", "b", "failed" if 10 <= second < 110 else "up") for second in range(180)]
+    minutes = intervals.link_minutes(frame(spark, "links", *rows))
+    dead = [life("b", 0), life("b", 1, ((1 << 60) - 1) & ~mask(*range(4, 30))), life("b", 2)]
+    lives = frame(spark, "alive", *dead, *(life("a", minute) for minute in range(3)))
+    found = intervals.intervals(lives, minutes, frame(spark, "events"))
+    assert [span[1:] for span in spans(found) if span[3] != "up"] == [
+        ("b", None, "down", 64, 90),
+        ("a", "b", "broker", 64, 90),
+        ("a", "b", "down", 10, 64),
+        ("a", "b", "down", 90, 110),
     ]
 
 
@@ -233,8 +281,8 @@ def test_what_never_failed_may_fail_the_less_the_longer_it_has_been_watched(spar
         frame(
             spark,
             "intervals",
-            interval("old", "up", 0, 1_000_000),
-            interval("young", "up", 0, 1_000),
+            interval("old", "up", 0, OLD_S),
+            interval("young", "up", 0, YOUNG_S),
             interval("bad", "up", 0, 40_000),
             interval("bad", "down", 40_000, 40_050),
             interval("bad", "up", 40_050, 80_000),
@@ -249,6 +297,9 @@ def test_what_never_failed_may_fail_the_less_the_longer_it_has_been_watched(spar
     assert old.failure_high < 0.001 < bad.failure_high < young.failure_high
     assert bad.failure_low < 200 / 80_150 < bad.failure_high
     assert (bad.failures, bad.mtbf_s, bad.mttr_s, old.mtbf_s) == (2, 79_950 / 2, 100.0, None)
+    assert young.failure_planned is None, "no evidence yet"
+    assert old.failure_planned == pytest.approx(0.5 / (1 + (OLD_S + YOUNG_S) / 200))
+    assert bad.failure_planned == bad.failure, "known to be below what brokers avoid"
 
 
 def test_links_whose_failures_begin_together_are_a_group(spark: SparkSession) -> None:
@@ -317,12 +368,15 @@ def test_filters_match_the_topics_that_mqtt_says(spark: SparkSession) -> None:
         "site/+": ["site/a", "site/b"],
         "site/#": ["site", "site/a", "site/a/b", "site/b"],
         "+/a": ["site/a"],
-        "#": ["site", "site/a", "site/a/b", "site/b", "x.y", "xzy/c/d"],
+        "#": ["a/two\nlines", "site", "site/a", "site/a/b", "site/b", "x.y", "x\\E.y/1", "xzy/c/d"],
         "$SYS/#": ["$SYS/up"],
         "x.y": ["x.y"],
+        "x\\E.y/+": ["x\\E.y/1"],
+        "+/two\nlines": ["a/two\nlines"],
+        "a/#": ["a/two\nlines"],
         "+": ["site", "x.y"],
     }
-    topics = ["site", "site/a", "site/b", "site/a/b", "$SYS/up", "x.y", "xzy/c/d"]
+    topics = ["site", "site/a", "site/b", "site/a/b", "$SYS/up", "x.y", "xzy/c/d", "x\\E.y/1", "a/two\nlines"]
     came = [{"topic": topic, "broker": "a", "messages_in": 60, "bytes_in": 600} for topic in topics]
     # Each filter is of a broker that is called like it.
     wanted = [{"at_ns": 5, "broker": each, "filter": each, "group": "", "subscribers": 2} for each in expected]

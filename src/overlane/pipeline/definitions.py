@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from overlane.pipeline import ingest, quarantine
 from overlane.pipeline.analysis import (
     bottlenecks,
+    clock_skew,
     co_failures,
     compliance,
     covariance,
@@ -63,8 +64,11 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
     def raw() -> dict[str, DataFrame]:
         return {table: of(name) for table, name in RAW.items()}
 
-    def good(table: str) -> DataFrame:
+    def counted(table: str) -> DataFrame:
         return quarantine.good(of(RAW[table]), table, of("repeats"))
+
+    def good(table: str) -> DataFrame:
+        return clock_skew.corrected(counted(table), table, of("clock_offsets"))
 
     def chunks() -> DataFrame:
         return load_series.load_chunks(of("alive"), of("peaks"))
@@ -79,6 +83,7 @@ def _makers(spark: SparkSession, settings: Settings) -> dict[str, Callable[[], D
         "lake_files": lambda: quarantine.lake_files(raw()),
         "repeats": lambda: quarantine.repeats(raw(), of("lake_files")),
         "quarantine": lambda: quarantine.quarantine(raw(), of("repeats")),
+        "clock_offsets": lambda: clock_skew.clock_offsets(counted("links")),
         "alive": lambda: load.alive(good("queues"), good("topic_rates")),
         "load_windows": lambda: load.load_windows(good("topic_rates")),
         "load_hours": lambda: load.load_hours(of("load_windows"), of("alive")),

@@ -2,8 +2,8 @@
 
 Files are read whole, as bytes, so any file system that Spark reads will do. A file that is not Parquet, lacks a column
 or has one of another type becomes a row with the reason, and the run continues. A row is faulty if a required value is
-missing, negative, or in the future. Faulty rows are ingested too, with `fault` set: nothing is read twice or lost
-silently.
+missing, negative, or in the future, or if the file has the row twice. Faulty rows are ingested too, with `fault` set:
+nothing is read twice or lost silently. A file of a newer schema version is not guessed at: it is rejected as a whole.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,14 +16,19 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from overlane.pipeline.columns import columns, declare
-from overlane.pipeline.schemas import INGESTED
+from overlane.pipeline.schemas import INGESTED, KEYS
 from overlane.pipeline.units import SECOND_NS
-from overlane.telemetry.schema import SCHEMAS, TABLE_KEY
+from overlane.telemetry.schema import SCHEMAS, TABLE_KEY, VERSION, VERSION_KEY
 
 FILES = columns("path string, length bigint, content binary")
 AHEAD_NS = 600 * SECOND_NS
 """Tolerated clock difference."""
 BATCH_ROWS = 64 * 1024
+READ_VERSIONS = tuple(str(version) for version in range(1, VERSION + 1))
+REPEATED = "repeated"
+
+_ROW = "row number"
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 Batches = Iterator[Any]
 
@@ -63,9 +68,13 @@ def read_file(table: str, path: str, content: Any, now_ns: int) -> Any:
         given = pq.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as wrong:
         return _rejected_file(table, name, f"unreadable: {str(wrong).splitlines()[0]}")
-    says = (given.schema.metadata or {}).get(TABLE_KEY, table.encode()).decode()
+    metadata = given.schema.metadata or {}
+    says = metadata.get(TABLE_KEY, table.encode()).decode(errors="replace")
     if says != table:
         return _rejected_file(table, name, f"a file of {says}")
+    version = metadata.get(VERSION_KEY, b"%d" % VERSION).decode(errors="replace")
+    if version not in READ_VERSIONS:
+        return _rejected_file(table, name, f"schema version {version}; expected {' or '.join(READ_VERSIONS)}")
     arrays = {}
     for field in SCHEMAS[table]:
         array, fault = _column(given, field)
@@ -128,7 +137,54 @@ def _faults(table: str, arrays: dict[str, Any], rows: int, now_ns: int) -> Any:
         if pa.types.is_floating(field.type):
             mark(pc.or_(pc.less(array, 0.0), pc.greater(array, 1.0)), f"{field.name} is not from 0 to 1")
     mark(pc.greater(arrays["at_ns"], now_ns + AHEAD_NS), "in the future")
+    repeated = _repeated(table, arrays, rows)
+    if repeated is not None:
+        mark(repeated, REPEATED)
     return fault
+
+
+def _repeated(table: str, arrays: dict[str, Any], rows: int) -> Any | None:
+    """Which rows the file has told before; None if there are none."""
+    keys = ("at_ns", "broker", "incarnation", *KEYS[table])
+    suspects = np.flatnonzero(_has_twin(_hashes([arrays[name] for name in keys], rows)))
+    if not len(suspects):
+        return None
+    taken = {name: _comparable(arrays[name].take(pa.array(suspects))) for name in keys}
+    every = pa.table({**taken, _ROW: pa.array(suspects)})
+    is_repeated = np.zeros(rows, dtype=np.bool_)
+    is_repeated[suspects] = True
+    is_repeated[every.group_by(list(keys)).aggregate([(_ROW, "min")]).column(f"{_ROW}_min").to_numpy()] = False
+    return pa.array(is_repeated)
+
+
+def _hashes(columns: list[Any], rows: int) -> Any:
+    """Equal for equal rows, and nearly always different for others."""
+    mixed = np.zeros(rows, dtype=np.uint64)
+    for column in columns:
+        if pa.types.is_integer(column.type):
+            codes = column.fill_null(-1)
+        elif pa.types.is_string(column.type):
+            codes = column.combine_chunks().dictionary_encode().indices.fill_null(-1)
+        else:
+            continue
+        mixed = mixed * _ODD + codes.to_numpy(zero_copy_only=False).astype(np.uint64)
+    return mixed
+
+
+def _has_twin(hashes: Any) -> Any:
+    order = np.argsort(hashes, kind="stable")
+    same = hashes[order][1:] == hashes[order][:-1]
+    found = np.zeros(len(hashes), dtype=np.bool_)
+    found[order[1:]] |= same
+    found[order[:-1]] |= same
+    return found
+
+
+def _comparable(array: Any) -> Any:
+    """Arrow cannot group by lists: they become texts."""
+    if not pa.types.is_nested(array.type):
+        return array
+    return pa.array([None if value is None else repr(value) for value in array.to_pylist()], pa.string())
 
 
 def _rejected_file(table: str, name: str, fault: str) -> Any:

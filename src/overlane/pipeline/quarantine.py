@@ -12,10 +12,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.columns import declare
+from overlane.pipeline.ingest import REPEATED
 from overlane.pipeline.schemas import INGESTED, KEYS, TABLES
 from overlane.telemetry.schema import SCHEMAS
-
-REPEATED = "repeated"
 
 
 def lake_files(landed: Mapping[str, DataFrame]) -> DataFrame:

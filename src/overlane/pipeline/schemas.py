@@ -44,6 +44,7 @@ TABLES: dict[str, StructType] = {
         "repeats": "table string, file string, row bigint",
         "quarantine": "table string, file string, row bigint, reason string, broker string, at_ns bigint, "
         "content string",
+        "clock_offsets": "broker string, hour_s bigint, offset_s int, links int",
         "alive": "broker string, minute_s bigint, seen bigint",
         # Load
         "load_windows": "window_s bigint, broker string, topic string, messages_in bigint, bytes_in bigint, "
@@ -66,8 +67,8 @@ TABLES: dict[str, StructType] = {
         "queue_bytes_max bigint",
         "intervals": f"{ENTITY}, state string, start_ns bigint, end_ns bigint",
         "reliability": f"{ENTITY}, observed_s double, down_s double, failures bigint, mtbf_s double, mttr_s double, "
-        "failure double, failure_low double, failure_high double, latency_ms double, latency_p99_ms double, "
-        "jitter_ms double, loss double",
+        "failure double, failure_low double, failure_high double, failure_planned double, latency_ms double, "
+        "latency_p99_ms double, jitter_ms double, loss double",
         "failure_pairs": f"{ENTITY}, other_kind string, other_broker string, other_peer string, joint bigint, "
         "expected double, correlation double",
         "failure_groups": f"group bigint, {ENTITY}, failures bigint",

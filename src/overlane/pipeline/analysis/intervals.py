@@ -5,14 +5,15 @@ minute without a change is one interval; other minutes are examined second by se
 state are merged.
 
 - A broker that writes nothing is down from its last second to its next one; `stopped` if it announced its shutdown.
-- A link is down while one of its ends reports it, and unknown while neither reports anything. If the cause is that the
-  broker at an end is down, the state is `broker`: not a failure of the link.
+- A link is down while one of its ends reports it, and unknown while neither reports anything. While the broker at an
+  end is away, the state is `broker`: not a failure of the link (`outage_attribution`).
 - At the end of the lake, files may be missing that brokers have not written yet: a gap counts only if it is long.
 """
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
+from overlane.pipeline.analysis.outage_attribution import attribute
 from overlane.pipeline.analysis.second_masks import (
     first_second,
     last_second,
@@ -28,7 +29,7 @@ from overlane.pipeline.units import MINUTE_S, SECOND_NS
 GAP_S = 3
 """A broker that is busy may skip a second or two."""
 NEAR_S = 10
-"""A link is down a little before and after its broker is found to be."""
+"""A broker says that it stops about when it writes its last row."""
 UNWRITTEN_S = 900
 DOWN = ("failed", "down")
 
@@ -103,20 +104,12 @@ def _link_intervals(minutes: DataFrame, brokers: DataFrame) -> DataFrame:
         .agg(sf.bit_or("seen").alias("seen"), sf.bit_or("down").alias("down"), sf.max("every_s").alias("every_s"))
         .selectExpr("kind", "one as broker", "other as peer", "minute_s", "seen", "down", "every_s")
     )
-    gone = brokers.where("state <> 'up'").select(
-        sf.col("broker").alias("of"),
-        sf.expr(f"start_ns div {SECOND_NS} - {NEAR_S}").alias("at_s"),
-        sf.expr(f"end_ns div {SECOND_NS} + {NEAR_S}").alias("mark_s"),
+    away = brokers.where("state <> 'up'").selectExpr(
+        "broker", f"start_ns div {SECOND_NS} as start_s", f"end_ns div {SECOND_NS} as end_s"
     )
-    ends = sf.expr("explode(if(state = 'down', array(broker, peer), array(broker)))")
-    asked = _stretches(both).select("*", ends.alias("of"), sf.col("start_s").alias("at_s"))
-    excused = sf.expr("bool_or(state = 'down' and coalesce(marked_s >= start_s, false))")
-    return _told(
-        _latest_mark(asked, gone)
-        .groupBy("kind", "broker", "peer", "state", "start_s", "end_s")
-        .agg(excused.alias("excused"))
-        .selectExpr("kind", "broker", "peer", "if(excused, 'broker', state) as state", "start_s", "end_s")
-    )
+    stretches = _stretches(both)
+    judged = attribute(stretches.where("state = 'down'"), away)
+    return _told(stretches.where("state <> 'down'").unionByName(judged))
 
 
 def _latest_mark(asked: DataFrame, marks: DataFrame) -> DataFrame:

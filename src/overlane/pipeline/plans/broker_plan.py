@@ -12,22 +12,26 @@ TOPICS_MAX = 10_000
 def brokers_plan(
     reliability: list[dict[str, Any]], topic_load: list[dict[str, Any]], files: list[dict[str, Any]]
 ) -> Plan | None:
-    """Failure probabilities and rates from telemetry; None if there is no telemetry."""
+    """Failure probabilities and rates from telemetry; None if there is no telemetry.
+
+    A broker or link is named only if there is evidence (`analysis.reliability`).
+    """
     times = [row[end] for row in files for end in ("first_ns", "last_ns") if row[end] is not None]
     if not times or not reliability:
         return None
     hours = (max(times) - min(times)) / 3.6e12
+    evident = [row for row in reliability if row["failure_planned"] is not None]
     busiest = sorted(topic_load, key=lambda row: (-row["mean"], row["topic"]))[:TOPICS_MAX]
     return Plan(
         made_ns=max(times),
         source=f"telemetry of {hours / 24:.1f} days" if hours >= 48 else f"telemetry of {hours:.1f} hours",
-        brokers={row["broker"]: BrokerForecast(_share(row)) for row in reliability if row["kind"] == "broker"},
+        brokers={row["broker"]: BrokerForecast(_share(row)) for row in evident if row["kind"] == "broker"},
         links=tuple(
-            LinkForecast((row["broker"], row["peer"]), _share(row)) for row in reliability if row["kind"] == "link"
+            LinkForecast((row["broker"], row["peer"]), _share(row)) for row in evident if row["kind"] == "link"
         ),
         topics={row["topic"]: TopicForecast(row["mean"], row["bytes_mean"]) for row in busiest},
     )
 
 
 def _share(row: dict[str, Any]) -> float:
-    return round(min(max(float(row["failure"]), 0.0), FAILURE_MAX), 6)
+    return round(min(max(float(row["failure_planned"]), 0.0), FAILURE_MAX), 6)

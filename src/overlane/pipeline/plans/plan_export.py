@@ -11,6 +11,8 @@ from overlane.pipeline.plans.channels import channels_problem
 from overlane.pipeline.settings import Settings
 
 DEADLINE_MS = 200.0
+BROKER_FAILURE, LINK_FAILURE = 0.001, 0.002
+"""The defaults of the network file, where telemetry is no evidence yet."""
 
 
 def rows_of(run: Run, table: str) -> list[dict[str, Any]]:
@@ -44,15 +46,23 @@ def paths_problem(reliability: list[dict[str, Any]]) -> dict[str, Any] | None:
     )
     if not links:
         return None
-    failures = {row["broker"]: row["failure"] for row in reliability if row["kind"] == "broker"}
+    failures = {row["broker"]: _planned(row, BROKER_FAILURE) for row in reliability if row["kind"] == "broker"}
     names = sorted({row[end] for row in links for end in ("broker", "peer")} | set(failures))
     return {
-        "brokers": {name: {"failure": failures.get(name, 0.0)} for name in names},
+        "brokers": {name: {"failure": failures.get(name, BROKER_FAILURE)} for name in names},
         "links": [
-            {"ends": [row["broker"], row["peer"]], "latency_ms": row["latency_ms"], "failure": row["failure"]}
+            {
+                "ends": [row["broker"], row["peer"]],
+                "latency_ms": row["latency_ms"],
+                "failure": _planned(row, LINK_FAILURE),
+            }
             for row in links
         ],
         "source": names[0],
         "destination": names[-1],
         "deadline_ms": DEADLINE_MS,
     }
+
+
+def _planned(row: dict[str, Any], default: float) -> float:
+    return default if row["failure_planned"] is None else float(row["failure_planned"])

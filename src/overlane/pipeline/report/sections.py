@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from overlane.network.plan import Plan
 from overlane.pipeline.output_directory import Run
 from overlane.pipeline.report import svg
+from overlane.pipeline.report.delays import delays, hours_text, name_of
 
 TOPICS_SHOWN = 12
 CORRELATED_SHOWN = 30
@@ -53,6 +54,7 @@ def sections(tables: Tables, plan: Plan | None, before: Plan | None) -> list[Sec
         problems(tables),
         plan_changes(plan, before),
         landed(tables),
+        clocks(tables),
     ]
     return [section for section in made if section is not None]
 
@@ -209,17 +211,18 @@ def problems(tables: Tables) -> Section | None:
     rows: list[tuple[str, ...]] = []
     for row in sorted(offenders, key=lambda row: row["rank"])[:ROWS_SHOWN]:
         what = f"{row['missed']:,} of {row['deliveries']:,} late"
-        rows.append(("misses its deadline", _where(row), what))
-    for row in sorted(slow, key=lambda row: -row["late_deliveries"])[:ROWS_SHOWN]:
-        what = f"{row['share']:.0%} of the age of {row['late_deliveries']:,} late deliveries"
-        rows.append(("delays messages", name_of(row), what))
-    for row in sorted(odd, key=lambda row: -abs(row["score"]))[:ROWS_SHOWN]:
-        what = f"{row['measure']} {row['value']:.4g}, usually {row['usual']:.4g}"
-        rows.append(("unusual", _where(row), what))
+        rows.append(("misses its deadline", _where(row), what, ""))
+    for delay in delays(slow)[:ROWS_SHOWN]:
+        what = f"{delay.lost_s:,.3g} s lost, {delay.share:.0%} of the age of {delay.late:,} late deliveries"
+        rows.append(("delays messages", delay.where, what, hours_text(delay.hours)))
+    for where, measure, same in _unusual(odd)[:ROWS_SHOWN]:
+        worst = max(same, key=lambda row: abs(row["score"]))
+        what = f"{measure} {worst['value']:.4g}, usually {worst['usual']:.4g}"
+        rows.append(("unusual", where, what, hours_text([row["hour_s"] for row in same])))
     if not rows:
         return Section("Problems", "No topic missed its target, and no hour was anomalous.")
-    finding = "Missed deadlines, where late messages spent their time, and anomalous hours."
-    return Section("Problems", finding, "", ("problem", "where", "details"), tuple(rows))
+    finding = "Missed deadlines, where late messages spent most time, and anomalous hours. Hours are UTC."
+    return Section("Problems", finding, "", ("problem", "where", "details", "hours"), tuple(rows))
 
 
 def plan_changes(plan: Plan | None, before: Plan | None) -> Section | None:
@@ -255,8 +258,34 @@ def landed(tables: Tables) -> Section | None:
     return Section("Input", finding, "", ("reason", "count"), told)
 
 
-def name_of(row: Row) -> str:
-    return str(row["broker"]) if row["kind"] == "broker" else f"{row['broker']} - {row['peer']}"
+def clocks(tables: Tables) -> Section | None:
+    """Brokers whose clocks differ from the others; left out if there is no evidence of any clock."""
+    hours: dict[tuple[str, int], list[int]] = defaultdict(list)
+    found = tables.rows("clock_offsets")
+    if not found:
+        return None
+    for row in found:
+        if row["offset_s"]:
+            hours[row["broker"], row["offset_s"]].append(row["hour_s"])
+    brokers = len({row["broker"] for row in found})
+    if not hours:
+        return Section("Clocks", f"The clocks of {brokers:,} brokers agree to the second.")
+    wrong = len({broker for broker, _ in hours})
+    finding = f"The clocks of {wrong:,} of {brokers:,} brokers differ from the others. Their times were corrected."
+    rows = tuple(
+        (broker, f"{offset_s:+,} s", hours_text(at))
+        for (broker, offset_s), at in sorted(hours.items(), key=lambda item: (-abs(item[0][1]), item[0]))[:ROWS_SHOWN]
+    )
+    return Section("Clocks", finding, "", ("broker", "offset", "hours"), rows)
+
+
+def _unusual(odd: list[Row]) -> list[tuple[str, str, list[Row]]]:
+    """What differs from its usual value, the most unusual first, with all its hours in one place."""
+    same: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in odd:
+        same[_where(row), row["measure"]].append(row)
+    found = [(where, measure, rows) for (where, measure), rows in same.items()]
+    return sorted(found, key=lambda one: (-max(abs(row["score"]) for row in one[2]), one[0], one[1]))
 
 
 def _where(row: Row) -> str:
