@@ -16,7 +16,8 @@ SEEDS = (101, 202, 303)
 
 def end(received: Any = None, sent: Any = None, latency: Any = None, downs: Any = ()) -> End:
     nothing = np.full(SAMPLE_S, np.nan)
-    return End(*(nothing if each is None else each for each in (received, sent, latency)), list(downs))
+    series = [nothing if each is None else each for each in (received, sent, latency)]
+    return End(series[0], series[1], series[2], list(downs))
 
 
 def late(values: Any, seconds: int) -> Any:

@@ -89,9 +89,11 @@ def clock_offsets(links: DataFrame) -> DataFrame:
 
 def corrected(rows: DataFrame, table: str, offsets: DataFrame) -> DataFrame:
     """The rows of a table of the lake, with `at_ns` by the common time."""
-    wrong = offsets.where("offset_s <> 0").selectExpr("broker", "hour_s", f"offset_s * {SECOND_NS}L as ahead_ns")
+    wrong = offsets.where("offset_s <> 0").selectExpr(
+        "broker", "hour_s as clock_hour_s", f"offset_s * {SECOND_NS}L as ahead_ns"
+    )
     hour = sf.expr(f"at_ns div {HOUR_S * SECOND_NS} * {HOUR_S}")
-    joined = rows.select("*", hour.alias("hour_s")).join(sf.broadcast(wrong), ["broker", "hour_s"], "left")
+    joined = rows.select("*", hour.alias("clock_hour_s")).join(sf.broadcast(wrong), ["broker", "clock_hour_s"], "left")
     true_ns = sf.expr("at_ns - coalesce(ahead_ns, 0L)").alias("at_ns")
     return joined.select(*[true_ns if name == "at_ns" else name for name in SCHEMAS[table].names])
 
@@ -112,12 +114,13 @@ def _shift_of_rows(rows: Any) -> Any:
 def _end(rows: Any) -> End:
     second = rows.column("second").to_numpy()
     is_sampled = second < SAMPLE_S
-    series = []
+    series: dict[str, Floats] = {}
     for name in ("bytes_in", "bytes_out", "latency_ns"):
         values = np.full(SAMPLE_S, np.nan)
         values[second[is_sampled]] = rows.column(name).to_numpy().astype(np.float64)[is_sampled]
-        series.append(values)
-    return End(*series, runs(second[rows.column("is_down").to_numpy(zero_copy_only=False).astype(np.bool_)]))
+        series[name] = values
+    is_down = rows.column("is_down").to_numpy(zero_copy_only=False).astype(np.bool_)
+    return End(series["bytes_in"], series["bytes_out"], series["latency_ns"], runs(second[is_down]))
 
 
 def runs(seconds: Any) -> list[tuple[int, int]]:

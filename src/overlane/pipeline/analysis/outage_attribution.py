@@ -60,7 +60,7 @@ def _attributed(batches: Iterator[Any]) -> Iterator[Any]:
                 (row["start_s"], row["end_s"]), list(zip(row["away_starts"], row["away_ends"], strict=True))
             )
         ]
-        columns_of = list(zip(*found, strict=True)) or [[] for _ in _PARTS]
+        columns_of: list[tuple[Any, ...]] = list(zip(*found, strict=True)) or [()] * len(_PARTS.fieldNames())
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array(column, pa.int64() if name.endswith("_s") else pa.string())
