@@ -108,7 +108,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Single modules that may import more than their part: those that run brokers or manage a broker's files.
-    "cli/brokers/broker.py": ("node.node", "node.coordination", "node.recovery", "node.logs.lines"),
+    "cli/brokers/broker.py": ("node.node", "node.coordination", "node.recovery", "node.logs.lines",
+                              "node.supervision.service_manager"),
     "cli/brokers/gateway.py": ("gateways.running", "node.logs.lines"),
     "cli/brokers/up.py":     ("node.supervision", "node.logs.lines"),
     "cli/brokers/two_tiers.py": ("node.supervision",),

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +20,7 @@ from overlane.network.schema import Coordination, Network
 from overlane.node.coordination.options import SOURCE, Own, own_of, own_of_file
 from overlane.node.logs.lines import Format, Level, set_up
 from overlane.node.node import Node, Options
+from overlane.node.supervision.service_manager import service_manager
 
 if TYPE_CHECKING:
     from overlane.node.recovery.hosting import Hosting
@@ -130,7 +131,7 @@ def broker(
             own = own_of(name, access, role.value if role is not None else None, domain, addresses, relative_to)
             where = None if in_memory else data or DATA / name
             options = Options(Path(SOURCE), name, where, not no_sync, emulate, chaos, telemetry, own)
-            uvloop.run(_run_without_file(options, own, supervised, hosted))
+            uvloop.run(_watched(_run_without_file(options, own, supervised, hosted)))
             return
         _refuse_without_zookeeper(zookeeper, role, domain, mqtt, overlay, admin)
         described = read_network(network)
@@ -140,10 +141,10 @@ def broker(
         where = None if in_memory else data or DATA / chosen
         if (of_file := own_of_file(described, chosen, network.absolute().parent)) is not None:
             options = Options(Path(SOURCE), chosen, where, not no_sync, emulate, chaos, telemetry, of_file)
-            uvloop.run(_run_without_file(options, of_file, supervised, hosted))
+            uvloop.run(_watched(_run_without_file(options, of_file, supervised, hosted)))
             return
         options = Options(network, chosen, where, not no_sync, emulate, chaos, telemetry)
-        uvloop.run(_run(options, described, supervised, hosted))
+        uvloop.run(_watched(_run(options, described, supervised, hosted)))
 
 
 def _hosts(zookeeper: str) -> str:
@@ -168,6 +169,15 @@ def _refuse_without_zookeeper(*given: object) -> None:
             "--zookeeper and no network file, or a network file alone",
         )
         raise ConfigError([Fault("overlane broker", 0, "", found, allowed)])
+
+
+async def _watched(life: Coroutine[None, None, None]) -> None:
+    """With signs of life for the service manager, where there is one."""
+    signs = asyncio.create_task(service_manager().keep_alive())
+    try:
+        await life
+    finally:
+        signs.cancel()
 
 
 async def _run_without_file(options: Options, own: Own, supervised: bool, hosted: str) -> None:
@@ -225,6 +235,7 @@ async def _run_host(host: "Hosting", pipe: "_SupervisorPipe | None") -> None:
 def _print_waiting(name: str, why: str) -> None:
     """As a broker that serves: whoever has started it need not wait for more."""
     print(f"{READY}  {name}  {why}\nlinked  with nobody", flush=True)
+    service_manager().ready(why)
 
 
 async def _live(node: Node, word: str = READY, pipe: "_SupervisorPipe | None" = None) -> None:
@@ -237,6 +248,9 @@ async def _live(node: Node, word: str = READY, pipe: "_SupervisorPipe | None" = 
     at = node.endpoints
     shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in at.listeners.items())
     print(f"{word}  {node.options.name}  {shown}  admin {at.admin}", flush=True)
+    manager = service_manager()
+    manager.ready(f"serves as {node.options.name}")
+    manager.gets_on = lambda: not node.driver.is_stuck
     printing = asyncio.create_task(_print_links(node)) if word == READY else None
     await node.run()
     if printing is not None:
