@@ -51,6 +51,8 @@ class Figures:
     """Of what was delivered."""
     recovered_s: float | None
     """From the start of the phase; none if never within it."""
+    first_second: float = float("nan")
+    """The share in time of what was sent in the first second of the phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def figures(stream: Stream, phase: Phase) -> Figures:
         p999_ms=p999_ms,
         worst_ms=worst_ms,
         recovered_s=recovered_s(stream, phase),
+        first_second=over_time(stream, phase.from_ns, min(phase.to_ns, phase.from_ns + SECOND_NS), SECOND_NS)[0],
     )
 
 

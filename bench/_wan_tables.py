@@ -46,7 +46,8 @@ class ScenarioRow(msgspec.Struct, frozen=True):
 
 
 def show(console: Console, found: ScenarioRow) -> None:
-    """In each cell of a phase: the share in time, and below it p99 and when the stream had recovered."""
+    """In each cell of a phase: the shares in time of the phase and of its first second, latencies, and when the
+    stream had recovered."""
     title = f"{found.title}; deadline {found.deadline_ms:g} ms, the path itself {found.path_ms:g} ms"
     table = Table(title=title, title_justify="left")
     for heading in ("", *(name for name, _, _ in found.spans), "all", "lost", "twice", "bytes"):
@@ -64,8 +65,8 @@ def show(console: Console, found: ScenarioRow) -> None:
         )
     console.print(table)
     console.print(
-        "share in time; p50 / p99 / p99.9 in ms; seconds until 99 % of a second were in time. "
-        "bytes: on all paths, per message",
+        "shares in time of the phase and of its first second; p50 / p99 / p99.9 in ms; seconds until 99 % of a second "
+        "were in time. bytes: on all paths, per message",
         highlight=False,
     )
 
@@ -73,7 +74,7 @@ def show(console: Console, found: ScenarioRow) -> None:
 def _phase_cell(row: PhaseRow) -> str:
     one = row.figures
     recovered = "never" if one.recovered_s is None else f"{one.recovered_s:.1f} s"
-    return f"{one.in_time:.3f}\n{_times(one)}\n{recovered}"
+    return f"{one.in_time:.3f}, first {one.first_second:.3f}\n{_times(one)}\n{recovered}"
 
 
 def _ms(value: float) -> str:
@@ -102,6 +103,13 @@ def described(found: ScenarioRow) -> Iterator[str]:
                 f"{row.bytes_per_message:,.0f}",
                 f"{row.load_average:.1f}",
             ]
+            for name, row in found.systems.items()
+        ],
+    )
+    yield from _markdown(
+        ["in time in the first second", *phases],
+        [
+            [name, *(f"{row.phases[phase].figures.first_second:.3f}" for phase in phases)]
             for name, row in found.systems.items()
         ],
     )

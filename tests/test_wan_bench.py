@@ -39,6 +39,15 @@ def test_a_message_is_in_time_up_to_its_deadline_and_late_after_it_or_when_it_ne
     assert (found.p50_ms, found.worst_ms) == (30.0, 61.0)
 
 
+def test_the_first_second_of_a_phase_has_a_share_of_its_own() -> None:
+    from _wan_judge import Phase, figures
+
+    late = streamed(400, {number: [100] for number in range(100, 125)})
+    found = figures(late, Phase("bulk", SECOND, 4 * SECOND))
+    assert (found.first_second, found.in_time) == (0.75, 275 / 300)
+    assert figures(late, Phase("short", SECOND, 3 * SECOND // 2)).first_second == 0.5
+
+
 def test_the_first_copy_counts_and_each_further_one_is_a_duplicate() -> None:
     from _wan_judge import Phase, figures
 
@@ -118,14 +127,15 @@ def test_the_tables_have_every_figure_of_every_system() -> None:
     from _wan_judge import Figures
     from _wan_tables import PhaseRow, ScenarioRow, SystemRow, described
 
-    figures = Figures(100, 0.875, 0.95, 3, 31.25, 42.5, 1234.0, 2000.0, 1.5)
-    never = Figures(100, 0.0, 0.0, 0, math.nan, math.nan, math.nan, math.nan, None)
+    figures = Figures(100, 0.875, 0.95, 3, 31.25, 42.5, 1234.0, 2000.0, 1.5, 0.625)
+    never = Figures(100, 0.0, 0.0, 0, math.nan, math.nan, math.nan, math.nan, None, 0.0)
     phases = {"quiet": PhaseRow(figures, 321.0, 4), "cut": PhaseRow(never, 12.0, 0)}
     row = SystemRow(phases, 0.4375, 0.475, 3, 0.0, 166.5, [1.0], None, 2.5)
     spans = [("quiet", 0.0, 12.0), ("cut", 12.0, 24.0)]
     told = list(described(ScenarioRow("A title", 60.0, 30.0, spans, 24.0, {"A broker": row})))
     assert [line for line in told if line.startswith("| A broker")] == [
         "| A broker | 0.875 | 0.000 | **0.438** | 105 | 3 | 166 | 2.5 |",
+        "| A broker | 0.625 | 0.000 |",
         "| A broker | 31.2 / 42.5 / 1,234 | - / - / - |",
         "| A broker | 1.5; 321 | never; 12 |",
     ]

@@ -2,6 +2,8 @@
 
 import random
 
+from msgspec import structs
+
 from overlane.core.routing.route_parts import part_for
 from overlane.core.routing.signalling import Outbox, RouteTable, links_of
 from overlane.core.units import SECOND
@@ -32,7 +34,9 @@ def test_a_next_hop_is_told_of_the_way_to_it_and_of_what_is_behind_it() -> None:
     )
     assert (other.brokers, other.added, other.destinations) == (["b00", "", "", "", "b04", "b05"], [0, 4, 4, 5], [5])
     assert (first.ahead_us, other.ahead_us) == ([0, 10, 20, 30], [0, 0, 0, 0, 40, 50])
-    assert part_for(first, "b02") is first
+    beyond = part_for(first, "b02")
+    assert beyond == structs.replace(first, ahead_us=[0, 0, 20, 30])
+    assert part_for(beyond, "b02") is beyond
 
 
 def test_a_route_with_two_ways_into_a_broker_is_described_whole() -> None:

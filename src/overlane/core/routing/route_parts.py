@@ -2,8 +2,8 @@
 
 A description names every broker of a route. Where each of them is reached by one link, a broker needs only those on the
 way to it, over which answers return, and those behind it. The others are left blank on the way: their names are empty,
-so that all brokers know one by the same place, and confirmations can name places. The farther a description has come,
-the shorter it is.
+so that all brokers know one by the same place, and confirmations can name places. Latencies still to go are told of the
+next hop and of brokers behind it. The farther a description has come, the shorter it is.
 
     source -- a -- b -- c        to a:  source a b c "" ""
        \\-- d -- e               to d:  source "" "" "" d e
@@ -38,18 +38,18 @@ def part_for(message: Establish, hop: str) -> Establish:
     behind = [place]
     for one in behind:
         behind += onward.get(one, ())
-    wanted = {*behind, *there}
-    if len(wanted) == len(brokers):
-        return message
+    wanted, leads_to = {*behind, *there}, set(behind)
     places = range(max(wanted) + 1)
-    leads_to = set(behind)
+    ahead_us = [message.ahead_us[one] if one in leads_to else 0 for one in places]
+    if len(wanted) == len(brokers):
+        return message if ahead_us == message.ahead_us else structs.replace(message, ahead_us=ahead_us)
     return structs.replace(
         message,
         brokers=[brokers[one] if one in wanted else "" for one in places],
         kept=_links_between(message.kept, wanted),
         added=_links_between(message.added, wanted),
         destinations=[one for one in message.destinations if one in leads_to],
-        ahead_us=[message.ahead_us[one] if one in wanted else 0 for one in places],
+        ahead_us=ahead_us,
     )
 
 
