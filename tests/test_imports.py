@@ -26,7 +26,7 @@ WORLD = frozenset({
 
 PURE = (
     *("core", "membership", "planning", "pubsub", "mqtt", "amqp", "nats", "selectors", "web", "turn", "coordination"),
-    *("recovery", "reservation", "items", "gateways"),
+    *("gateways", "items", "mediation", "recovery", "reservation"),
 )
 """Parts that may not import anything of WORLD."""
 
@@ -66,16 +66,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core":          ("errors", "planning"),
     "selectors":     ("errors",),
     "reservation":   ("errors", "planning.reserve", "planning.problem", "core.units"),
-    "pubsub":        ("errors", "core", "planning.reserve", "planning.problem", "quantities", "secret", "selectors",
-                      "__version__"),
+    "mediation":     ("errors", "core.topics", "core.units", "selectors"),
+    "pubsub":        ("errors", "core", "mediation", "planning.reserve", "planning.problem", "quantities", "secret",
+                      "selectors", "__version__"),
     "mqtt":          ("errors", "core", "pubsub", "secret", "__version__"),
     "amqp":          ("errors", "core", "pubsub", "secret", "selectors"),
     "nats":          ("errors", "core", "pubsub", "secret", "__version__"),
     "web":           ("errors", "core.topics", "core.units", "pubsub", "quantities"),
     "turn":          ("errors", "core", "pubsub", "mqtt", "amqp", "nats", "membership", "planning.reserve",
                       "recovery.stored_record", "reservation"),
-    "network":       ("errors", "core", "pubsub", "membership", "planning.reserve", "quantities",
-                      "topic_names"),
+    "network":       ("errors", "core", "mediation", "pubsub", "membership", "planning.reserve", "quantities",
+                      "selectors", "topic_names"),
     "sim":           ("errors", "core", "pubsub", "mqtt", "turn", "membership", "network", "coordination",
                       "reservation", "items"),
     "telemetry":     ("errors", "core", "pubsub", "mqtt", "network"),
@@ -87,9 +88,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "coordination.follower", "coordination.records", "network.schema"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "planning.reserve", "pubsub", "mqtt", "turn", "membership", "network",
-                      "telemetry", "adminapi",
-                      "coordination", "recovery", "web", "binding", "extras", "local_ports", "quantities", "secret",
-                      "secret_file", "__version__"),
+                      "telemetry", "adminapi", "coordination", "mediation", "recovery", "web", "binding", "extras",
+                      "local_ports", "quantities", "secret", "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "gateways":      ("errors", "core.units", "network", "adminapi.views", "client", "pubsub.access", "topic_names",
                       "extras", "secret_file"),
@@ -100,9 +100,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "migration":     ("errors", "core.topics", "pubsub", "membership", "network"),
-    "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "planning", "network", "sim",
-                      "adminapi", "client", "coordination", "recovery", "reservation", "pipeline", "testbed", "monitor",
-                      "demo", "certificates", "extras", "migration", "local_ports", "quantities", "secret",
+    "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "mediation", "planning", "network",
+                      "sim", "adminapi", "client", "coordination", "recovery", "reservation", "pipeline", "testbed",
+                      "monitor", "demo", "certificates", "extras", "migration", "local_ports", "quantities", "secret",
                       "secret_file", "build_kind"),
 }
 

@@ -7,6 +7,7 @@ EXTRAS = {
     "planning": ("highspy", "numpy", "scipy"),
     "pipeline": ("pandas", "pyspark"),
     "coordination": ("kazoo",),
+    "mediation": ("cbor2",),
 }
 """The packages that come with each extra, by the names under which they are imported."""
 

@@ -24,6 +24,8 @@ import mqtt5
 from overlane.core.events import Deliver, Erase, Reception, Save
 from overlane.core.qos import QosTable
 from overlane.core.units import SECOND, Nanos
+from overlane.mediation.mediation import Mediation
+from overlane.mediation.rule import MediationRule
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.codec.framing import packet_end
 from overlane.mqtt.connection import Connection
@@ -33,7 +35,7 @@ from overlane.pubsub.cluster.uplink import Alone, Uplink
 from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.limits import Limits
-from overlane.pubsub.questions import Authenticate, PassOn, Placed, Verdict
+from overlane.pubsub.questions import Authenticate, CallFunction, PassOn, Placed, Verdict
 from overlane.pubsub.state import Settings
 
 NEVER_S = 0xFFFF_FFFF
@@ -87,13 +89,17 @@ class Bench:
         anonymous: bool | None = None,
         qos: QosTable | None = None,
         uplink: Uplink | None = None,
+        mediation: Iterable[MediationRule] = (),
         has_lane: bool = True,
         **limits: int,
     ) -> None:
         self.now: Nanos = 1_000 * SECOND
         self.store: dict[Name, bytes] = {}
         self.users = users or {}
-        self.settings = Settings(Limits(**limits), Access(rules), qos or QosTable({}), anonymous)
+        mediated = Mediation(mediation) if mediation else None
+        self.settings = Settings(Limits(**limits), Access(rules), qos or QosTable({}), anonymous, mediation=mediated)
+        self.calls: list[CallFunction] = []
+        """Of functions, which nobody has answered."""
         self.wires: list[Wire] = []
         self.clients: list[Client] = []
         self.is_store_slow = False
@@ -178,6 +184,8 @@ class Bench:
                     self.questions.append(asked)
                 case Placed() | PassOn():
                     self.placements.append(asked)
+                case CallFunction():
+                    self.calls.append(asked)
                 case _:
                     raise AssertionError(f"MQTT asked {asked}")
 

@@ -23,6 +23,10 @@ COMMANDS = {
         "overlane.cli.brokers.check",
         "Check a network file and everything that its brokers need to start: files, certificates, users, ports, disk.",
     ),
+    "mediate": Command(
+        "overlane.cli.brokers.mediate",
+        "Show what the rules in [[mediation]] do to messages: read messages as JSON lines, print what becomes of each.",
+    ),
     "up": Command("overlane.cli.brokers.up", "Run all brokers of a network file until Ctrl-C, each as a process."),
     "broker": Command("overlane.cli.brokers.broker", "Run one broker of a network file until Ctrl-C or SIGTERM."),
     "gateway": Command(

@@ -97,7 +97,7 @@ class FastPath:
             return
         if state.reservations.flow_of(topic) is not None:
             return  # what is advertised is compared with its profile message by message
-        if audience.groups or state.cluster.directory.shared(topic):
+        if audience.groups or state.cluster.directory.shared(topic) or state.is_mediated(topic):
             return
         if connection.framer.packet_bytes_max < PACKET_BYTES_MAX:
             return  # the lane does not look at the size

@@ -71,6 +71,8 @@ class FastPath:
         audience = state.subscriptions.audience(topic)
         if audience.groups or state.cluster.directory.shared(topic) or state.uplink.carries(topic):
             return
+        if state.is_mediated(topic):
+            return
         targets: list[Target] = []
         for receiver in audience.receivers:
             found = self._targets(receiver, topic, session)

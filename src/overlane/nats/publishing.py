@@ -65,7 +65,8 @@ class PublishOperations:
             connection.waits |= accepted.is_stored
             connection.acks_owed += 1
             connection.send(OK)
-        if reply and options.no_responders and (not accepted.has_receivers or self._is_for_nobody(topic)):
+        is_for_nobody = not accepted.has_receivers or (not accepted.is_mediated and self._is_for_nobody(topic))
+        if reply and options.no_responders and is_for_nobody:
             self._answer_for_nobody(connection, reply)
         if accepted.crowding > backpressure.CROWDED:
             rests_until_ns = now + backpressure.rest_ns(accepted.crowding)

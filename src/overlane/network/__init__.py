@@ -74,6 +74,7 @@ __all__ = [
     "gateways",
     "kinds",
     "listeners",
+    "mediation",
     "members",
     "parse_duration",
     "parse_network",

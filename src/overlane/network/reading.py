@@ -18,6 +18,7 @@ from overlane.network.events import read_events
 from overlane.network.gateways import read_gateways
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
+from overlane.network.mediation import read_mediation
 from overlane.network.overlay import read_back, read_emulation, read_federation
 from overlane.network.recovery import read_recovery
 from overlane.network.reservations import read_advertised, read_rules
@@ -129,6 +130,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         telemetry=read_telemetry(root.table("telemetry")),
         web=read_web(root.table("web")),
         gateways=read_gateways(root.tables("gateways"), names, directory),
+        mediation=tuple(read_mediation(root.tables("mediation"), names)),
         coordination=coordination,
         routing=read_routing(root),
         recovery=read_recovery(root, coordination, needs_coordination=needs_brokers),

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from overlane.core.units import NEVER
+from overlane.mediation.rule import MediationRule
 from overlane.membership.endpoint import Endpoint as Endpoint
 from overlane.membership.membership import LINK_QUEUE_BYTES
 from overlane.membership.membership import Emulated as Emulated
@@ -464,6 +465,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     recovery: Recovery = Recovery()
     reservations: ReservationRules = ReservationRules()
     advertisements: tuple[Advertised, ...] = ()
+    mediation: tuple[MediationRule, ...] = ()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

@@ -11,6 +11,7 @@ from typing import assert_never
 import msgspec
 
 from overlane.network.limits import format_limits
+from overlane.network.mediation import format_rule
 from overlane.network.schema import (
     Advertised,
     Back,
@@ -101,6 +102,7 @@ def format_network(network: Network) -> str:
         *_optional_table("reservations", network.reservations, ReservationRules()),
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
+        *("\n".join(format_rule(rule)) for rule in network.mediation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
         *(_table("[[links]]", link) for link in network.links),
         *("\n".join(_gateway(one)) for one in network.gateways),

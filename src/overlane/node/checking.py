@@ -129,6 +129,8 @@ def _certificate(security: Security, name: str, at: Endpoints) -> Iterator[Findi
 
 def _packages(network: Network) -> Iterator[Finding]:
     needed = [("coordination", Level.INVALID)] if network.coordination is not None else []
+    if any("cbor" in (rule.encode, rule.decode) for rule in network.mediation):
+        needed.append(("mediation", Level.INVALID))
     if network.telemetry.enabled:
         needed.append(("telemetry", Level.WARNING))
     for extra, level in needed:

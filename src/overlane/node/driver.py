@@ -24,7 +24,7 @@ from overlane.node.security.logins import Login, Logins
 from overlane.node.store.durable import Cause, RecordStore, StoreError
 from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Peer
-from overlane.pubsub.questions import Authenticate, AuthenticateKey, PassOn, Placed, Question, Verdict
+from overlane.pubsub.questions import Authenticate, AuthenticateKey, CallFunction, PassOn, Placed, Question, Verdict
 from overlane.pubsub.sessions.domain import Domain
 from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
@@ -95,6 +95,8 @@ class Driver:
         self._links = links(self)
         self.pass_on: Callable[[PassOn], None] = self.cannot_pass_on
         """Passes the connection of a client on to another broker."""
+        self.call_function: Callable[[CallFunction], None] | None = None
+        """Calls a function of the user, for a rule of mediation."""
 
     def start(self) -> None:
         self.turn.start(self.clock.now())
@@ -317,6 +319,9 @@ class Driver:
                 _link_of(connection).placed(found)
             case PassOn():
                 self.pass_on(question)
+            case CallFunction():
+                if self.call_function is not None:
+                    self.call_function(question)
             case _:
                 assert_never(question)
 

@@ -27,6 +27,7 @@ from overlane.membership.membership import BadMembership, Membership
 from overlane.network.classes import broker_config, mirrored_topics, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
+from overlane.network.mediation import mediation_of
 from overlane.network.members import members_of, of_broker
 from overlane.network.reading import read_network
 from overlane.network.reservations import reservation_settings
@@ -54,6 +55,7 @@ from overlane.node.suspect_file import SuspectFile
 from overlane.node.telemetry import recording_of
 from overlane.pubsub.access import Access
 from overlane.pubsub.limits import NONE
+from overlane.pubsub.questions import CallFunction
 from overlane.pubsub.state import Settings
 from overlane.secret_file import read_token
 from overlane.turn.assembly import assemble
@@ -61,6 +63,7 @@ from overlane.turn.reconfigure import RestartNeeded
 
 if TYPE_CHECKING:
     from overlane.node.coordination.joining import Coordinating
+    from overlane.node.mediation.function_calls import FunctionCalls
     from overlane.node.web.service import WebService
 
 DRAIN_S = 5.0
@@ -132,6 +135,8 @@ class Node:
         self.overlay: Overlay
         self.web: WebService | None = None
         """Where it has an HTTP listener for clients."""
+        self._function_calls: FunctionCalls | None = None
+        """Where a rule of mediation has called a function."""
 
     @property
     def is_serving(self) -> bool:
@@ -180,6 +185,7 @@ class Node:
             server.state.suspects = suspects.refused()
             self.driver.failures.remember = suspects.note
         loop.set_exception_handler(lambda _, context: unhandled(self.driver.failures, context))
+        self.driver.call_function = self._call_function
         self._reconfiguring = Reconfiguring(self.driver, settings)
         self.recording = recording_of(
             self.options.file, self.options.data, self.options.telemetry, self.network, server, core, self.overlay
@@ -278,6 +284,8 @@ class Node:
             await asyncio.sleep(0.01)
         await self.overlay.end()
         self.driver.stop()
+        if self._function_calls is not None:
+            await self._function_calls.stop()
         if self.recording is not None:
             await self.recording.stop()
         self.unwritten = await loop.run_in_executor(None, self.store.close)
@@ -288,6 +296,14 @@ class Node:
         if self.coordinating is not None:
             await self.coordinating.end()
         await self.admin_service.stop()
+
+    def _call_function(self, question: CallFunction) -> None:
+        if self._function_calls is None:
+            # Only where it is needed: most brokers have no functions.
+            from overlane.node.mediation.function_calls import FunctionCalls
+
+            self._function_calls = FunctionCalls(self.driver)
+        self._function_calls.call(question)
 
     def reload(self) -> None:
         """Take over what may change while running from the network file; refuse it whole if anything is wrong."""
@@ -394,6 +410,7 @@ class Node:
             network.security.anonymous,
             mirrored_topics(network),
             reservation_settings(network, self.options.name),
+            mediation_of(network, self.options.name),
         )
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:

@@ -12,6 +12,7 @@ __all__ = [
     "counters",
     "delivery",
     "limits",
+    "mediating",
     "message",
     "mirrored",
     "notices",

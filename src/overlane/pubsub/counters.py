@@ -17,6 +17,7 @@ class Drop(StrEnum):
     SESSION_ENDED = "session ended"
     DENIED = "denied"
     OVERLAY_FULL = "overlay full"
+    MEDIATION = "mediation failed"
 
 
 class Refusal(StrEnum):
@@ -68,5 +69,11 @@ class Counters:
     """Messages that a subscription did not get because of its content filter."""
     filtered_not_json: int = 0
     """And because their payload is not JSON, which the filter needs."""
+    mediated: int = 0
+    """Messages that rules of mediation were for."""
+    mediation_dropped: int = 0
+    """Messages that a rule has dropped, or replaced by a later one."""
+    mediation_failed: int = 0
+    """Messages that a rule could not be applied to."""
     dropped: Counter[Drop] = field(default_factory=Counter)
     refused: Counter[Refusal] = field(default_factory=Counter)

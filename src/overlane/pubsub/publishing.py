@@ -9,7 +9,7 @@ A message without an acknowledgement, of QoS 0 or a will, is not refused for lac
 possible, and the rest is counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from overlane.core.events import PublishResult
@@ -43,11 +43,16 @@ OVERLAY_TOO_LARGE = "too large for the overlay"
 
 class Accepted(NamedTuple):
     """`is_stored`: the acknowledgement has to wait for the records of this turn. `crowding`: how full the fullest queue
-    is that the message has joined, from 0 to 1."""
+    is that the message has joined, from 0 to 1. `is_mediated`: it may have gone elsewhere, or to nobody, by a rule."""
 
     has_receivers: bool
     is_stored: bool
     crowding: float
+    is_mediated: bool = False
+
+
+Mediate = Callable[[Message, Session, Nanos, Publisher | None, bool], Accepted]
+"""Accepts a message that rules of mediation are for (`pubsub.mediating`)."""
 
 
 class Publishing:
@@ -56,6 +61,7 @@ class Publishing:
         self._delivery = delivery
         self._has_begun = False
         """Whether the current message may have reached a receiver."""
+        self.mediate: Mediate | None = None
         state.uplink.watch_released(self._released)
 
     # Messages with an identifier
@@ -174,6 +180,26 @@ class Publishing:
         if message_id is not None and state.message_ids.published.has(message_id):
             state.message_ids.duplicates += 1
             return Accepted(True, message.qos > 0, 0.0)  # its acknowledgement rests on records of this turn or before
+        mediation = state.settings.mediation
+        if mediation is None or self.mediate is None or not mediation.concerns(topic):
+            return self.accept_as_it_is(message, session, user_properties, now, publisher, is_will)
+        accepted = self.mediate(message, session, now, publisher, is_will)
+        if message_id is not None:
+            state.message_ids.published.add(message_id)
+        return accepted
+
+    def accept_as_it_is(
+        self,
+        message: Message,
+        session: Session,
+        user_properties: Sequence[tuple[str, str]],
+        now: Nanos,
+        publisher: Publisher | None = None,
+        is_will: bool = False,
+    ) -> Accepted:
+        """As `accept`, of what its client may publish, and no rule of mediation is to change any more."""
+        state, topic = self._state, message.topic
+        message_id = read_id(user_properties) if user_properties and not is_will else None
         if message.qos and not is_will and state.settings.mirrored is not None:
             self._need_mirror(topic)
         audience = state.subscriptions.audience(topic)

@@ -1,12 +1,15 @@
-"""Questions of protocols to the driver: who a client is, and at which broker its session is.
+"""Questions to the driver: who a client is, at which broker its session is, what a function of the user returns.
 
-They join `State.questions` during a turn, the driver finds the answers, and gives them to the client's link.
+They join `State.questions` during a turn, the driver finds the answers, and gives them to the client's link, or to
+mediation.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from overlane.core.units import Nanos
+from overlane.mediation.functions import FunctionMessage
 from overlane.pubsub.connection import ClientConnection
 from overlane.secret import Secret
 
@@ -65,4 +68,14 @@ class PassOn:
     """CONNECT, without a password."""
 
 
-Question = Authenticate | AuthenticateKey | Placed | PassOn
+@dataclass(frozen=True, slots=True)
+class CallFunction:
+    """Call a function of the user with a message; answer with `Mediating.returned`, in the order of the calls."""
+
+    number: int
+    function: str
+    within_ns: Nanos
+    message: FunctionMessage
+
+
+Question = Authenticate | AuthenticateKey | Placed | PassOn | CallFunction

@@ -5,6 +5,7 @@ Messages come before the queues that contain them, sessions and streams before t
 
 from overlane.core.records import Kind
 from overlane.pubsub.delivery.queue_records import QUEUE_KIND
+from overlane.pubsub.mediating import MEDIATION_KIND
 from overlane.pubsub.message import MESSAGE_KIND
 from overlane.pubsub.retained.handouts import HANDOUT_KIND
 from overlane.pubsub.retained.messages import RETAINED_KIND
@@ -37,4 +38,5 @@ KINDS: tuple[Kind, ...] = (
     BACKFILL_KIND,
     WRITER_KIND,
     CALLBACK_KIND,
+    MEDIATION_KIND,
 )

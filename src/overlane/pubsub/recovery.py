@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from overlane.core.events import Erase
 from overlane.core.records import Record, restore
 from overlane.core.units import Nanos
-from overlane.pubsub import message
+from overlane.pubsub import mediating, message
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery import queue_records
 from overlane.pubsub.limits import uncarriable
+from overlane.pubsub.mediating import Mediating
 from overlane.pubsub.record_kinds import KINDS
 from overlane.pubsub.retained import handouts
 from overlane.pubsub.retained import messages as retained
@@ -41,6 +42,7 @@ class Recovery:
         writers: Writers,
         handouts: Handouts,
         callbacks: Callbacks,
+        mediating: Mediating,
     ) -> None:
         self._state = state
         self._handouts = handouts
@@ -50,6 +52,7 @@ class Recovery:
         self._streams = streams
         self._writers = writers
         self._callbacks = callbacks
+        self._mediating = mediating
 
     def recover(self, records: Iterable[Record], now: Nanos) -> None:
         state = self._state
@@ -74,6 +77,7 @@ class Recovery:
                 backfill.TABLE: self._streams.restore_backfill,
                 writers.TABLE: self._writers.restore,
                 callbacks.TABLE: self._callbacks.restore,
+                mediating.TABLE: self._mediating.restore,
             },
         )
         self._state.queue_records.recovered()
@@ -83,6 +87,7 @@ class Recovery:
         self._wills.recovered(now)
         self._streams.recovered(now)
         self._callbacks.recovered()
+        self._mediating.recovered(now)
 
     def _take_retained(self, key: bytes, value: bytes) -> None:
         if not self._is_set_aside(uncarriable("", key.decode())):

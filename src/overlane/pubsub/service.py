@@ -28,6 +28,7 @@ from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.delivery.returns import Returns
 from overlane.pubsub.limits import uncarriable
+from overlane.pubsub.mediating import Mediating
 from overlane.pubsub.message import Message
 from overlane.pubsub.notices import Notice
 from overlane.pubsub.publishing import Publishing
@@ -72,6 +73,7 @@ class PubSub:
         self.handouts = Handouts(state, self.delivery)
         self.subscribing = Subscribing(state, self.delivery, self.handouts)
         self.publishing = Publishing(state, self.delivery)
+        self.mediating = Mediating(state, self.publishing, self.delivery)
         self.streams = Streams(state, self.delivery, self.subscribing)
         self.writers = Writers(state, self.publishing)
         self.callbacks = Callbacks(state, self.streams)
@@ -90,6 +92,7 @@ class PubSub:
             self.writers,
             self.handouts,
             self.callbacks,
+            self.mediating,
         )
         recovery.recover(records, now)
         self._recover_advertisements(now)
@@ -230,6 +233,7 @@ class PubSub:
         self.state.settings = settings
         self.state.retained.limits = settings.limits
         self.state.subscriptions.forget()
+        self.mediating.reconfigured()
 
     def tier_changed(self, now: Nanos) -> None:
         """This broker has become an edge or a routing broker, or bundles have moved."""

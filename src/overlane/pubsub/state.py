@@ -8,6 +8,7 @@ from overlane.core.events import Effect
 from overlane.core.qos import QosTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
+from overlane.mediation.mediation import Mediation
 from overlane.pubsub.access import Access, is_own_bridge_state
 from overlane.pubsub.cluster.cluster import Cluster
 from overlane.pubsub.cluster.uplink import Uplink
@@ -61,6 +62,8 @@ class Settings:
     mirrored: MirroredTopics | None = None
     """None: no topic is."""
     reserving: ReservationSettings = field(default_factory=ReservationSettings)
+    mediation: Mediation | None = None
+    """None: there are no rules."""
 
 
 @dataclass(slots=True)
@@ -142,6 +145,11 @@ class State:
         if topic.startswith(ADVERTISE):
             return True  # as far as it may publish what it advertises, which is in the document
         return self.settings.access.may_publish(session.user, client_id, topic) or is_own_bridge_state(topic, client_id)
+
+    def is_mediated(self, topic: str) -> bool:
+        """Whether messages of the topic have to be looked at one by one, for rules of mediation."""
+        mediation = self.settings.mediation
+        return mediation is not None and mediation.concerns(topic)
 
     @property
     def changes(self) -> int:

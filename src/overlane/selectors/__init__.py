@@ -15,7 +15,17 @@ One implementation for content filters of subscriptions, selectors of AMQP links
 """
 
 from overlane.selectors.errors import SelectorError
-from overlane.selectors.message_values import MessageValues
+from overlane.selectors.lexer import split_name
+from overlane.selectors.message_values import UNREADABLE, MessageValues
 from overlane.selectors.selector import Expression, Match, Selector, Values
 
-__all__ = ["Expression", "Match", "MessageValues", "Selector", "SelectorError", "Values"]
+__all__ = [
+    "UNREADABLE",
+    "Expression",
+    "Match",
+    "MessageValues",
+    "Selector",
+    "SelectorError",
+    "Values",
+    "split_name",
+]

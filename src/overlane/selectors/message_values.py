@@ -10,6 +10,7 @@ Numbers in a path count the items of an array, from 0. What is not there is NULL
 decoded at most once, and only if a name needs it; a very large one is not decoded at all.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -22,14 +23,25 @@ PAYLOAD_BYTES_MAX = 1 << 20
 
 _decode = msgspec.json.Decoder().decode
 _NOT_READ: object = object()
-_UNREADABLE: object = object()
+UNREADABLE: object = object()
+"""Instead of a payload that is not in the format that is expected."""
 _parts = lru_cache(maxsize=4096)(split_name)
 
 
 class MessageValues:
     """The values of one message, as `Selector.matches` asks for them."""
 
-    __slots__ = ("_content_type", "_json", "_payload", "_properties", "_qos", "_retain", "_topic", "needs_json")
+    __slots__ = (
+        "_content_type",
+        "_json",
+        "_payload",
+        "_properties",
+        "_qos",
+        "_read",
+        "_retain",
+        "_topic",
+        "needs_json",
+    )
 
     def __init__(
         self,
@@ -39,7 +51,9 @@ class MessageValues:
         content_type: str | None = None,
         qos: int = 0,
         retain: bool = False,
+        read: Callable[[bytes], object] | None = None,
     ) -> None:
+        """`read`: decodes a payload of another format than JSON, or says UNREADABLE."""
         self._topic = topic
         self._payload = payload
         self._properties = properties
@@ -47,6 +61,7 @@ class MessageValues:
         self._qos = qos
         self._retain = retain
         self._json: object = _NOT_READ
+        self._read = read or _read
         self.needs_json = False
         """Whether a value of the latest selector was NULL because the payload is not JSON."""
 
@@ -77,7 +92,7 @@ class MessageValues:
                 found = self._field([first, *rest])
                 if found is None:
                     found = self._property(".".join([first, *rest]))
-        if found is None and self._json is _UNREADABLE:
+        if found is None and self._json is UNREADABLE:
             self.needs_json = True
         return found
 
@@ -101,18 +116,18 @@ class MessageValues:
 
     def _decoded(self) -> object:
         if self._json is _NOT_READ:
-            self._json = _read(self._payload)
+            self._json = self._read(self._payload)
         return self._json
 
 
 def _read(payload: bytes) -> object:
-    """The value of a JSON text; _UNREADABLE if it is none."""
+    """The value of a JSON text; UNREADABLE if it is none."""
     if not payload or len(payload) > PAYLOAD_BYTES_MAX:
-        return _UNREADABLE
+        return UNREADABLE
     try:
         return _decode(payload)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        return _UNREADABLE
+        return UNREADABLE
 
 
 def _is_index(part: str) -> bool:

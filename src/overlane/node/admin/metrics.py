@@ -117,6 +117,14 @@ class Metrics(Collector):
         filtered.add_metric(["condition"], counters.filtered)
         filtered.add_metric(["not JSON"], counters.filtered_not_json)
         yield filtered
+        mediated = CounterMetricFamily(
+            "overlane_mediated", "Messages that rules of mediation were for.", labels=["result"]
+        )
+        done = counters.mediated - counters.mediation_dropped - counters.mediation_failed
+        mediated.add_metric(["passed or waiting"], done)
+        mediated.add_metric(["dropped"], counters.mediation_dropped)
+        mediated.add_metric(["failed"], counters.mediation_failed)
+        yield mediated
         refused = CounterMetricFamily("overlane_refused", "Refused connections and packets.", labels=["reason"])
         for refusal in Refusal:
             refused.add_metric([refusal.value], counters.refused[refusal])

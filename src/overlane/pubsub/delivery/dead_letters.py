@@ -3,12 +3,12 @@ reason.
 """
 
 from overlane.pubsub.cluster.names import DEAD_LETTERS
-from overlane.pubsub.counters import Drop
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import BYTES_MAX, encode_user_properties
 
 CLIENT = "overlane-client"
 REASON = "overlane-reason"
+REASON_CHARS_MAX = 1_000
 
 
 def topic_of(message: Message) -> str:
@@ -18,8 +18,8 @@ def topic_of(message: Message) -> str:
     return DEAD_LETTERS + message.topic
 
 
-def letter_of(topic: str, message: Message, client_id: str, why: Drop) -> Message:
-    told = encode_user_properties(((CLIENT, client_id), (REASON, str(why))))
+def letter_of(topic: str, message: Message, client_id: str, reason: str) -> Message:
+    told = encode_user_properties(((CLIENT, client_id), (REASON, reason[:REASON_CHARS_MAX])))
     return Message(
         topic,
         message.payload,

@@ -372,7 +372,7 @@ class Delivery:
             if session.consumer is not None:
                 self.pump(session, session.consumer, now)
 
-    def dead(self, session: Session, message: Message, why: Drop, now: Nanos) -> bool:
+    def dead(self, session: Session, message: Message, why: Drop, now: Nanos, reason: str = "") -> bool:
         """It could not be delivered to this client: whoever subscribes to the dead letters gets it; whether it is
         stored for any of them."""
         state = self._state
@@ -384,7 +384,7 @@ class Delivery:
         if not audience.receivers and not audience.groups:
             return False
         state.counters.dead_letters += 1
-        letter = dead_letters.letter_of(topic, message, session.client_id, why)
+        letter = dead_letters.letter_of(topic, message, session.client_id, reason or str(why))
         # Nobody waits for those who read dead letters.
         is_stored, _ = both(self.spread(letter, audience, now, overrun=1), self.share_here(letter, audience, now, 1))
         return is_stored

@@ -25,7 +25,7 @@ from overlane.core.events import (
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
 from overlane.pubsub.consumer import Peer
-from overlane.pubsub.questions import Authenticate, AuthenticateKey, PassOn, Placed, Verdict
+from overlane.pubsub.questions import Authenticate, AuthenticateKey, CallFunction, PassOn, Placed, Verdict
 from overlane.pubsub.sessions.domain import ALONE, Domain
 from overlane.pubsub.state import Settings
 from overlane.sim.clock import SkewedClock
@@ -356,7 +356,7 @@ class WholeBroker:
         for question in outcome.questions:
             if isinstance(question, Authenticate | AuthenticateKey):
                 self._answer(question)
-            else:
+            elif not isinstance(question, CallFunction):
                 self._place(question)
         if outcome.needs_turn:
             self._end_turn_soon()
