@@ -41,9 +41,9 @@ def read_mediation(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Me
             keep=table.optional("keep", kinds.flag(), False),
             deadband=table.optional("deadband", _deadband(), None),
             every_ns=table.optional("every", _every, None),
-            set_fields=table.optional("set_fields", _expressions(), None) or (),
+            set_fields=_pairs(table, "set_fields", _expressions()),
             remove_fields=table.many("remove_fields", _text('a field such as "room.floor"')),
-            set_properties=table.optional("set_properties", _properties(), None) or (),
+            set_properties=_pairs(table, "set_properties", _properties()),
             remove_properties=table.many("remove_properties", _text("the name of a user property")),
             decode=table.optional("decode", _format, None),
             encode=table.optional("encode", _format, None),
@@ -63,6 +63,11 @@ def mediation_of(network: Network, broker: str) -> Mediation | None:
     """The rules of a broker, in the order of the file; None if it has none."""
     rules = [rule for rule in network.mediation if not rule.brokers or broker in rule.brokers]
     return Mediation(rules) if rules else None
+
+
+def _pairs(table: Table, field: str, kind: Kind[Pairs]) -> Pairs:
+    found: Pairs | None = table.optional(field, kind, None)
+    return found or ()
 
 
 def _check(table: Table, rule: MediationRule) -> None:
@@ -121,7 +126,7 @@ def _deadband() -> Kind[tuple[str, float] | None]:
     return Kind('a table such as { field = "temperature", change = 0.5 }', read, blank=None)
 
 
-def _expressions() -> Kind[Pairs | None]:
+def _expressions() -> Kind[Pairs]:
     def read(value: object) -> Pairs:
         if not isinstance(value, dict):
             raise ValueError("not a table")
@@ -150,7 +155,7 @@ def _literal(value: object) -> str:
     return value
 
 
-def _properties() -> Kind[Pairs | None]:
+def _properties() -> Kind[Pairs]:
     def read(value: object) -> Pairs:
         if not isinstance(value, dict) or not all(_is_text(name) for name in value):
             raise ValueError("not a table")
