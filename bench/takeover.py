@@ -51,7 +51,10 @@ def main() -> None:
     parser.add_argument("--silence", default="600ms", help="after which a silent broker is continued elsewhere")
     parser.add_argument("--kinds", nargs="+", choices=tuple(SIGNALS), default=tuple(SIGNALS))
     parser.add_argument("--counts", nargs="+", type=int, choices=range(1, len(BROKERS) + 1), default=(1, 2, 3, 4, 5))
+    parser.add_argument("--nice", type=int, default=0, help="priority of everything, where others use the machine")
     arguments = parser.parse_args()
+    if arguments.nice:
+        os.setpriority(os.PRIO_PROCESS, 0, arguments.nice)
     parts = PARTS if arguments.only is None else (arguments.only,)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -146,10 +146,11 @@ class View:
     def _forget(self, now: Nanos) -> None:
         self._needed_until = {name: until for name, until in self._needed_until.items() if until > now}
         self._accepted_until = {name: until for name, until in self._accepted_until.items() if until > now}
+        expired = [name for name, at in self._gone_at.items() if now - at >= LINGER]
+        if not expired:
+            return
         carrying = {name for one in self.assigned.values() for name in (one.broker, one.standby)}
-        for name, at in list(self._gone_at.items()):
-            if now - at < LINGER:
-                continue
+        for name in expired:
             if name in carrying:
                 self._gone_at[name] = now  # looked at again
             else:

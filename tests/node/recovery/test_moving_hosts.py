@@ -57,6 +57,8 @@ class Path:
         self._to = to
         self._pipes: list[asyncio.Task[None]] = []
         self.connections = 0
+        self.is_dead = False
+        """Whether new connections carry nothing either."""
         self.at = ""
 
     async def open(self) -> None:
@@ -65,6 +67,8 @@ class Path:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        if self.is_dead:
+            return
         to_reader, to_writer = await asyncio.open_connection(self._to.host, self._to.port)
         for pair in ((reader, to_writer), (to_reader, writer)):
             self._pipes.append(asyncio.create_task(_pipe(*pair)))
@@ -151,6 +155,7 @@ def test_a_silent_primary_is_reported_again_and_again_and_logged_once(caplog: py
         watch = PrimaryWatch(cast(ReplicaDriver, cast(Any, driver)), directory, own, QUICK)
         own.on_sign_of_life = watch.heard
         await eventually_async(lambda: primary.is_linked("spare"), "they are linked", 60)
+        path.is_dead = True
         path.freeze()
         await eventually_async(lambda: len(driver.events) >= 4, "it is told again and again", 60)
         assert set(driver.events) == {PrimaryLost(3)}
@@ -162,3 +167,35 @@ def test_a_silent_primary_is_reported_again_and_again_and_logged_once(caplog: py
     assert [one.message for one in caplog.records if "silent" in one.message] == [
         "seattle is silent; nobody has heard it"
     ]
+
+
+@pytest.mark.parametrize("who", ["the primary", "this host", "nobody knows"])
+def test_a_mirror_dials_again_when_one_of_the_two_has_moved_though_there_is_nobody_to_ask(who: str) -> None:
+    async def go() -> None:
+        primary, own = (Replication(Identity("seattle", host, SECRET, is_open=False), 1 << 20) for host in HOSTS)
+        at = await primary.listen("127.0.0.1")
+        path, other = Path(at), Path(at)
+        await path.open()
+        await other.open()
+        directory = Directory("west")
+        directory.hosts = {name: HostRecord("edge") for name in HOSTS}
+        directory.endpoints = {"seattle@seattle": path.at}
+        driver = Mirror([])
+        settings = QUICK if who == "nobody knows" else SETTINGS
+        watch = PrimaryWatch(cast(ReplicaDriver, cast(Any, driver)), directory, own, settings)
+        own.on_sign_of_life = watch.heard
+        await eventually_async(lambda: primary.is_linked("spare"), "they are linked", 60)
+        path.freeze()
+        if who == "the primary":
+            directory.endpoints = {"seattle@seattle": other.at}
+        elif who == "this host":
+            watch.moved()
+        followed = other if who == "the primary" else path
+        before = 0 if who == "the primary" else 1
+        await eventually_async(lambda: followed.connections > before, "it dials again", 60)
+        await eventually_async(lambda: own.is_linked("seattle"), "they are linked again", 60)
+        watch.end()
+        for one in (primary, own):
+            one.close()
+
+    asyncio.run(go())

@@ -142,6 +142,8 @@ class Hosting:
     def _announce_endpoint(self, address: str) -> None:
         name = endpoint_name(self._options.name, self._options.host)
         self._directory.announce_endpoint(name, encode_record(EndpointRecord(address)))
+        if self._watch is not None:
+            self._watch.moved()
 
     def _open_replica(self) -> None:
         options = self._options

@@ -6,6 +6,9 @@
 
 With it goes how long better candidates get first (`recovery.succession`).
 
+A connection that may be dead is given up and dialled again: when the primary is silent, and when one of the two has
+another address, of which no connection learns.
+
 A primary that this process has never heard may be about to start, as all others on a machine that was switched on: it
 gets `START_GRACE_S`. The lag of the own loop is added to the silence that is allowed.
 """
@@ -58,6 +61,8 @@ class PrimaryWatch:
         """Addresses at which the primary has greeted in this life of the process."""
         self._is_told = False
         """Whether the present silence is in the log."""
+        self._dialled = "", ""
+        """Name and address of the primary that was dialled last."""
         self._closed = asyncio.Event()
         replication.on_closed = self._closed.set
         self._questions: set[asyncio.Task[None]] = set()
@@ -79,6 +84,11 @@ class PrimaryWatch:
             log.info("%s is heard again", self._driver.broker)
         self._is_told = False
 
+    def moved(self) -> None:
+        """This host has another address."""
+        if (found := self._primary()) is not None:
+            self._replication.hang_up(found[1])
+
     def _primary(self) -> tuple[ReplicaSet, str] | None:
         """The replica set and the host of its primary, if that is another one."""
         replica = self._driver.replica
@@ -98,6 +108,8 @@ class PrimaryWatch:
             found = self._primary()
             name = "" if found is None else endpoint_name(self._driver.broker, found[1])
             address = self._directory.endpoints.get(name)
+            if found is not None and self._dialled[0] == name and address not in (None, self._dialled[1]):
+                self._replication.hang_up(found[1])
             if found is None or address is None or self._replication.is_linked(found[1]):
                 pause_s = REDIAL_MIN_S
                 self._closed.clear()
@@ -106,6 +118,7 @@ class PrimaryWatch:
                 continue
             value, _ = found
             try:
+                self._dialled = name, address
                 link = await self._replication.dial(name, endpoint_of(address))
             except ConnectionRefusedError:
                 self._refused(value, address)
@@ -177,6 +190,7 @@ class PrimaryWatch:
                         log.warning("%s is silent; nobody has heard it", self._driver.broker)
                     self._is_told = True
                     self._tell_lost(value, is_dead=is_dead)
+                    self._replication.hang_up(value.primary_host)
                 case _:
                     pass
 
