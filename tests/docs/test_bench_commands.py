@@ -61,6 +61,7 @@ BENCHMARKS: dict[str, Small] = {
     "planning_allocation": Small(constants={"SIZES": "((8, 3),)", "CASEBASE": "(8, 3)"}),
     "planning_channels": Small(constants={"SIZES": "((7, 6, 2),)"}),
     "planning_paths": Small(constants={"SIZES": "(10,)", "PAIRS": "2"}),
+    "reserved": Small("--seconds 1 --latency 500ms --burst 50"),
     "scale": Small("--sizes 10 --seconds 2", {"QUIET_NS: Nanos": "10 * SECOND"}),
     "scheduling": Small("--loads 0.9 --seeds 1 --seconds 0.2"),
     "store": Small(constants={"ROUNDS": "1", "SECONDS": "0.05"}),

@@ -30,6 +30,7 @@ from overlane.client.errors import (
 from overlane.client.message import Message, Will
 from overlane.client.opening import connect
 from overlane.client.qos import Order, Qos, Reliability, TopicQos
+from overlane.client.reservation import Reserve, Traffic
 from overlane.client.subscription import Subscription
 from overlane.client.tls import Tls
 
@@ -48,10 +49,12 @@ __all__ = [
     "Qos",
     "Refused",
     "Reliability",
+    "Reserve",
     "SubscribeRefused",
     "Subscription",
     "Tls",
     "TopicQos",
+    "Traffic",
     "Unreachable",
     "Will",
     "connect",

@@ -24,6 +24,7 @@ from overlane.client.message import (
 )
 from overlane.client.protocol import Sending, Settings, WantedSubscription
 from overlane.client.qos import Qos, Reliability, TopicQos, chosen, duration_s
+from overlane.client.reservation import ADVERTISE, Reserve, Traffic, name_of
 from overlane.client.stamp import STAMP_PROPERTY
 from overlane.client.subscription import Subscription
 from overlane.core.topics import BadTopic, check_filter
@@ -224,6 +225,22 @@ class Client:
             published += count
         return published
 
+    async def advertise(
+        self, topic_filter: str, traffic: Traffic, *, excess: str = "best-effort", retain: bool = False
+    ) -> None:
+        """Tell the broker what is going to be published, so that subscribers can ask for reservations.
+
+        It holds until 10 s after the connection has ended; with `retain` until `withdraw`, also over restarts of the
+        broker. `excess` says what becomes of messages beyond it: "best-effort", "wait" (QoS 0) or "drop". Raises
+        `PublishRefused` if the broker does not want it.
+        """
+        document = traffic.document(_checked_filter(topic_filter), excess)
+        await self.publish(ADVERTISE + name_of(topic_filter), document, qos=1, retain=retain)
+
+    async def withdraw(self, topic_filter: str) -> None:
+        """Take back what was advertised."""
+        await self.publish(ADVERTISE + name_of(_checked_filter(topic_filter)), b"", qos=1, retain=True)
+
     def subscribe(
         self,
         *filters: str,
@@ -233,6 +250,7 @@ class Client:
         no_local: bool = False,
         retained: str = "always",
         retain_as_published: bool = False,
+        reserve: Reserve | None = None,
         unread_max: int = UNREAD_MAX,
     ) -> Subscription:
         """Ask the broker for what is published on the filters, and return the iterator of its messages.
@@ -240,22 +258,22 @@ class Client:
         `retained` says when the topics' retained messages are wanted: "always", "new" if there was no such
         subscription yet, or "never". With `retain_as_published`, messages that come later say whether they were
         published to be retained. `no_local` leaves out what this client publishes itself. With `unread_max` messages
-        unread the client stops reading from the broker; nothing is dropped.
+        unread the client stops reading from the broker; nothing is dropped. `reserve` asks for a rate, and perhaps a
+        latency, of what publishers advertise: the broker agrees when every link of the path has.
         """
         if not filters:
             raise InvalidRequest("at least one topic filter is required")
         if len(set(filters)) < len(filters):
             raise InvalidRequest("duplicate topic filter")
         for topic_filter in filters:
-            try:
-                check_filter(topic_filter)
-            except BadTopic as reason:
-                raise InvalidRequest(str(reason)) from None
+            _checked_filter(topic_filter)
         if retained not in RETAINED:
             raise InvalidRequest(f"got retained={retained!r}; expected one of {', '.join(RETAINED)}")
         if unread_max < 1:
             raise InvalidRequest(f"got unread_max={unread_max}; expected 1 or more")
         level, properties = chosen(qos, deadline, reliability)
+        if reserve is not None:
+            properties += reserve.properties
         engine = self._opened()
         number, inbox = engine.subscribe(
             WantedSubscription(filters, level, no_local, RETAINED[retained], properties, retain_as_published),
@@ -321,6 +339,14 @@ class Client:
         if self._engine is None:
             raise Closed("the client is not open: use `async with` or `await`")
         return self._engine
+
+
+def _checked_filter(topic_filter: str) -> str:
+    try:
+        check_filter(topic_filter)
+    except BadTopic as reason:
+        raise InvalidRequest(str(reason)) from None
+    return topic_filter
 
 
 def _publication(

@@ -137,7 +137,8 @@ class Reserving:
 
     def _terms(self, config: NeighbourConfig, latency_us: int, known: LinkTerms | None) -> LinkTerms:
         rate = None if config.rate_bps is None else config.rate_bps / 8
-        if known is not None and abs(known.latency_us - latency_us) <= max(1000, known.latency_us // 5):
+        # The least that was measured counts (RFC 2215, minimum path latency): more is queueing, which is in C and D.
+        if known is not None and latency_us > known.latency_us - max(500, known.latency_us // 5):
             latency_us = known.latency_us  # every change of it is told down all paths
         return LinkTerms(rate, latency_us, self.share, PACKET_BYTES_MAX)
 

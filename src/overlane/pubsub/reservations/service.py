@@ -59,8 +59,8 @@ class Reservations:
         self.reserving = Reserving(uplink, network, timers, lambda: self.advertising.flows, self._changed)
         self.flow_of = self.advertising.flow_of
         self._noted = noted
-        self._retained: dict[str, str] = {}
-        """Names of retained documents, and the filters that they advertise."""
+        self._named: dict[str, str] = {}
+        """Names of documents, and the filters that they advertise."""
         self._seen_changes = 0
 
     def use(self, network: ReservationNetwork) -> None:
@@ -95,23 +95,22 @@ class Reservations:
         owner = RETAINED_OWNER + name if is_retained else CLIENT_OWNER + client_id
         if not payload:
             for one in (RETAINED_OWNER + name, CLIENT_OWNER + client_id):
-                self.advertising.withdraw(one, self._retained.get(name, name), now)
-            self._retained.pop(name, None)
+                self.advertising.withdraw(one, self._named.get(name, name), now)
+            self._named.pop(name, None)
             self._flows_changed()
             return
         self._check_tiers()
         advertisement = read_advertisement(name, payload)
-        if is_retained:
-            if (before := self._retained.get(name)) not in (None, advertisement.filter):
-                self.advertising.withdraw(owner, str(before), now)
-            self._retained[name] = advertisement.filter
+        if (before := self._named.get(name)) is not None and before != advertisement.filter:
+            self.advertising.withdraw(owner, before, now)
+        self._named[name] = advertisement.filter
         self.advertising.advertise(owner, advertisement, now)
         self._flows_changed()
         self.reserving.own_changed(now)
 
     def filter_of(self, name: str, payload: bytes) -> str:
         """What a document is about: for that, rights are needed. BadRequest."""
-        return read_advertisement(name, payload).filter if payload else self._retained.get(name, name)
+        return read_advertisement(name, payload).filter if payload else self._named.get(name, name)
 
     def set_file(self, advertisements: Sequence[Advertisement], now: Nanos) -> None:
         self.advertising.set_file(advertisements, now)

@@ -1,0 +1,150 @@
+"""A reserved flow beside bulk on one link: the share of its messages that are in time, from the first one on.
+
+    python bench/reserved.py                    # 10 Mbit/s, a flow of 1 Mbit/s within 60 ms, 20 Mbit/s of bulk
+    python bench/reserved.py --seconds 20 --without
+
+Two brokers run on loopback, the link between them is emulated. Bulk begins before the first message of the flow.
+`--without` publishes the same without a reservation; `--burst` allows for a busy machine, where clients are late.
+"""
+
+import argparse
+import asyncio
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from overlane.client import Client, Reserve, SubscribeRefused, Traffic, connect
+from overlane.local_ports import free_ports
+
+SIZE, PERIOD_S = 1250, 0.01
+BULK_BYTES, BULK_BPS = 16_384, 20_000_000
+NETWORK = """
+[brokers.a]
+mqtt = "127.0.0.1:{ports[0]}"
+overlay = "127.0.0.1:{ports[1]}"
+admin = "127.0.0.1:{ports[2]}"
+[brokers.b]
+mqtt = "127.0.0.1:{ports[3]}"
+overlay = "127.0.0.1:{ports[4]}"
+admin = "127.0.0.1:{ports[5]}"
+[[links]]
+ends = ["a", "b"]
+latency = "1ms"
+rate = "10Mbit"
+emulate = true
+[telemetry]
+enabled = false
+"""
+
+
+def _await_port(port: int) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
+async def _reserve(reader: Client, flow: Traffic, latency: str, within_s: float = 30.0) -> object:
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            found = reader.subscribe("flow", reserve=Reserve(flow, latency=latency))
+            await found.ready()
+            return found
+        except SubscribeRefused as refused:
+            if time.monotonic() > until:
+                raise
+            print(f"refused, trying again: {refused}", file=sys.stderr)
+            await asyncio.sleep(1)
+
+
+async def _bulk(writer: Client, until: float) -> int:
+    sent, began = 0, time.monotonic()
+    while (now := time.monotonic()) < until:
+        while sent * BULK_BYTES * 8 < (now - began) * BULK_BPS:
+            await writer.publish("bulk", bytes(BULK_BYTES))
+            sent += 1
+        await asyncio.sleep(0.005)
+    return sent
+
+
+async def _flow(writer: Client, until: float) -> int:
+    sent, began = 0, time.monotonic()
+    while time.monotonic() < until:
+        await asyncio.sleep(max(0.0, began + sent * PERIOD_S - time.monotonic()))
+        await writer.publish("flow", time.monotonic_ns().to_bytes(8).ljust(SIZE, b"."))
+        sent += 1
+    return sent
+
+
+async def _measure(ports: list[int], flow: Traffic, seconds: float, latency: str, without: bool) -> None:
+    here, there = f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[3]}"
+    async with connect(here) as writer, connect(here) as pourer, connect(there) as reader, connect(there) as sink:
+        await writer.advertise("flow", flow)
+        messages = reader.subscribe("flow") if without else await _reserve(reader, flow, latency)
+        rest = sink.subscribe("bulk")
+        await rest.ready()
+        delays: list[float] = []
+
+        async def read() -> None:
+            async for message in messages:  # type: ignore[attr-defined]
+                delays.append((time.monotonic_ns() - int.from_bytes(message.body[:8])) / 1e6)
+
+        async def drain() -> None:
+            async for _ in rest:
+                pass
+
+        reading = [asyncio.create_task(read()), asyncio.create_task(drain())]
+        bulk = asyncio.create_task(_bulk(pourer, time.monotonic() + seconds + 1))
+        await asyncio.sleep(1)
+        sent = await _flow(writer, time.monotonic() + seconds)
+        await bulk
+        await asyncio.sleep(2)
+        for one in reading:
+            one.cancel()
+    limit_ms = float(latency.removesuffix("ms"))
+    delays.sort()
+    in_time = sum(delay <= limit_ms for delay in delays)
+    kind = "without a reservation" if without else "reserved"
+    print(f"{kind}: {sent} sent, {len(delays)} arrived, in time {in_time / sent:.3f} of all")
+    if delays:
+        median, p99 = delays[len(delays) // 2], delays[int(len(delays) * 0.99)]
+        print(f"median {median:.1f} ms, p99 {p99:.1f} ms, max {delays[-1]:.1f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long the flow lasts")
+    parser.add_argument("--latency", default="60ms", help="that the flow asks for")
+    parser.add_argument("--without", action="store_true", help="publish without a reservation")
+    parser.add_argument("--burst", type=int, default=2, help="messages that may come at once (2)")
+    given = parser.parse_args()
+    flow = Traffic(size=SIZE, token_bucket=(SIZE / PERIOD_S, given.burst * SIZE))
+    ports = free_ports(6)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "network.toml"
+        file.write_text(NETWORK.format(ports=ports))
+        command = [sys.executable, "-m", "overlane", "broker", str(file), "--name"]
+        logs = [(Path(directory) / f"{name}.log").open("wb") for name in "ab"]
+        brokers = [
+            subprocess.Popen([*command, name, "--data", f"{directory}/{name}"], stdout=log, stderr=log)
+            for name, log in zip("ab", logs, strict=True)
+        ]
+        try:
+            for port in (ports[0], ports[3]):
+                _await_port(port)
+            asyncio.run(_measure(ports, flow, given.seconds, given.latency, given.without))
+        finally:
+            for one in brokers:
+                one.terminate()
+                one.wait(20)
+
+
+if __name__ == "__main__":
+    main()
