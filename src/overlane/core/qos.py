@@ -7,6 +7,7 @@ overlay grows with classes and places, not with topics.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, specificity
@@ -18,6 +19,8 @@ HISTORY_ALL = -1
 
 DEADLINE_US_MAX = (1 << 32) - 1
 _LABEL_BITS = 3
+LABELS_REMEMBERED = 1_024
+"""Of how many deadlines the label is remembered."""
 
 
 def coarse_us(deadline_us: int) -> int:
@@ -27,6 +30,15 @@ def coarse_us(deadline_us: int) -> int:
     """
     shift = deadline_us.bit_length() - _LABEL_BITS
     return deadline_us if shift <= 0 else deadline_us >> shift << shift
+
+
+@lru_cache(maxsize=LABELS_REMEMBERED)
+def _label_of(deadline_ns: Nanos) -> str:
+    return "" if deadline_ns >= NEVER else str(coarse_us(_deadline_us(deadline_ns)))
+
+
+def _deadline_us(deadline_ns: Nanos) -> int:
+    return min(DEADLINE_US_MAX, deadline_ns // US)
 
 
 class Routing(StrEnum):
@@ -78,7 +90,7 @@ class QosClass:
     @property
     def deadline_us(self) -> int:
         """As parcels and routes carry it: 0 if there is none, and no more than they can carry."""
-        return 0 if self.deadline_ns >= NEVER else min(DEADLINE_US_MAX, self.deadline_ns // US)
+        return 0 if self.deadline_ns >= NEVER else _deadline_us(self.deadline_ns)
 
     @property
     def label(self) -> str:
@@ -86,7 +98,7 @@ class QosClass:
 
         Classes with nearly the same deadline share one, so that there are few of them.
         """
-        return "" if self.deadline_ns >= NEVER else str(coarse_us(self.deadline_us))
+        return _label_of(self.deadline_ns)
 
 
 class QosTable:

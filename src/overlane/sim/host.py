@@ -47,7 +47,7 @@ from overlane.core.units import NEVER, Nanos
 from overlane.sim.clock import SkewedClock
 from overlane.sim.engine import Engine
 from overlane.sim.line import Frame
-from overlane.sim.link import Link
+from overlane.sim.link import End, Link
 
 Record = tuple[str, bytes, bytes]
 
@@ -112,6 +112,8 @@ class Host(Generic[CoreT]):
         self._last_timer_at: Nanos = -NEVER
         self._timers_in_a_row = 0
         self.links: dict[str, Link] = {}
+        self._ends: dict[str, End] = {}
+        """This broker's ends of its links, as far as they were used."""
 
     @property
     def name(self) -> str:
@@ -253,7 +255,10 @@ class Host(Generic[CoreT]):
         if peers:
             self._witness.about_to_send(self._name, core, peers)
             for peer in peers:
-                self.links[peer].end_of(self._name).drain()
+                end = self._ends.get(peer)
+                if end is None:
+                    end = self._ends[peer] = self.links[peer].end_of(self._name)
+                end.drain()
         self._arm(core)
 
     def _carry_out(self, effect: Effect) -> None:

@@ -136,8 +136,11 @@ class NetworkMap:
         if tree is None:
             return {}
         network, latency_ns = self.network(suspects, label), tree.latency_ns
-        found = ((name, latency_ns[network.index(name)]) for name in destinations if name in network)
-        return {name: ns for name, ns in found if ns is not None}
+        found: dict[str, Nanos] = {}
+        for name in destinations:
+            if name in network and (ns := latency_ns[network.index(name)]) is not None:
+                found[name] = ns
+        return found
 
     def adverts_of(self, brokers: Iterable[str]) -> tuple[Advert | None, ...]:
         """What these brokers say; the same objects as on an earlier map, as a rule, if it is the same."""
