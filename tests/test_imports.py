@@ -92,7 +92,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "local_ports", "quantities", "secret", "secret_file", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "gateways":      ("errors", "core.units", "network", "adminapi.views", "client", "pubsub.access", "topic_names",
-                      "extras", "secret_file"),
+                      "extras", "secret_file", "membership", "mqtt.codec", "nats.subjects"),
     "pipeline":      ("errors", "extras", "planning", "network.plan", "telemetry.schema", "adminapi"),
     "testbed":       ("errors", "certificates", "core", "network", "sim", "telemetry.rows", "adminapi", "client",
                       "local_ports", "quantities", "secret_file"),

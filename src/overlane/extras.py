@@ -8,6 +8,7 @@ EXTRAS = {
     "pipeline": ("pandas", "pyspark"),
     "coordination": ("kazoo",),
     "mediation": ("cbor2",),
+    "nats": ("nats",),
 }
 """The packages that come with each extra, by the names under which they are imported."""
 

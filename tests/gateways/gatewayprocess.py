@@ -1,6 +1,7 @@
 """A gateway as a process, its broker and a foreign broker, for tests."""
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class GatewayProcess:
         self._words = [sys.executable, "-m", "overlane", "gateway", str(broker.directory / "network.toml")]
         self._words += ["--name", name]
         self._log = broker.directory / f"gateway-{name}.txt"
-        self._process: object = None
+        self._process: ForkedBroker | subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self._process = launch(self._words, self._log)

@@ -1,11 +1,17 @@
 """Gateways to Mosquitto: topics both ways, names, loops, outages of each part, kill -9 under load."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiomqtt
+import msgspec
 import pytest
 from gatewayprocess import GatewayProcess, gateway_table, state_of
 
@@ -71,7 +77,7 @@ async def until_up(pair: Pair, *names: str) -> None:
 BOTH = 'overlay = "plant/#"\nlocal = "#"'
 
 
-@pytest.mark.parametrize("version", ["5"])
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_messages_cross_both_ways_under_their_names_and_do_not_come_back(pair: Pair, version: str) -> None:
     pair.say(gateway_table("g", pair.to, BOTH, more=f'version = "{version}"'))
     pair.begin("g")
@@ -153,14 +159,16 @@ def numbered(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-def test_nothing_is_lost_while_gateway_and_brokers_fail_under_load(pair: Pair) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_nothing_is_lost_while_gateway_and_brokers_fail_under_load(pair: Pair, version: str) -> None:
     pair.say(
         gateway_table(
             "g",
             pair.to,
             'overlay = "up/#"\nlocal = "from/#"\ndirection = "in"',
             'overlay = "down/#"\nlocal = "to/#"\ndirection = "out"',
-            more='backlog_rate = "none"',
+            more=f'backlog_rate = "none"\nversion = "{version}"',
         )
     )
     pair.begin("g")
@@ -219,8 +227,20 @@ def test_nothing_is_lost_while_gateway_and_brokers_fail_under_load(pair: Pair) -
     asyncio.run(story())
 
 
+def shown(pair: Pair) -> list[str]:
+    """The states that `overlane gateways` shows, and that metrics agree with."""
+    words = [sys.executable, "-m", "overlane", "gateways", pair.ours.admin, "--json"]
+    told = msgspec.json.decode(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
+    with urllib.request.urlopen(f"http://{pair.ours.admin}/metrics", timeout=60) as answer:
+        metrics = answer.read().decode()
+    states = [one["state"] for broker in told["brokers"] for one in broker["answer"]["items"]]
+    assert f'overlane_gateway_up{{gateway="g"}} {float(states == ["up"])}' in metrics
+    return states
+
+
 def test_a_gateway_that_is_killed_or_cannot_reach_its_broker_says_so(pair: Pair) -> None:
     pair.say(gateway_table("g", pair.to, BOTH))
+    os.kill(pair.ours.process_id, signal.SIGHUP)  # the broker reads of it
     pair.begin("g")
 
     async def until(state: str) -> None:
@@ -239,8 +259,10 @@ def test_a_gateway_that_is_killed_or_cannot_reach_its_broker_says_so(pair: Pair)
         assert said.overlay.is_connected
         await asyncio.to_thread(pair.foreign.start)
         await until("up")
+        assert await asyncio.to_thread(shown, pair) == ["up"]
         pair.gateways["g"].kill()
         await until("down")
+        assert await asyncio.to_thread(shown, pair) == ["down"]
         pair.gateways["g"].start()
         await until("up")
         pair.gateways["g"].stop()

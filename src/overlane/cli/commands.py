@@ -61,6 +61,10 @@ COMMANDS = {
         "overlane.cli.admin.reservations",
         "Show reservations: class, traffic, rate, path, share of each link, delay bound and measured delay.",
     ),
+    "gateways": Command(
+        "overlane.cli.admin.gateways",
+        "Show gateways to foreign brokers: state, traffic in both directions, backlog, and the last error.",
+    ),
     "join": Command("overlane.cli.brokers.join", "Announce a new broker to its neighbours, and run it."),
     "leave": Command(
         "overlane.cli.brokers.leave",

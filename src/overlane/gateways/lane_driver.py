@@ -77,10 +77,10 @@ class SideEvents(SideHost):
         self._outgoing.carry_out(self._outgoing.lane.source_opened(now_ns()))
         self._incoming.carry_out(self._incoming.lane.opened(now_ns()))
 
-    def down(self, reason: str, *, forgot: bool) -> None:
+    def down(self, reason: str, *, forgot_sent: bool = False, forgot_receipts: bool = False) -> None:
         self._state.turn(False, time.time(), reason)
-        self._incoming.lane.closed(forgot=forgot)
-        if forgot:
+        self._incoming.lane.closed(forgot=forgot_sent)
+        if forgot_receipts:
             self._outgoing.forget_source()
         self._changed()
 

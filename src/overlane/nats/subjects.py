@@ -79,6 +79,15 @@ def subject_of(topic: str) -> str:
     return ".".join(map(_token, topic.split("/")))
 
 
+def subjects_of(topic_filter: str) -> tuple[str, ...]:
+    """The subjects to subscribe to for what matches a filter: MQTT's `#` matches also what is in front of it."""
+    levels = topic_filter.split("/")
+    tokens = ["*" if level == "+" else _token(level) for level in levels if level != "#"]
+    if levels[-1] != "#":
+        return (".".join(tokens),)
+    return (".".join([*tokens, ">"]), *((".".join(tokens),) if tokens else ()))
+
+
 def _tokens(subject: str) -> list[str]:
     if _BAD_IN_SUBJECT.search(subject):
         raise BadSubject("a blank or control character")

@@ -7,10 +7,12 @@ from overlane.client import Tls
 from overlane.errors import Unavailable
 from overlane.extras import is_installed, missing_extra
 from overlane.gateways.sides.mqtt5 import Mqtt5Options, Mqtt5Side
+from overlane.gateways.sides.mqtt311 import Mqtt311Side
 from overlane.gateways.sides.side import Side, SideHost
 from overlane.network.gateways import foreign_address
 from overlane.network.schema import Gateway
 from overlane.secret_file import read_secret_file
+from overlane.topic_names import overlaps
 
 CLIENT_ID = "overlane-{name}"
 
@@ -44,8 +46,32 @@ def foreign_side(host: SideHost, gateway: Gateway, filters: Sequence[str], group
     match address.technology, gateway.version:
         case "mqtt", "5":
             return Mqtt5Side(host, options)
+        case "mqtt", _:
+            return Mqtt311Side(host, options, address.endpoints, needs_bridge=_goes_both_ways(gateway))
+        case "nats", _:
+            _require("nats", "nats")
+            # Only here: other gateways do without the package.
+            from overlane.gateways.sides.nats import NatsOptions, NatsSide
+
+            password = None if options.password is None else options.password.decode()
+            servers = [f"{'tls' if tls else 'nats'}://{one}" for one in address.endpoints]
+            context = None if tls is None else tls.context()
+            return NatsSide(
+                host,
+                NatsOptions(
+                    servers, options.client_id, filters, group, gateway.stream, gateway.user, password, context
+                ),
+            )
         case technology, _:
             raise Unavailable(gateway.to, f"gateways to {technology} are not available")
+
+
+def _goes_both_ways(gateway: Gateway) -> bool:
+    return any(
+        out.direction != "in" and into.direction != "out" and overlaps(out.local, into.local)
+        for out in gateway.topics
+        for into in gateway.topics
+    )
 
 
 def _require(package: str, extra: str) -> None:

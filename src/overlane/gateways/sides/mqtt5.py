@@ -131,7 +131,7 @@ class Mqtt5Side(Side):
             while not client.connected:
                 if client.last_error != told or not told:
                     told = client.last_error or "the connection is lost"
-                    self.host.down(told, forgot=False)
+                    self.host.down(told)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_EVERY_S):
                         await client.wait_connected()
@@ -180,7 +180,7 @@ class Mqtt5Side(Side):
 
     def _lost(self, reason: str) -> None:
         self._client = None
-        self.host.down(reason, forgot=True)
+        self.host.down(reason, forgot_sent=True, forgot_receipts=True)
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

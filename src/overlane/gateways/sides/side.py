@@ -15,8 +15,9 @@ class SideHost(Interface):
 
     def up(self) -> None: ...
 
-    def down(self, reason: str, *, forgot: bool) -> None:
-        """The connection is lost. `forgot`: so is what was given to `send` and is not answered."""
+    def down(self, reason: str, *, forgot_sent: bool = False, forgot_receipts: bool = False) -> None:
+        """The connection is lost. `forgot_sent`: so is what was given to `send` and is not answered.
+        `forgot_receipts`: what has arrived and is not acknowledged will arrive again."""
 
     def arrived(self, message: BridgedMessage, receipt: object | None) -> None: ...
 

@@ -22,6 +22,7 @@ from overlane.adminapi.views import (
     DeliveryView,
     EmulationView,
     EventList,
+    GatewayList,
     LinkCondition,
     LinkView,
     LoopView,
@@ -50,6 +51,7 @@ from overlane.core.units import MS, NEVER, US
 from overlane.network.endpoints import Endpoints
 from overlane.network.schema import Network
 from overlane.node.admin.delivery_stats import Count, DeliveryStats, bucket_us
+from overlane.node.admin.gateway_views import gateway_list
 from overlane.node.admin.loop_lag import LoopLag
 from overlane.node.admin.paging import in_pieces, page
 from overlane.node.admin.reservation_views import reservations_view
@@ -207,6 +209,9 @@ class Inspection:
             coordination=self.coordination(),
             recovery=recovery if (recovery := self.recovery()).epoch else None,
         )
+
+    def gateways(self) -> GatewayList:
+        return gateway_list(self.name, self.network, self.driver.server.state)
 
     def retained(self) -> RetainedView:
         retained = self.driver.server.state.retained

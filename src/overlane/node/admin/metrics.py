@@ -53,6 +53,7 @@ class Metrics(Collector):
         yield from self._store()
         yield from self._overlay()
         yield from self._recovery()
+        yield from self._gateways()
 
     def _broker(self) -> Iterator[Metric]:
         inspection = self._inspection
@@ -156,6 +157,29 @@ class Metrics(Collector):
             buckets=buckets,
             sum_value=store.latency_total_ns / SECOND,
         )
+
+    def _gateways(self) -> Iterator[Metric]:
+        """Only of gateways that the file has: other names are those of clients."""
+        gateways = [
+            (one, at)
+            for one in self._inspection.network.gateways
+            for at in self._inspection.gateways().items
+            if at.name == one.name
+        ]
+        if not gateways:
+            return
+        up = GaugeMetricFamily("overlane_gateway_up", "1 if both sides are connected.", labels=["gateway"])
+        labels = ["gateway", "direction"]
+        passed = CounterMetricFamily("overlane_gateway_messages", "Messages passed on.", labels=labels)
+        backlog = GaugeMetricFamily("overlane_gateway_backlog", "Messages that wait.", labels=labels)
+        lost = CounterMetricFamily("overlane_gateway_dropped", "Messages refused or dropped.", labels=labels)
+        for one, at in gateways:
+            up.add_metric([one.name], float(at.state == "up"))
+            for direction, lane in (("in", at.inwards), ("out", at.outwards)):
+                passed.add_metric([one.name, direction], lane.passed)
+                backlog.add_metric([one.name, direction], max(lane.waiting, lane.backlog or 0))
+                lost.add_metric([one.name, direction], lane.refused + lane.dropped)
+        yield from (up, passed, backlog, lost)
 
     def _recovery(self) -> Iterator[Metric]:
         """Only of a broker that has copies, or should have."""

@@ -16,6 +16,7 @@ from overlane.adminapi.views import (
     DeliveryList,
     ErrorView,
     EventList,
+    GatewayList,
     HealthView,
     LinkList,
     ReadyView,
@@ -154,6 +155,7 @@ class Operations:
                 (*_PAGE, wanted_topic, order),
             ),
             Operation("GET", "/retained/count", "Retained messages.", self._retained, {200: RetainedView}),
+            Operation("GET", "/gateways", "Gateways to foreign brokers.", self._gateways, {200: GatewayList}),
             Operation("GET", "/links", "Links to neighbours.", self._links, {200: LinkList}),
             Operation("GET", "/routes", "Routes from this broker.", self._routes, {200: RouteList}),
             Operation(
@@ -250,6 +252,9 @@ class Operations:
 
     async def _retained(self, _: Asked) -> Answer:
         return json_answer(self._inspection.retained())
+
+    async def _gateways(self, _: Asked) -> Answer:
+        return json_answer(self._inspection.gateways())
 
     async def _links(self, _: Asked) -> Answer:
         return json_answer(LinkList(items=self._inspection.links()))
