@@ -89,7 +89,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "planning.reserve", "pubsub", "mqtt", "turn", "membership", "network",
                       "telemetry", "adminapi", "coordination", "mediation", "recovery", "web", "binding", "extras",
-                      "local_ports", "quantities", "secret", "secret_file", "__version__"),
+                      "local_ports", "quantities", "secret", "secret_file", "client", "__version__"),
     "client":        ("errors", "core.topics", "core.units", "pubsub.sessions.deduplication", "mqtt", "quantities"),
     "gateways":      ("errors", "core.units", "network", "adminapi.views", "client", "pubsub.access", "topic_names",
                       "extras", "secret_file", "membership", "mqtt.codec", "nats.subjects"),

@@ -273,6 +273,10 @@ def networks(draw: st.DrawFn) -> Network:
         st.builds(lambda at_ns, named: Plug(at_ns, *named), durations, plugs),
     )
     security = draw(securities())
+    carriers = {
+        pair: draw(st.sampled_from([None, "mqtts://h:1/a/b"])) if security.overlay_secret is not None else None
+        for pair in joined
+    }
     return Network(
         brokers=tuple(
             Broker(
@@ -298,7 +302,8 @@ def networks(draw: st.DrawFn) -> Network:
                 loss=draw(shares),
                 rate_bps=draw(st.none() | st.integers(1, 10**12)),
                 queue_bytes=draw(st.integers(1, 2**30)),
-                transport=draw(st.sampled_from(TRANSPORTS)),
+                transport=draw(st.sampled_from(TRANSPORTS)) if (carrier := carriers[pair]) is None else "stream",
+                carrier=carrier,
                 back=draw(
                     st.none()
                     | st.builds(

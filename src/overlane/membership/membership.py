@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from overlane.errors import OverlaneError
+from overlane.membership.carrier import Carrier
 from overlane.membership.endpoint import Endpoint
 
 Ends: TypeAlias = tuple[str, str]
@@ -67,6 +68,8 @@ class MemberLink(msgspec.Struct, frozen=True, kw_only=True):
     has_datagrams: bool = True
     is_direct: bool = False
     """Between two edges, for deadlines only: they tell each other nothing but their links over it."""
+    carrier: Carrier | None = None
+    """The MQTT broker that carries it; None: the ends dial each other."""
 
     def from_end(self, end: str) -> Direction:
         return self.there if end == self.ends[0] else self.back

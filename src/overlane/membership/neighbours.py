@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from overlane.membership.carrier import Carrier
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.membership import LINK_QUEUE_BYTES, Emulated, Membership
 
@@ -24,6 +25,8 @@ class NeighbourConfig:
     """Whether it should be there from the start."""
     is_direct: bool = False
     """Whether the link serves deadlines only, between two edges."""
+    carrier: Carrier | None = None
+    """The MQTT broker that carries the link, instead of the addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ def neighbours_of(membership: Membership, me: str) -> dict[str, NeighbourConfig]
             emulated=direction.emulated,
             is_expected=peer.is_expected,
             is_direct=link.is_direct,
+            carrier=link.carrier,
         )
     return dict(sorted(found.items()))
 

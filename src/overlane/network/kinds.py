@@ -233,6 +233,10 @@ def endpoint() -> Kind[Endpoint]:
     return Kind('host:port such as "10.0.0.1:1883" or "[::1]:1883"', read, blank=Endpoint("", 0))
 
 
+def text() -> Kind[str]:
+    return Kind("a string", _text, blank="")
+
+
 def name() -> Kind[str]:
     def read(value: object) -> str:
         if _NAME.fullmatch(_text(value)) is None:

@@ -2,6 +2,7 @@
 
 from msgspec import structs
 
+from overlane.membership.carrier import parse_carrier
 from overlane.membership.membership import Direction, Emulated, Member, MemberLink, Membership, membership_of
 from overlane.network.endpoints import overlay_endpoints
 from overlane.network.schema import Back, Link, Network
@@ -48,6 +49,7 @@ def _link(link: Link, is_emulated: bool) -> MemberLink:
         back=_direction(link, second, is_emulated),
         failure=link.failure,
         has_datagrams=link.transport == "datagram",
+        carrier=None if link.carrier is None else parse_carrier(link.carrier),
     )
 
 

@@ -5,9 +5,10 @@ domains.
 from collections.abc import Iterable, Iterator, Sequence
 
 from overlane.core.federation import ANYONE
+from overlane.membership.carrier import parse_carrier
 from overlane.network import kinds
 from overlane.network.kinds import Kind
-from overlane.network.schema import QUEUE_BYTES, Back, Border, Emulated, Uplink
+from overlane.network.schema import QUEUE_BYTES, TRANSPORTS, Back, Border, Emulated, Link, Transport, Uplink
 from overlane.network.table import NOTHING, Table, show
 
 UPLINKS_MAX = 8
@@ -54,6 +55,36 @@ def _rate_or_none() -> Kind[int | None]:
         return None if value == "none" else rate.read(value)
 
     return Kind(f'{rate.allowed}, or "none"', read, blank=None)
+
+
+def transport_kind() -> Kind[Transport]:
+    choice = kinds.choice(TRANSPORTS)
+    return Kind(
+        f'{choice.allowed}, or an MQTT broker that carries it and a prefix such as "mqtt://10.0.0.5:1883/overlane"',
+        choice.read,
+        choice.blank,
+        choice.words,
+    )
+
+
+def read_carrier(table: Table) -> str | None:
+    """`transport` of a link, where it is a broker that carries it."""
+    value = table.given("transport")
+    if not isinstance(value, str) or "://" not in value:
+        return None
+    try:
+        parse_carrier(value)
+    except ValueError:
+        return None  # refused as a transport
+    table.optional("transport", kinds.text(), None)
+    return value
+
+
+def refuse_carriers(root: Table, links: Iterable[Link]) -> None:
+    for index, link in enumerate(links):
+        if link.carrier is not None:
+            allowed = "a carrier only where [security] has overlay_secret, by which what it carries is sealed"
+            root.faults.add(("links", index, "transport"), show(link.carrier), allowed)
 
 
 def read_uplinks(broker: Table) -> tuple[Uplink, ...]:

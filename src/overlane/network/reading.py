@@ -19,7 +19,14 @@ from overlane.network.gateways import read_gateways
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
 from overlane.network.mediation import read_mediation
-from overlane.network.overlay import read_back, read_emulation, read_federation
+from overlane.network.overlay import (
+    read_back,
+    read_carrier,
+    read_emulation,
+    read_federation,
+    refuse_carriers,
+    transport_kind,
+)
 from overlane.network.recovery import read_recovery
 from overlane.network.reservations import read_advertised, read_rules
 from overlane.network.schema import (
@@ -114,6 +121,8 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
     defaults = _defaults(root.table("network"))
     security = read_security(root.table("security"), brokers, directory)
     coordination = read_coordination(root, directory)
+    if security.overlay_secret is None:
+        refuse_carriers(root, links)
     network = Network(
         brokers=brokers,
         links=links,
@@ -162,6 +171,7 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
             rate_bps=table.optional("rate", kinds.rate(), None),
         )
         queue_bytes = table.optional("queue", _queue, QUEUE_BYTES)
+        carrier = read_carrier(table)
         yield Link(
             ends=ends,
             latency_ns=own.latency_ns,
@@ -172,7 +182,8 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
             failure=table.optional("failure", _share, LINK_FAILURE),
             queue_bytes=queue_bytes,
             back=read_back(table, own, queue_bytes),
-            transport=table.optional("transport", kinds.choice(TRANSPORTS), TRANSPORTS[0]),
+            transport=table.optional("transport", transport_kind(), TRANSPORTS[0]) if carrier is None else "stream",
+            carrier=carrier,
         )
         table.close()
 

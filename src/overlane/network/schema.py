@@ -122,6 +122,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     failure: float = LINK_FAILURE
     queue_bytes: int = QUEUE_BYTES
     transport: Transport = "datagram"
+    carrier: str | None = None
+    """The MQTT broker that carries it, with a prefix of topics: `mqtt://host:port/prefix`; then it is a stream."""
     emulate: Emulated | None = None
     back: Back | None = None
 

@@ -88,6 +88,10 @@ class Table:
                 self.faults.add((*self.path, field, index), show(value), kind.allowed, meant)
         return tuple(good)
 
+    def given(self, field: str) -> object:
+        """The value as it stands in the file, unchecked; None where there is none."""
+        return self._values.get(field)
+
     def is_table(self, field: str) -> bool:
         return isinstance(self._values.get(field), dict)
 

@@ -104,7 +104,7 @@ def format_network(network: Network) -> str:
         *("\n".join(_border(border)) for border in network.federation),
         *("\n".join(format_rule(rule)) for rule in network.mediation),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
-        *(_table("[[links]]", link) for link in network.links),
+        *("\n".join(_link(link)) for link in network.links),
         *("\n".join(_gateway(one)) for one in network.gateways),
         *(_table(f"[topics.{_key(topic.filter)}]", topic, _topic_defaults(topic, network)) for topic in network.topics),
         *(_table("[[publishers]]", publisher) for publisher in network.publishers),
@@ -181,6 +181,14 @@ def _border(border: Border) -> Iterator[str]:
     for name, filters in (("leave", border.leave), ("enter", border.enter)):
         if filters is not None:
             yield f"{name} = {_value(filters)}"
+
+
+def _link(link: Link) -> Iterator[str]:
+    if link.carrier is None:
+        yield _table("[[links]]", link)
+    else:
+        yield _table("[[links]]", link, {"carrier": link.carrier, "transport": link.transport})
+        yield f"transport = {_string(link.carrier)}"
 
 
 def _gateway(gateway: Gateway) -> Iterator[str]:

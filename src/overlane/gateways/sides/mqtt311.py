@@ -37,7 +37,7 @@ REFUSALS = {
 }
 
 
-class Lost(Exception):
+class _Lost(Exception):
     """The connection cannot be used any more."""
 
 
@@ -64,7 +64,7 @@ class Mqtt311Side(Side):
             turn += 1
             try:
                 await self._live(endpoint, pauses.connected)
-            except (OSError, ssl.SSLError, EOFError, TimeoutError, Lost, Malformed) as error:
+            except (OSError, ssl.SSLError, EOFError, TimeoutError, _Lost, Malformed) as error:
                 self._close()
                 self.host.down(f"{endpoint}: {_explained(error)}", forgot_sent=True)
             finally:
@@ -119,13 +119,13 @@ class Mqtt311Side(Side):
 
     def _connack(self, kind: int, body: bytes) -> None:
         if kind >> 4 != 2 or len(body) != 2:
-            raise Lost("not an MQTT broker: no CONNACK")
+            raise _Lost("not an MQTT broker: no CONNACK")
         if body[1] == BAD_VERSION and self._is_bridge:
             if self._needs_bridge:
-                raise Lost("it does not accept bridges, and topics that go both ways would loop: use one direction")
+                raise _Lost("it does not accept bridges, and topics that go both ways would loop: use one direction")
             self._is_bridge = False
         if body[1]:
-            raise Lost(f"connection refused: {REFUSALS.get(body[1], body[1])}")
+            raise _Lost(f"connection refused: {REFUSALS.get(body[1], body[1])}")
         if not body[0] & 1:
             self._held.clear()
 
@@ -138,17 +138,17 @@ class Mqtt311Side(Side):
                 if number is not None:
                     self.host.accepted(number)
             case 9 if 0x80 in body[2:]:
-                raise Lost("it refuses the subscription")
+                raise _Lost("it refuses the subscription")
             case 9 | 13:
                 pass
             case other:
-                raise Lost(f"unexpected packet of type {other}")
+                raise _Lost(f"unexpected packet of type {other}")
 
     def _arrived(self, kind: int, body: bytes) -> None:
         qos = kind >> 1 & 3
         topic, position = text(body, 0)
         if qos > 1:
-            raise Lost("a message of QoS 2 that was not subscribed to")
+            raise _Lost("a message of QoS 2 that was not subscribed to")
         packet_id = 0
         if qos:
             packet_id = u16(body, position)
@@ -204,9 +204,9 @@ async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
         if not byte & 0x80:
             break
         if shift > 21:
-            raise Lost("a length of more than four bytes")
+            raise _Lost("a length of more than four bytes")
     if length > PACKET_BYTES_MAX:
-        raise Lost(f"a packet of {length} bytes; the maximum is {PACKET_BYTES_MAX}")
+        raise _Lost(f"a packet of {length} bytes; the maximum is {PACKET_BYTES_MAX}")
     return kind, await reader.readexactly(length)
 
 

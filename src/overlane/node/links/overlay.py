@@ -18,7 +18,7 @@ import secrets
 import ssl
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
@@ -39,6 +39,7 @@ from overlane.core.units import Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import Farewell, encode
 from overlane.errors import Failure, InDoubt, Unavailable
+from overlane.membership.carrier import Carrier
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.node.failures import Failures
@@ -57,6 +58,9 @@ from overlane.node.links.pacing import Pace
 from overlane.node.links.streams.move import StreamMove
 from overlane.node.security.tls import brokers_of
 from overlane.secret import Secret
+
+if TYPE_CHECKING:
+    from overlane.node.links.carrier.tunnels import CarrierTunnels
 
 log = logging.getLogger("overlane.link")
 
@@ -114,6 +118,8 @@ class Overlay:
         """Called with a broker that has shown who it is, and was refused since it is no neighbour."""
         self.on_passed_in: Callable[[str, asyncio.Transport, bytes], bool] = lambda *_: False
         """Called with a broker that has shown who it is and passes the connection of a client on (`LinkHost`)."""
+        self._tunnels: CarrierTunnels | None = None
+        self._listens_at: Endpoint | None = None
         self.linked = asyncio.Event()
         """Set once every neighbour that is expected has been there at the same time."""
         self._expected: set[str] = set()
@@ -122,6 +128,7 @@ class Overlay:
 
     async def listen(self, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()
+        self._listens_at = endpoint
         try:
             self._server = await loop.create_server(
                 lambda: OverlayLink(self), endpoint.host, endpoint.port, ssl=self._server_tls
@@ -136,6 +143,8 @@ class Overlay:
             self._configs.pop(name, None)
             self._expected.discard(name)
             self._dialling.forget(name)
+            if self._tunnels is not None:
+                self._tunnels.forget(name)
             log.info("removed neighbour %s", name)
         for name, config in changes.set.items():
             self._set(name, config)
@@ -153,12 +162,23 @@ class Overlay:
             self.heal(name)
         self._dialling.set(
             name,
-            config.addresses,
+            config.addresses if config.carrier is None else (self._carried(name, config.carrier),),
             is_linked=link is not None,
             dialled_at=None if link is None else link.dialled_at,
         )
         if link is not None and before is not None and before.addresses != config.addresses:
             self.multipath.replan(link)
+
+    def _carried(self, name: str, carrier: Carrier) -> Endpoint:
+        """Where to dial a neighbour whose link an MQTT broker carries."""
+        if self._tunnels is None:
+            # Only here: most brokers have no such links.
+            from overlane.node.links.carrier.tunnels import CarrierTunnels
+
+            if self._secret is None:
+                raise Unavailable(f"link to {name}", "a carrier requires overlay_secret in [security]")
+            self._tunnels = CarrierTunnels(self._core.name, lambda: self._listens_at, self._secret)
+        return self._tunnels.set(name, carrier)
 
     @property
     def neighbours(self) -> list[str]:
@@ -168,6 +188,8 @@ class Overlay:
         if self._server is not None:
             self._server.close()
         self._dialling.end()
+        if self._tunnels is not None:
+            self._tunnels.end()
         self.multipath.close()
         for link in list(self.links.values()):
             link.close("the broker ends")
