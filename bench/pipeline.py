@@ -106,7 +106,7 @@ def _in_spark(spark: Any, lake: Path, out: Path) -> dict[str, float]:
     def of(table: str) -> Any:
         return spark.read.parquet(str(lake / table))
 
-    raw = {table: spark.read.schema(INGESTED[table]).parquet(str(out / "raw" / table)) for table in INGESTED}
+    raw = {table: spark.read.schema(INGESTED[table]).parquet(str(out / "latest" / "raw" / table)) for table in INGESTED}
     took_s = {}
     for name, frame in {**_aggregates(of), "lake_files": quarantine.lake_files(raw)}.items():
         begin_s = time.perf_counter()
@@ -139,7 +139,8 @@ def _write_plans(spark: Any, out: Path) -> None:
     repeated = spark.read.schema(TABLES["repeats"]).parquet(str(tables / "repeats"))
 
     def good(table: str) -> Any:
-        return quarantine.good(spark.read.schema(INGESTED[table]).parquet(str(out / "raw" / table)), table, repeated)
+        rows = spark.read.schema(INGESTED[table]).parquet(str(out / "latest" / "raw" / table))
+        return quarantine.good(rows, table, repeated)
 
     frames = _aggregates(good)
     peaks, chunks = (spark.read.parquet(str(tables / name)) for name in ("peaks", "load_chunks"))

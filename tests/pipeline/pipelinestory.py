@@ -23,6 +23,8 @@ from sparks import pipeline, the_spark, unmarked
 
 SEED = 5
 BROKERS, TOPICS, HOURS = 6, 60, 4
+LATE = "broker-01-1-2.parquet"
+"""Files of an hour that the first run has computed without them."""
 FROM_S = START_S + 8 * HOUR_S
 """Eight o'clock: the peak begins an hour later."""
 
@@ -35,7 +37,7 @@ class Story:
         write_sample(self.lake, BROKERS, TOPICS, HOURS, SEED, FROM_S)
         self.truth = json.loads((self.lake / "truth.json").read_text())
         self.rows = {t.name: _rows_in(t) for t in self.lake.iterdir() if t.is_dir()}
-        for file in sorted(self.lake.rglob(f"*-1-{HOURS}.parquet")):
+        for file in sorted([*self.lake.rglob(f"*-1-{HOURS}.parquet"), *self.lake.rglob(LATE)]):
             (late / file.relative_to(self.lake).parent).mkdir(parents=True, exist_ok=True)
             file.rename(late / file.relative_to(self.lake))
         self._spoil()
@@ -44,13 +46,13 @@ class Story:
         self.progress: list[Progress] = []
         settings = Settings(str(self.lake))
         self.first = run(the_spark(), settings, self.out, self.progress.append)[0]
-        self.first_raw = {path.name: path.stat().st_mtime_ns for path in (self.out / "raw").rglob("*.parquet")}
+        self.first_raw = {path.name: path.stat().st_mtime_ns for path in self.first.raw.rglob("*.parquet")}
         self.first_files = rows(self.first, "lake_files")
         shutil.copytree(late, self.lake, dirs_exist_ok=True)
-        self.second = run(the_spark(), settings, self.out)[0]
+        self.second, self.summary = run(the_spark(), settings, self.out)
 
     def _spoil(self) -> None:
-        """A file that is cut short, one that is there twice, one that lacks a column, and rows of the future."""
+        """Files that are cut short, there twice, without a column, empty, and with rows of the future."""
         day = next((self.lake / "topic_rates").iterdir())
         good = day / "broker-00-1-1.parquet"
         (day / "broker-00-1-91.parquet").write_bytes(good.read_bytes()[:-40])
@@ -59,6 +61,7 @@ class Story:
         pq.write_table(table.drop_columns(["topic"]), day / "broker-00-1-93.parquet")
         ahead = table.slice(0, 3).set_column(0, table.schema.field(0), pa.array([2**62] * 3))
         pq.write_table(ahead, day / "broker-00-1-94.parquet")
+        (day / "broker-00-1-95.parquet").touch()
         self.repeated = table.num_rows
 
     def _die(self) -> str:

@@ -16,16 +16,16 @@ def fill(file: Path, size_bytes: int) -> None:
 
 def test_a_lake_is_small_by_all_its_files_together(tmp_path: Path) -> None:
     lake = tmp_path / "a lake"
-    assert is_small(lake.as_uri())
+    assert is_small(f"file://{lake}")
     fill(lake / "links" / "one.parquet", SMALL_BYTES // 2)
     fill(lake / "events" / "two.parquet", SMALL_BYTES // 2)
-    assert is_small(lake.as_uri())
+    assert is_small(f"file://{lake}")
     fill(lake / "events" / "three.parquet", 1)
-    assert not is_small(lake.as_uri())
+    assert not is_small(f"file://{lake}")
 
 
 def test_what_has_landed_before_counts_too(tmp_path: Path) -> None:
-    fill(tmp_path / "out" / "raw" / "links" / "part.parquet", SMALL_BYTES + 1)
+    fill(tmp_path / "out" / "latest" / "raw" / "links" / "part.parquet", SMALL_BYTES + 1)
     assert not is_small((tmp_path / "lake").as_uri(), tmp_path / "out")
 
 

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tlsfront import tls_in_front
 
-from overlane.errors import Unavailable
+from overlane.errors import ConfigError, Unavailable
+from overlane.pipeline import create_streams
 from overlane.pipeline.streaming.source import SCHEMA, DataLoss, Range, Reader, StreamReader
 from overlane.pipeline.streaming.stream_client import Credentials, RequestRejected, StreamClient
 from overlane.pipeline.streaming.stream_options import read_options
@@ -136,6 +137,19 @@ def test_a_broker_behind_tls_is_believed_by_its_certificate(broker: WatchedBroke
         assert read(known, start, known.latestOffset(start, ReadAllAvailable())) == [b"0"]
         with pytest.raises(Unavailable, match="certificate"):
             reader(broker, brokers=address).initialOffset()
+
+
+def test_a_stream_that_is_created_before_the_query_has_what_comes_meanwhile(broker: WatchedBroker) -> None:
+    given = {"brokers": broker.admin, "stream": "early", "topic": "in/#"}
+    create_streams(**given)
+    create_streams(**given)
+    publish(broker, b"0")
+    source = StreamReader(read_options(given), SCHEMA)
+    start = source.initialOffset()
+    assert read(source, start, source.latestOffset(start, ReadAllAvailable())) == [b"0"]
+    for missing in ("stream", "topic"):
+        with pytest.raises(ConfigError, match=missing):
+            create_streams(**{name: value for name, value in given.items() if name != missing})
 
 
 def test_a_table_is_what_is_kept(broker: WatchedBroker) -> None:

@@ -219,6 +219,9 @@ def test_a_table_is_written_to_topics_and_read_back(tmp_path: Path) -> None:
         ({"brokers": "a:1", "start": "yesterday"}, "start: found 'yesterday', allowed is earliest or latest"),
         ({"brokers": "a:1,b:1", "scope": "everywhere"}, "otherwise each message arrives several times"),
         ({"brokers": "a:1", "maxMessages": "0"}, "maxmessages: found '0', allowed is a whole number from 1"),
+        ({"brokers": "a"}, "brokers: found 'a', allowed is addresses"),
+        ({"brokers": "a:1,ftp://b:1"}, "allowed is addresses"),
+        ({"brokers": "a:1", "stream": "a/b"}, "stream: found 'a/b', allowed is 1 to 100 letters"),
         ({"brokers": "a:1", "colour": "red"}, "colour: found an unknown option, allowed is brokers"),
     ],
 )

@@ -5,12 +5,16 @@ Every transformation is a pure function from DataFrames to a DataFrame with a de
 package; Spark is needed only to run the pipeline.
 
 `register(spark)` adds the data source `overlane`, which reads and writes topics (`streaming.data_source`).
+`create_streams` creates the streams of a query before it is started.
 """
 
 from typing import TYPE_CHECKING
 
 __all__ = [
     "analysis",
+    "create_streams",
+    "expectations",
+    "lake_listing",
     "output_directory",
     "register",
     "report",
@@ -30,3 +34,14 @@ def register(spark: "SparkSession") -> None:
     from overlane.pipeline.streaming.data_source import OverlaneDataSource
 
     spark.dataSource.register(OverlaneDataSource)
+
+
+def create_streams(**options: str) -> None:
+    """Create the streams that a query with these options reads, where they do not exist.
+
+    Spark creates them in the first micro-batch. What is published between `start()` and then is missing, unless the
+    streams are created before.
+    """
+    from overlane.pipeline.streaming.data_source import create_streams as create
+
+    create(options)

@@ -6,7 +6,7 @@ missing, negative, or in the future, or if the file has the row twice. Faulty ro
 nothing is read twice or lost silently. A file of a newer schema version is not guessed at: it is rejected as a whole.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.schemas import INGESTED, KEYS
-from overlane.pipeline.units import SECOND_NS
+from overlane.pipeline.units import HOUR_S, SECOND_NS
 from overlane.telemetry.schema import SCHEMAS, TABLE_KEY, VERSION, VERSION_KEY
 
 FILES = columns("path string, length bigint, content binary")
 AHEAD_NS = 600 * SECOND_NS
 """Tolerated clock difference."""
 BATCH_ROWS = 64 * 1024
+HOURS_MAX = 10_000
+"""A file with rows of more hours is rejected."""
+BY_SECOND = ("topic_rates", "links", "queues")
 READ_VERSIONS = tuple(str(version) for version in range(1, VERSION + 1))
 REPEATED = "repeated"
 
@@ -42,6 +45,13 @@ def lake_files(spark: SparkSession, lake: str, table: str, bytes_per_batch: int 
         .option("maxBytesPerTrigger", str(bytes_per_batch))
         .load(f"{lake.rstrip('/')}/{table}/date=*")
     )
+    return declare(found, FILES)
+
+
+def new_files(spark: SparkSession, lake: str, table: str, names: Sequence[str]) -> DataFrame:
+    """The contents of these files. A broker may remove one meanwhile."""
+    paths = [f"{lake.rstrip('/')}/{table}/{name}" for name in names]
+    found = spark.read.format("binaryFile").option("ignoreMissingFiles", "true").load(paths)
     return declare(found, FILES)
 
 
@@ -67,30 +77,42 @@ def read_file(table: str, path: str, content: Any, now_ns: int) -> Any:
     try:
         given = pq.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as wrong:
-        return _rejected_file(table, name, f"unreadable: {str(wrong).splitlines()[0]}")
+        return rejected_file(table, name, f"unreadable: {str(wrong).splitlines()[0]}")
     metadata = given.schema.metadata or {}
     says = metadata.get(TABLE_KEY, table.encode()).decode(errors="replace")
     if says != table:
-        return _rejected_file(table, name, f"a file of {says}")
+        return rejected_file(table, name, f"a file of {says}")
     version = metadata.get(VERSION_KEY, b"%d" % VERSION).decode(errors="replace")
     if version not in READ_VERSIONS:
-        return _rejected_file(table, name, f"schema version {version}; expected {' or '.join(READ_VERSIONS)}")
+        return rejected_file(table, name, f"schema version {version}; expected {' or '.join(READ_VERSIONS)}")
     arrays = {}
     for field in SCHEMAS[table]:
         array, fault = _column(given, field)
         if fault is not None:
-            return _rejected_file(table, name, fault)
+            return rejected_file(table, name, fault)
         arrays[field.name] = array
     rows = given.num_rows
+    faults = _faults(table, arrays, rows, now_ns)
+    hours = _hours(table, arrays["at_ns"], faults)
+    if len(np.unique(hours)) > HOURS_MAX:
+        return rejected_file(table, name, f"rows of more than {HOURS_MAX} hours")
     return _table(
         table,
         {
             **arrays,
             "file": pa.repeat(pa.scalar(name), rows),
             "row": pa.array(np.arange(rows)),
-            "fault": _faults(table, arrays, rows, now_ns),
+            "hour_s": pa.array(hours),
+            "fault": faults,
         },
     )
+
+
+def _hours(table: str, at_ns: Any, faults: Any) -> Any:
+    """The hours that rows belong to. Where rows cover a second, it is that second which counts (`second_masks`)."""
+    at = at_ns.fill_null(0).to_numpy()
+    at_s = (at + SECOND_NS // 2) // SECOND_NS - 1 if table in BY_SECOND else at // SECOND_NS
+    return np.where(faults.is_valid().to_numpy(zero_copy_only=False), 0, at_s // HOUR_S * HOUR_S)
 
 
 def _column(given: Any, field: Any) -> tuple[Any, str | None]:
@@ -187,14 +209,19 @@ def _comparable(array: Any) -> Any:
     return pa.array([None if value is None else repr(value) for value in array.to_pylist()], pa.string())
 
 
-def _rejected_file(table: str, name: str, fault: str) -> Any:
+def rejected_file(table: str, name: str, fault: str) -> Any:
     """One row for a rejected file."""
-    return _table(table, {"file": pa.array([name]), "fault": pa.array([fault])})
+    return _table(table, {"file": pa.array([name]), "hour_s": pa.array([0]), "fault": pa.array([fault])})
 
 
 def _table(table: str, arrays: dict[str, Any]) -> Any:
     rows = len(arrays["file"])
-    own = [pa.field("file", pa.string()), pa.field("row", pa.int64()), pa.field("fault", pa.string())]
+    own = [
+        pa.field("file", pa.string()),
+        pa.field("row", pa.int64()),
+        pa.field("hour_s", pa.int64()),
+        pa.field("fault", pa.string()),
+    ]
     fields = [pa.field(field.name, field.type) for field in SCHEMAS[table]] + own
     every = [arrays.get(field.name, pa.nulls(rows, field.type)) for field in fields]
     return pa.Table.from_arrays(every, schema=pa.schema(fields))

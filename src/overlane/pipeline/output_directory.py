@@ -1,22 +1,24 @@
 """The output directory of the pipeline, accessible to driver and executors.
 
-    <out>/raw/<table>/            ingested rows, extended by every run
-    <out>/state/                  checkpoints: which files were ingested
-    <out>/runs/0003/tables/<name> the tables of one run
-    <out>/runs/0003/plans/*.json  problem files for `overlane plan`
-    <out>/runs/0003/run.json      summary of the run
-    <out>/latest                  symbolic link to the last completed run
+    <out>/runs/0003/tables/<name>   the tables of one run
+    <out>/runs/0003/raw/<table>     the rows of the lake that were ingested up to this run, by hour
+    <out>/runs/0003/plans/*.json    problem files for `overlane plan`
+    <out>/runs/0003/run.json        summary of the run
+    <out>/latest                    symbolic link to the last completed run
 
 A run writes to its own directory; `latest` is switched to it when it is complete. Readers see the tables of one run,
 never a mixture, and a failed run changes nothing that is read.
+
+A run continues the last completed one: files that are still valid are hard links to its files, so they take no space
+and no time. Deleting an old run removes only what no later run has.
 """
 
 import fcntl
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from overlane.errors import Unavailable
@@ -37,8 +39,17 @@ class Run:
         return self.path / "tables"
 
     @property
+    def raw(self) -> Path:
+        return self.path / "raw"
+
+    @property
     def plans(self) -> Path:
         return self.path / "plans"
+
+    @property
+    def staging(self) -> Path:
+        """What Spark writes before it is moved to its place."""
+        return self.path / "staging"
 
     @property
     def summary_file(self) -> Path:
@@ -48,15 +59,12 @@ class Run:
 class OutputDirectory:
     def __init__(self, out: str | Path) -> None:
         self.path = Path(out).absolute()
-        self.database = f"overlane_{sha256(str(self.path).encode()).hexdigest()[:12]}"
-        """Name of the database in the catalogue, unique to this directory."""
+        self._is_locked = False
 
     @property
-    def state(self) -> Path:
-        return self.path / "state"
-
-    def raw(self, name: str) -> Path:
-        return self.path / "raw" / name
+    def spark_log(self) -> Path:
+        """Removed when a run succeeds."""
+        return self.path / "spark.log"
 
     def latest(self) -> Run | None:
         """The last completed run."""
@@ -65,25 +73,38 @@ class OutputDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclusive access; Unavailable while another run has it."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Exclusive access; Unavailable while another run has it. May be nested."""
+        if self._is_locked:
+            yield
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as refused:
+            raise Unavailable(str(self.path), refused.strerror or "cannot be created") from None
+        if (self.path / "state").is_dir():
+            raise Unavailable(str(self.path), "was written by an earlier version; delete it, or give another --out")
         with (self.path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise Unavailable(str(self.path), "another pipeline run is writing to it") from None
-            yield
+            self._is_locked = True
+            try:
+                yield
+            finally:
+                self._is_locked = False
 
     def begin(self) -> Run:
         """Create the directory of a new run. The number of a failed run is not used again."""
         number = max((run.number for run in self._runs()), default=0) + 1
         run = Run(self.path / "runs" / f"{number:04d}")
-        run.tables.mkdir(parents=True)
-        run.plans.mkdir()
+        for directory in (run.tables, run.raw, run.plans, run.staging):
+            directory.mkdir(parents=True)
         return run
 
     def complete(self, run: Run) -> None:
         """Make this the latest run, and remove old ones."""
+        shutil.rmtree(run.staging, ignore_errors=True)
         link = self.path / ".latest"
         link.unlink(missing_ok=True)
         link.symlink_to(run.path.relative_to(self.path))
@@ -93,3 +114,16 @@ class OutputDirectory:
 
     def _runs(self) -> list[Run]:
         return [Run(path) for path in (self.path / "runs").glob("[0-9]*")]
+
+
+def spark_path(path: Path) -> str:
+    """The address of a file or directory as Spark reads it: Hadoop does not decode `%20`."""
+    return f"file://{path.absolute()}"
+
+
+def share_file(old: Path, new: Path) -> None:
+    """The same file under another name; a copy where the file system has no hard links."""
+    try:
+        os.link(old, new)
+    except OSError:
+        shutil.copy2(old, new)

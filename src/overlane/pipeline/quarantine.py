@@ -16,6 +16,8 @@ from overlane.pipeline.ingest import REPEATED
 from overlane.pipeline.schemas import INGESTED, KEYS, TABLES
 from overlane.telemetry.schema import SCHEMAS
 
+_OWN = ("file", "fault", "hour_s")
+
 
 def lake_files(landed: Mapping[str, DataFrame]) -> DataFrame:
     """Every file that landed, with how much of it is faulty and when it begins and ends."""
@@ -80,6 +82,11 @@ def good(rows: DataFrame, table: str, repeated: DataFrame) -> DataFrame:
     return rows.where("fault is null").join(gone, ["file", "row"], "left_anti").select(*SCHEMAS[table].names)
 
 
+def faultless(rows: DataFrame, table: str) -> DataFrame:
+    """The same where nothing is repeated."""
+    return rows.where("fault is null").select(*SCHEMAS[table].names)
+
+
 def quarantine(landed: Mapping[str, DataFrame], repeated: DataFrame) -> DataFrame:
     """Every row that does not count, and why; whole files where none of their rows could be read."""
     parts = []
@@ -91,8 +98,8 @@ def quarantine(landed: Mapping[str, DataFrame], repeated: DataFrame) -> DataFram
 
 
 def _quarantined(table: str, rows: DataFrame, reason: Column) -> DataFrame:
-    content = sf.to_json(sf.struct(*[name for name in INGESTED[table].fieldNames() if name not in ("file", "fault")]))
-    told = rows.select("file", "row", "broker", "at_ns", reason.alias("reason"), content.alias("content"))
+    content = sf.to_json(sf.struct(*[name for name in INGESTED[table].fieldNames() if name not in _OWN]))
+    told = rows.select("file", "row", "broker", "at_ns", "hour_s", reason.alias("reason"), content.alias("content"))
     return declare(told.select("*", sf.lit(table).alias("table")), TABLES["quarantine"])
 
 

@@ -1,36 +1,47 @@
 """Runner: one run of the pipeline, from a Spark session to a directory of tables.
 
-Raw tables are registered by their location, so any Spark can continue where another stopped: nothing is kept in a
-catalogue between runs. Checkpoints record which files were ingested, and are committed together with the rows; a run
-that fails in between is simply repeated.
+New files of the lake are ingested first; `lake_files` records them, and is complete together with the run, so that a
+run that fails is simply repeated. Then every flow is computed as soon as its inputs are complete, a few at once. What
+is still valid of the last run is taken over (`run_state`).
 """
 
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
-from pyspark.pipelines.graph_element_registry import graph_element_registration_context
-from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
-from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from overlane.errors import OverlaneError
-from overlane.pipeline.definitions import RAW, define
-from overlane.pipeline.output_directory import OutputDirectory, Run
+from overlane.pipeline import run_metrics
+from overlane.pipeline.flows import FLOWS, RAW, Flow
+from overlane.pipeline.hour_files import PARTITION, UNDIVIDED
+from overlane.pipeline.ingest import ingest_files, new_files, rejected_file
+from overlane.pipeline.lake_listing import LakeFile, list_lake
+from overlane.pipeline.output_directory import OutputDirectory, Run, spark_path
 from overlane.pipeline.plans.plan_export import write_plans
-from overlane.pipeline.schemas import INGESTED
+from overlane.pipeline.run_metrics import Summary, TableMetrics
+from overlane.pipeline.run_state import RAW_FORMAT, TABLES_FORMAT, RunState, settings_key
+from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.settings import Settings
+from overlane.pipeline.units import HOUR_S
 
-CATALOG = "spark_catalog"
+CONCURRENT = 4
+POLL_S = 1.0
+BATCH_CONF = "spark.sql.execution.arrow.maxRecordsPerBatch"
+FILES_PER_BATCH = "4"
+"""Rows of the ingest are whole files."""
+REASON_CHARACTERS = 300
+EMPTY_FILE = "unreadable: the file is empty"
 
 
 class FlowState(StrEnum):
@@ -56,14 +67,6 @@ class RunFailed(OverlaneError):
     error_code = "OVL-213"
 
 
-class Summary(msgspec.Struct):
-    run: int
-    lake: str
-    started_ns: int
-    finished_ns: int
-    rows: dict[str, int]
-
-
 ProgressCallback = Callable[[Progress], None]
 
 
@@ -72,121 +75,262 @@ def ignore_progress(_: Progress) -> None:
 
 
 def run(
-    spark: SparkSession, settings: Settings, out: str | Path, on_progress: ProgressCallback = ignore_progress
+    spark: SparkSession,
+    settings: Settings,
+    out: str | Path | OutputDirectory,
+    on_progress: ProgressCallback = ignore_progress,
 ) -> tuple[Run, Summary]:
     """Compute all tables from the current contents of the lake."""
-    output = OutputDirectory(out)
+    output = out if isinstance(out, OutputDirectory) else OutputDirectory(out)
     with output.locked():
         started_ns = time.time_ns()
+        files = list_lake(settings.lake)
+        before = output.latest()
         this = output.begin()
-        try:
-            _run_graph(spark, settings, output, this, started_ns, on_progress, dry=False)
-            rows = _rows(this)
-            write_plans(this, settings)
-        finally:
-            _unregister(spark, output, this)
-        summary = Summary(this.number, settings.lake, started_ns, time.time_ns(), rows)
-        this.summary_file.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2))
+        running = _Running(RunState(spark, settings, this, before), started_ns, on_progress)
+        running.ingest(files)
+        running.compute(FLOWS)
+        write_plans(this, settings)
+        summary = Summary(
+            run=this.number,
+            lake=settings.lake,
+            started_ns=started_ns,
+            finished_ns=time.time_ns(),
+            rows={name: running.metrics[name].rows for name in sorted(TABLES)},
+            tables=running.metrics,
+            hours=len(running.state.touched_hours - {UNDIVIDED}),
+            raw_format=RAW_FORMAT,
+            tables_format=TABLES_FORMAT,
+            settings=settings_key(settings),
+        )
+        run_metrics.write(this, summary)
         output.complete(this)
         return this, summary
 
 
-def dry_run(spark: SparkSession, settings: Settings, on_progress: ProgressCallback = ignore_progress) -> list[str]:
+def dry_run(spark: SparkSession, settings: Settings) -> list[str]:
     """Check that all tables can be computed, without computing them. Returns their names."""
-    with TemporaryDirectory(prefix="overlane-pipeline-") as scratch:
-        output = OutputDirectory(scratch)
-        this = output.begin()
-        try:
-            return _run_graph(spark, settings, output, this, time.time_ns(), on_progress, dry=True)
-        finally:
-            _unregister(spark, output, this)
-
-
-def _run_graph(
-    spark: SparkSession,
-    settings: Settings,
-    output: OutputDirectory,
-    this: Run,
-    now_ns: int,
-    on_progress: ProgressCallback,
-    *,
-    dry: bool,
-) -> list[str]:
-    faults: list[str] = []
+    source = _EmptySource(spark)
     try:
-        _prepare(spark, output, this)
-        graph = create_dataflow_graph(spark, CATALOG, output.database, {})
-        registry = SparkConnectGraphElementRegistry(spark, graph)
-        with graph_element_registration_context(registry):
-            names = define(spark, settings, now_ns)
-        # Only now: a table already in the catalogue would not count as a table of this pipeline.
-        _register(spark, output)
-        events = start_run(spark, graph, [], False, [], dry, output.state.as_uri())
-        _report_progress(events, len(names), on_progress, faults)
-        return names
+        for flow in FLOWS:
+            flow.make(source, settings)._explain_string()  # type: ignore[operator]
     except PySparkException as failed:
-        raise RunFailed("\n".join(faults) or str(failed).split("JVM stacktrace")[0].strip()) from None
+        raise RunFailed(f"{flow.name}: {reason_of(failed)}") from None
+    return [*RAW.values(), *(flow.name for flow in FLOWS)]
 
 
-def _prepare(spark: SparkSession, output: OutputDirectory, this: Run) -> None:
-    """Create a database located in the directory of this run."""
-    # Left over from a failed run.
-    _execute(spark, f"DROP DATABASE IF EXISTS {output.database} CASCADE")
-    _execute(spark, f"CREATE DATABASE {output.database} LOCATION '{this.tables.as_uri()}'")
+class _EmptySource:
+    """Tables with their columns and no rows."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def table(self, name: str) -> DataFrame:
+        schema = TABLES[name] if name in TABLES else INGESTED[name.removeprefix("raw_")]
+        return self._spark.createDataFrame([], schema)
+
+    def touched(self, name: str) -> DataFrame:
+        return self.table(name)
+
+    def new(self, name: str) -> DataFrame:
+        return self.table(name)
+
+    def is_empty(self, name: str) -> bool:  # noqa: ARG002
+        return False
 
 
-def _register(spark: SparkSession, output: OutputDirectory) -> None:
-    """Register the raw tables, which grow with each run, by their location."""
-    for table, name in RAW.items():
-        declared = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in INGESTED[table])
-        output.raw(table).mkdir(parents=True, exist_ok=True)
-        location = output.raw(table).as_uri()
-        _execute(spark, f"CREATE TABLE {output.database}.{name} ({declared}) USING parquet LOCATION '{location}'")
+class _Running:
+    def __init__(self, state: RunState, now_ns: int, on_progress: ProgressCallback) -> None:
+        self.state = state
+        self.metrics: dict[str, TableMetrics] = {}
+        self._now_ns = now_ns
+        self._on_progress = on_progress
+        self._total = len(FLOWS)
+        # One partition at most: then nothing is gained by another shuffle.
+        self._is_small = state.spark.conf.get("spark.sql.shuffle.partitions") == "1"
+
+    def ingest(self, files: Sequence[LakeFile]) -> None:
+        """Read the files that earlier runs have not read."""
+        state = self.state
+        state.take_over_raw()
+        known = state.ingested()
+        new: dict[str, list[LakeFile]] = {}
+        for file in files:
+            if (file.table, file.name) not in known:
+                new.setdefault(file.table, []).append(file)
+        self._total = len(FLOWS) + len(new)
+        usual = state.spark.conf.get(BATCH_CONF)
+        state.spark.conf.set(BATCH_CONF, FILES_PER_BATCH)
+        try:
+            self._all_of({RAW[table]: _bound(self._ingest_table, table, of) for table, of in new.items()}, {})
+        finally:
+            with suppress(PySparkException):
+                state.spark.conf.set(BATCH_CONF, usual or "10000")
+
+    def _ingest_table(self, table: str, new: list[LakeFile]) -> TableMetrics:
+        state, name = self.state, RAW[table]
+        begin_s = time.perf_counter()
+        before = {path for _, path in state.files(name)}
+        staging = state.this.staging / name
+        full = [file.name for file in new if file.size_bytes]
+        shuffled = 0
+        if full:
+            rows = ingest_files(new_files(state.spark, state.settings.lake, table, full), table, self._now_ns)
+            shuffled = _write(rows.select("*", sf.col("hour_s").alias(PARTITION)), staging, is_divided=True)
+        empty = [rejected_file(table, file.name, EMPTY_FILE) for file in new if not file.size_bytes]
+        if empty:  # Spark passes over them
+            staging.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.concat_tables(empty), staging / "empty.parquet")
+        hours = state.files(name).move_from(staging, state.this.number)
+        written = [path for _, path in state.files(name) if path not in before]
+        state.add_rows(table, hours, written)
+        return self._measured(name, (), begin_s, written, shuffled, len(hours))
+
+    def compute(self, flows: Sequence[Flow]) -> None:
+        work = {flow.name: _bound(self._compute_flow, flow) for flow in flows}
+        self._all_of(work, {flow.name: {name for name in flow.reads if name in TABLES} for flow in flows})
+
+    def _compute_flow(self, flow: Flow) -> TableMetrics:
+        state = self.state
+        begin_s = time.perf_counter()
+        hours = state.hours_of(flow)
+        if hours is not None and flow.name not in _WITH_FAULTY:
+            hours = hours - {UNDIVIDED}
+        is_whole = state.take_over(flow, hours)
+        files = state.files(flow.name)
+        before = {path for _, path in files}
+        shuffled = 0
+        if not is_whole and not (flow.name in _CHECKS and not _CHECKS[flow.name](state)):
+            frame = flow.make(state.source(flow, hours), state.settings)
+            staging = state.this.staging / flow.name
+            shuffled = _write(self._divided(frame, flow, hours), staging, is_divided=flow.hour is not None)
+            files.move_from(staging, state.this.number)
+        if not is_whole:
+            state.changed.add(flow.name)
+        if next(iter(files), None) is None:
+            _write_empty(flow.name, files.directory / f"{UNDIVIDED}-{state.this.number:04d}-0.parquet")
+        if flow.name == "clock_offsets":
+            state.widen_by_clocks()
+        written = [path for _, path in files if path not in before]
+        return self._measured(flow.name, flow.reads, begin_s, written, shuffled, len(hours or ()))
+
+    def _divided(self, frame: DataFrame, flow: Flow, hours: set[int] | None) -> DataFrame:
+        if flow.hour is None:
+            return frame
+        by_hour = frame.select("*", sf.expr(f"{flow.hour} div {HOUR_S} * {HOUR_S}").alias(PARTITION))
+        if hours is not None:
+            by_hour = by_hour.where(sf.col(PARTITION).isin(sorted(hours)))
+        # One file an hour. Series are large, and their chunks are together already.
+        return by_hour if self._is_small or flow.name == "load_series" else by_hour.repartition(PARTITION)
+
+    def _measured(
+        self, name: str, reads: Sequence[str], begin_s: float, written: Sequence[Path], shuffled: int, hours: int
+    ) -> TableMetrics:
+        every = [path for _, path in self.state.files(name)]
+        found = TableMetrics(
+            seconds=round(time.perf_counter() - begin_s, 3),
+            rows=sum(pq.read_metadata(path).num_rows for path in every),
+            size_bytes=sum(path.stat().st_size for path in every),
+            written_bytes=sum(path.stat().st_size for path in written),
+            shuffle_bytes=shuffled,
+            hours=hours,
+            reads=list(reads),
+        )
+        self.metrics[name] = found
+        return found
+
+    def _all_of(self, work: dict[str, Callable[[], TableMetrics]], needs: dict[str, set[str]]) -> None:
+        """Do the work, each part when what it needs is done. The first failure ends it."""
+        waiting, done = dict(work), set(self.metrics)
+        running: dict[Future[TableMetrics], str] = {}
+        with ThreadPoolExecutor(CONCURRENT) as pool:
+            try:
+                while waiting or running:
+                    for name in [name for name in waiting if needs.get(name, set()) <= done]:
+                        if len(running) >= CONCURRENT:
+                            break
+                        self._tell(name, FlowState.RUNNING)
+                        running[pool.submit(waiting.pop(name))] = name
+                    finished, _ = wait(running, POLL_S, FIRST_COMPLETED)
+                    for future in finished:
+                        name = running.pop(future)
+                        self._finish(name, future)
+                        done.add(name)
+            except BaseException:
+                with suppress(Exception):
+                    self.state.spark.interruptAll()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _finish(self, name: str, future: Future[TableMetrics]) -> None:
+        try:
+            future.result()
+        except (PySparkException, OSError, pa.ArrowException) as failed:
+            reason = reason_of(failed)
+            self._tell(name, FlowState.FAILED, reason)
+            raise RunFailed(f"{name}: {reason}") from None
+        self._tell(name, FlowState.COMPLETED)
+
+    def _tell(self, name: str, state: FlowState, reason: str = "") -> None:
+        self._on_progress(Progress(name, state, len(self.metrics), self._total, reason))
 
 
-def _unregister(spark: SparkSession, output: OutputDirectory, this: Run) -> None:
-    """Remove the run from the catalogue, but keep its files."""
-    kept = this.path / "kept"
-    this.tables.rename(kept)
-    with suppress(PySparkException):
-        _execute(spark, f"DROP DATABASE IF EXISTS {output.database} CASCADE")
-    with suppress(FileNotFoundError):
-        this.tables.rmdir()
-    kept.rename(this.tables)
+def _bound(function: Callable[..., TableMetrics], *given: Any) -> Callable[[], TableMetrics]:
+    return lambda: function(*given)
 
 
-def _execute(spark: SparkSession, statement: str) -> None:
-    spark.sql(statement)
+_WITH_FAULTY = ("repeats", "quarantine")
+"""Flows that read rows with faults, which have no hour."""
 
 
-_FLOW = re.compile(r"Flow '?(?:\w+\.)*`?(\w+)`?'? (?:is|has) (\w+)\.?(.*)", re.DOTALL)
-_UNRESOLVED = re.compile(r"Failed to resolve flow: '?(?:\w+\.)*`?(\w+)`?'?\.\s*(?:Error: )?(.*)", re.DOTALL)
+def _has_overlaps(state: RunState) -> bool:
+    """Whether any two files of a broker overlap in time; otherwise nothing can be repeated."""
+    files = [row for row in _rows(state, "lake_files") if row["first_ns"] is not None]
+    files.sort(key=lambda row: (row["table"], row["broker"] or "", row["incarnation"] or 0, row["first_ns"]))
+    last: tuple[Any, ...] | None = None
+    until_ns = 0
+    for row in files:
+        key = (row["table"], row["broker"], row["incarnation"])
+        if key == last and row["first_ns"] <= until_ns:
+            return True
+        until_ns = row["last_ns"] if key != last else max(until_ns, row["last_ns"])
+        last = key
+    return False
 
 
-def _report_progress(
-    events: Iterator[dict[str, Any]], tables: int, on_progress: ProgressCallback, faults: list[str]
-) -> None:
-    """Report the progress of flows. Original causes of failure go to `faults`, not the failures that follow."""
-    done: set[str] = set()
-    for event in events:
-        if "pipeline_event_result" not in event:
-            continue
-        message = event["pipeline_event_result"].event.message
-        if unresolved := _UNRESOLVED.match(message):
-            faults.append(": ".join(unresolved.groups()))
-        match = _FLOW.search(message)
-        if match is None:
-            continue
-        name, state, reason = match.groups()
-        if state.lower() in set(FlowState):
-            if state == "COMPLETED":
-                done.add(name)
-            on_progress(Progress(name, FlowState(state.lower()), len(done), tables, reason.strip()))
+def _has_faults(state: RunState) -> bool:
+    return any(row["faults"] for row in _rows(state, "lake_files")) or bool(_rows(state, "repeats"))
 
 
-def _rows(this: Run) -> dict[str, int]:
-    return {
-        path.name: sum(pq.read_metadata(part).num_rows for part in path.glob("*.parquet"))
-        for path in sorted(this.tables.iterdir())
-        if path.is_dir()
-    }
+_CHECKS: dict[str, Callable[[RunState], bool]] = {"repeats": _has_overlaps, "quarantine": _has_faults}
+"""Flows that are usually empty, and how that is known without Spark."""
+
+
+def _rows(state: RunState, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(state.this.tables / name).to_pylist()
+    return found
+
+
+def _write(frame: DataFrame, staging: Path, *, is_divided: bool) -> int:
+    """Write a table; gives the bytes that were shuffled, where Spark tells them."""
+    writer = frame.write.mode("overwrite")
+    (writer.partitionBy(PARTITION) if is_divided else writer).parquet(spark_path(staging))
+    return run_metrics.shuffled_bytes(frame)
+
+
+def _write_empty(name: str, path: Path) -> None:
+    """A table without rows has its columns all the same."""
+    schema = to_arrow_schema(TABLES[name])
+    pq.write_table(schema.empty_table(), path)
+
+
+def reason_of(error: BaseException) -> str:
+    """The cause of a failure in a line: Spark's messages contain plans and stack traces."""
+    text = str(error)
+    for cause in ("No space left on device", "Permission denied", "Disk quota exceeded"):
+        if cause in text:
+            return cause.lower()
+    lines = [line.strip() for line in text.split("JVM stacktrace")[0].splitlines() if line.strip()]
+    ends = [line for line in lines if line.split(":")[0].split(".")[-1].endswith(("Error", "Exception"))]
+    found = (ends[-1] if ends else lines[0]) if lines else type(error).__name__
+    return found if len(found) <= REASON_CHARACTERS else f"{found[:REASON_CHARACTERS]}..."

@@ -1,6 +1,7 @@
 """The tables of the pipeline and their columns. Times end in `_s` or `_ns`, since 1970; an hour is named by its start.
 
-Ingested tables have the columns of the brokers' files and three more: the file, the row in it, and its fault, if any.
+Ingested tables have the columns of the brokers' files and four more: the file, the row in it, the hour it belongs to,
+and its fault, if any. Rows with a fault belong to hour 0.
 """
 
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -9,7 +10,7 @@ from pyspark.sql.types import StructType
 from overlane.pipeline.columns import columns
 from overlane.telemetry.schema import SCHEMAS
 
-INGEST_COLUMNS = columns("file string, row bigint, fault string")
+INGEST_COLUMNS = columns("file string, row bigint, hour_s bigint, fault string")
 
 
 def _landed(table: str) -> StructType:
@@ -41,9 +42,9 @@ TABLES: dict[str, StructType] = {
         # What came in
         "lake_files": "table string, file string, broker string, incarnation bigint, rows bigint, faults bigint, "
         "first_ns bigint, last_ns bigint",
-        "repeats": "table string, file string, row bigint",
+        "repeats": "table string, file string, row bigint, hour_s bigint",
         "quarantine": "table string, file string, row bigint, reason string, broker string, at_ns bigint, "
-        "content string",
+        "hour_s bigint, content string",
         "clock_offsets": "broker string, hour_s bigint, offset_s int, links int",
         "alive": "broker string, minute_s bigint, seen bigint",
         # Load

@@ -8,7 +8,6 @@ directories; otherwise the lake counts as large.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,12 +33,11 @@ CASE_TASKS = 8
 
 def is_small(lake: str, out: Path | None = None) -> bool:
     """Whether the lake and the raw tables of earlier runs are small; False if they are not local directories."""
-    url = urlsplit(lake)
-    if url.scheme not in ("", "file"):
+    if "://" in lake and not lake.startswith("file://"):
         return False
     left_bytes = SMALL_BYTES
     files: list[Path] = []
-    for directory in (Path(unquote(url.path)), *([out / "raw"] if out is not None else [])):
+    for directory in (Path(lake.removeprefix("file://")), *([out / "latest" / "raw"] if out is not None else [])):
         for file, size_bytes in _files(directory):
             files.append(file)
             left_bytes -= size_bytes

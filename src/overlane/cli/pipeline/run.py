@@ -1,8 +1,10 @@
 """`overlane pipeline run` and `dry-run`: compute all tables from the lake, on this machine, a cluster or Spark Connect.
 
-Exit status: 0 done, 1 a table failed, Spark is unavailable or a broker rejected the plan, 2 invalid options.
+Exit status: 0 done, 1 a table failed, the lake or Spark is unavailable, or a broker rejected the plan, 2 invalid
+options, 3 the telemetry is not as expected (`--expect`).
 """
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,12 +17,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from overlane.cli.exit_status import UNAVAILABLE, fail
+from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
+from overlane.cli.pipeline.guards import check_remote, ended_by_sigterm
 from overlane.cli.plan import rollout
 from overlane.errors import Unavailable
+from overlane.pipeline.expectations import Expectations, read_expectations, unmet
+from overlane.pipeline.lake_listing import list_lake
+from overlane.pipeline.output_directory import OutputDirectory
 from overlane.pipeline.session import open_session
 from overlane.pipeline.settings import Settings
 from overlane.pipeline.small_runs import CASE_TASKS, SMALL_RUN_CONF, is_small
+
+NOT_AS_EXPECTED = 3
 
 Lake = Annotated[str, typer.Option(help="Lake with the telemetry: a directory, or a URL that Spark can read.")]
 Master = Annotated[str | None, typer.Option(help="Spark master, such as spark://host:7077 (default: local[*]).")]
@@ -33,6 +41,10 @@ Conf = Annotated[list[str] | None, typer.Option(help="Spark setting, NAME=VALUE;
 Apply = Annotated[
     str | None,
     typer.Option("--apply", metavar="NETWORK.toml", help="Apply the plan to the brokers of this network."),
+]
+Expect = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.toml", help="Expectations of the telemetry; exit status 3 if one is not met."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -48,19 +60,29 @@ def run(
     domain: Domain = "default",
     conf: Conf = None,
     apply: Apply = None,
+    expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute all tables from the lake. Telemetry that an earlier run has read is not read again."""
     brokers = rollout.rollout_targets(apply) if apply is not None else None
+    limits = read_expectations(expect) if expect is not None else None
     settings, brief = Settings(address_of(lake), domain, item_levels, capacity, channels), {}
     if is_small(settings.lake, out):
         settings, brief = replace(settings, case_tasks=CASE_TASKS), SMALL_RUN_CONF
-    with session(master, remote, conf, brief) as spark, _runner() as runner:
-        done, summary = runner.run(spark, settings, out, _progress_printer(Console(stderr=True)))
+    output = OutputDirectory(out)
+    with exit_on_error(), ended_by_sigterm(), output.locked():
+        list_lake(settings.lake)  # what is missing is told before Spark is started
+        check_remote(remote)
+        output.spark_log.unlink(missing_ok=True)
+        with session(master, remote, conf, brief, output.spark_log) as spark, _runner(output.spark_log) as runner:
+            done, summary = runner.run(spark, settings, output, _progress_printer(Console(stderr=True)))
+        output.spark_log.unlink(missing_ok=True)
     if as_json:
         typer.echo(msgspec.json.encode(summary))
     else:
         _show(done, summary)
+    if limits is not None:
+        _judge(limits, done)
     if brokers is not None:
         rollout.apply_plan(brokers, rollout.read_plan_file(out), report=lambda line: typer.echo(line, err=as_json))
 
@@ -84,7 +106,11 @@ def dry_run(
 
 @contextmanager
 def session(
-    master: str | None, remote: str | None, conf: list[str] | None, suited: Mapping[str, str] | None = None
+    master: str | None,
+    remote: str | None,
+    conf: list[str] | None,
+    suited: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> Iterator[Any]:
     """A Spark session. Settings in `conf` override those in `suited`."""
     # Small tables are sorted in one partition on purpose; Spark warns about it.
@@ -95,20 +121,22 @@ def session(
     if len(given) < len(conf or []):
         fail("--conf: expected NAME=VALUE, each name once")
     try:
-        with open_session(master, remote, {**(suited or {}), **given}) as spark:
+        with open_session(master, remote, {**(suited or {}), **given}, log) as spark:
             yield spark
     except Unavailable as missing:
         fail(missing)
 
 
 @contextmanager
-def _runner() -> Iterator[Any]:
+def _runner(log: Path | None = None) -> Iterator[Any]:
     from overlane.pipeline import runner  # imports PySpark, which may be missing
 
     try:
         yield runner
     except runner.RunFailed as failed:
-        fail(f"the run failed; the tables of the previous run are unchanged: {failed}", UNAVAILABLE, failed.error_code)
+        see = f"; see {log}" if log is not None and log.is_file() and log.stat().st_size else ""
+        told = f"the run failed; the tables of the previous run are unchanged: {failed}{see}"
+        fail(told, UNAVAILABLE, failed.error_code)
 
 
 def _progress_printer(console: Console) -> Callable[[Any], None]:
@@ -122,4 +150,13 @@ def _progress_printer(console: Console) -> Callable[[Any], None]:
 
 
 def address_of(lake: str) -> str:
-    return lake if "://" in lake else Path(lake).absolute().as_uri()
+    return lake if "://" in lake else f"file://{Path(lake).absolute()}"
+
+
+def _judge(limits: Expectations, done: Any) -> None:
+    """Print what is not as expected, and end with its exit status."""
+    failed = unmet(limits, done, time.time_ns())
+    for line in failed:
+        typer.echo(f"not as expected: {line}", err=True)
+    if failed:
+        raise typer.Exit(NOT_AS_EXPECTED)

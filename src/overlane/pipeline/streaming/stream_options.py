@@ -1,6 +1,8 @@
 """Options of the data source `overlane`, validated."""
 
+import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,6 +15,7 @@ READING = ("stream", "topic", "scope", "start", "maxmessages", "partitions", "fa
 WRITING = ("name", "qos", "retain")
 CONNECTION = ("brokers", "user", "password", "token", "ca", "patience")
 SPARK_OPTIONS = ("path", "checkpointlocation", "queryname")
+_STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 KNOWN = frozenset((*READING, *WRITING, *CONNECTION, *SPARK_OPTIONS))
 
 
@@ -33,6 +36,17 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the writer."""
     qos: int = 1
     retain: bool = False
+
+
+def _is_address(text: str) -> bool:
+    """host:port, perhaps with http:// or https:// before it; with a scheme the port may be missing."""
+    try:
+        url = urlsplit(text if "://" in text else f"//{text}")
+        has_port = url.port is not None
+    except ValueError:
+        return False
+    is_known = url.scheme in ("", "http", "https")
+    return is_known and bool(url.hostname) and (has_port or bool(url.scheme)) and url.path in ("", "/")
 
 
 def read_options(given: Mapping[str, str]) -> StreamOptions:
@@ -64,8 +78,10 @@ def read_options(given: Mapping[str, str]) -> StreamOptions:
     brokers = tuple(
         dict.fromkeys(one.strip().rstrip("/") for one in wanted.get("brokers", "").split(",") if one.strip())
     )
-    if not brokers:
+    if not brokers or not all(map(_is_address, brokers)):
         invalid("brokers", 'addresses of admin listeners, such as "10.0.0.1:8001,10.0.0.2:8001"')
+    if "stream" in wanted and not _STREAM_NAME.fullmatch(wanted["stream"]):
+        invalid("stream", "1 to 100 letters, digits, _, . and -")
     scope = one_of("scope", ("here", "everywhere"), "here" if len(brokers) > 1 else "everywhere")
     if scope == "everywhere" and len(brokers) > 1:
         invalid("scope", "here, with several brokers: otherwise each message arrives several times")

@@ -1,0 +1,60 @@
+"""The files of a lake, listed without Spark: `<table>/date=YYYY-MM-DD/<name>.parquet`.
+
+Local directories, and stores that Arrow reads (`s3://`, `s3a://`, `gs://`, `hdfs://`). A lake that does not exist
+or has no telemetry is reported at once, before Spark is started.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as fs
+
+from overlane.errors import Unavailable
+from overlane.telemetry.schema import SCHEMAS
+
+SUFFIX = ".parquet"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LakeFile:
+    table: str
+    name: str
+    """Within the table: `date=2026-01-02/seattle-1-1.parquet`."""
+    size_bytes: int
+
+
+def list_lake(lake: str) -> list[LakeFile]:
+    """All files of telemetry; Unavailable if there are none, or the lake cannot be read."""
+    try:
+        system, root = file_system(lake)
+        if system.get_file_info(root).type != fs.FileType.Directory:
+            raise Unavailable(lake, "no such directory")
+        files = sorted(file for table in SCHEMAS for file in _files(system, root, table))
+    except (OSError, ValueError, pa.ArrowException) as refused:
+        raise Unavailable(lake, str(refused).splitlines()[0]) from None
+    if not files:
+        raise Unavailable(lake, f"no telemetry; expected files such as links/date=2026-01-02/seattle-1-1{SUFFIX}")
+    return files
+
+
+def file_system(lake: str) -> tuple[Any, str]:
+    """Arrow's file system for the URL of a lake, and the path in it."""
+    scheme, separator, rest = lake.partition("://")
+    if not separator or scheme == "file":
+        return fs.LocalFileSystem(), str(Path(rest if separator else lake).absolute())
+    url = f"s3://{rest}" if separator and scheme in ("s3a", "s3n") else lake
+    system, path = fs.FileSystem.from_uri(url)
+    return system, path.rstrip("/")
+
+
+def _files(system: Any, root: str, table: str) -> Iterator[LakeFile]:
+    for day in system.get_file_info(fs.FileSelector(f"{root}/{table}", allow_not_found=True)):
+        if day.type != fs.FileType.Directory or not day.base_name.startswith("date="):
+            continue
+        for file in system.get_file_info(fs.FileSelector(day.path, allow_not_found=True)):
+            name = file.base_name
+            if file.type == fs.FileType.File and name.endswith(SUFFIX) and not name.startswith((".", "_")):
+                yield LakeFile(table, f"{day.base_name}/{name}", file.size or 0)
