@@ -25,6 +25,7 @@ def test_hours_are_taken_over_or_replaced(tmp_path: Path) -> None:
     ]
     assert not (tmp_path / "staging").exists()
 
+    put(tmp_path / "first" / "0-0001-empty.parquet", "only columns")
     second = HourFiles(tmp_path / "second")
     second.share_from(first, lambda hour_s: hour_s != 3600)
     put(tmp_path / "staging" / "_hour=3600" / "part-1.parquet", "new 3600")

@@ -14,6 +14,8 @@ from overlane.pipeline.output_directory import share_file
 
 PARTITION = "_hour"
 UNDIVIDED = 0
+EMPTY = "-empty.parquet"
+"""How the file of a table without rows ends: it is there for the columns, and not taken over."""
 SUFFIX = ".parquet"
 
 
@@ -38,7 +40,7 @@ class HourFiles:
         """Take over the files of an earlier run whose hours are still valid."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for hour_s, path in before:
-            if is_kept(hour_s):
+            if is_kept(hour_s) and not path.name.endswith(EMPTY):
                 share_file(path, self.directory / path.name)
 
     def move_from(self, staging: Path, run: int) -> set[int]:

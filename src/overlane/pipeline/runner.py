@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from overlane.errors import OverlaneError
 from overlane.pipeline import run_metrics
 from overlane.pipeline.flows import FLOWS, RAW, Flow
-from overlane.pipeline.hour_files import PARTITION, UNDIVIDED
+from overlane.pipeline.hour_files import EMPTY, PARTITION, UNDIVIDED
 from overlane.pipeline.ingest import ingest_files, new_files, rejected_file
 from overlane.pipeline.lake_listing import LakeFile, list_lake
 from overlane.pipeline.output_directory import OutputDirectory, Run, spark_path
@@ -208,7 +208,7 @@ class _Running:
         if not is_whole:
             state.changed.add(flow.name)
         if next(iter(files), None) is None:
-            _write_empty(flow.name, files.directory / f"{UNDIVIDED}-{state.this.number:04d}-0.parquet")
+            _write_empty(flow.name, files.directory / f"{UNDIVIDED}-{state.this.number:04d}{EMPTY}")
         if flow.name == "clock_offsets":
             state.widen_by_clocks()
         written = [path for _, path in files if path not in before]
