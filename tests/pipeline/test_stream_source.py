@@ -10,6 +10,7 @@ from tlsfront import tls_in_front
 
 from overlane.errors import ConfigError, Unavailable
 from overlane.pipeline import create_streams
+from overlane.pipeline.streaming.sink import publish_texts
 from overlane.pipeline.streaming.source import SCHEMA, DataLoss, Range, Reader, StreamReader
 from overlane.pipeline.streaming.stream_client import Credentials, RequestRejected, StreamClient
 from overlane.pipeline.streaming.stream_options import read_options
@@ -150,6 +151,17 @@ def test_a_stream_that_is_created_before_the_query_has_what_comes_meanwhile(brok
     for missing in ("stream", "topic"):
         with pytest.raises(ConfigError, match=missing):
             create_streams(**{name: value for name, value in given.items() if name != missing})
+
+
+def test_texts_are_published_once_however_often_a_batch_is_repeated(broker: WatchedBroker) -> None:
+    options = read_options({"brokers": broker.admin, "stream": "alerts", "topic": "in/#"})
+    create_streams(brokers=broker.admin, stream="alerts", topic="in/#")
+    for _ in range(2):
+        publish_texts(["one", "two"], "in/alerts", options, "health", 1)
+    publish_texts(["three"], "in/alerts", options, "health", 2)
+    source = StreamReader(options, SCHEMA)
+    start = source.initialOffset()
+    assert read(source, start, source.latestOffset(start, ReadAllAvailable())) == [b"one", b"two", b"three"]
 
 
 def test_a_table_is_what_is_kept(broker: WatchedBroker) -> None:

@@ -24,6 +24,8 @@ class LakeFile:
     name: str
     """Within the table: `date=2026-01-02/seattle-1-1.parquet`."""
     size_bytes: int
+    modified_s: float = 0.0
+    """When it was written, since 1970."""
 
 
 def list_lake(lake: str) -> list[LakeFile]:
@@ -57,4 +59,5 @@ def _files(system: Any, root: str, table: str) -> Iterator[LakeFile]:
         for file in system.get_file_info(fs.FileSelector(day.path, allow_not_found=True)):
             name = file.base_name
             if file.type == fs.FileType.File and name.endswith(SUFFIX) and not name.startswith((".", "_")):
-                yield LakeFile(table, f"{day.base_name}/{name}", file.size or 0)
+                modified_s = (file.mtime_ns or 0) / 1e9
+                yield LakeFile(table, f"{day.base_name}/{name}", file.size or 0, modified_s)

@@ -1,12 +1,20 @@
 """`overlane pipeline watch`: deadline compliance per minute, live, and alerts on a topic."""
 
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from overlane.cli.exit_status import UNAVAILABLE, fail
 from overlane.cli.pipeline.run import Conf, Lake, Master, Remote, address_of, session
+from overlane.errors import OverlaneError
+from overlane.pipeline.lake_listing import list_lake
+from overlane.pipeline.output_directory import OutputDirectory
+
+HEALTH_EVERY_S = 60.0
 
 
 def watch(
@@ -47,6 +55,7 @@ def watch(
         from overlane.pipeline.analysis import live_compliance
         from overlane.pipeline.runner import RunFailed
 
+        health = _health_checks(address_of(lake), out, f"{alerts}/health", broker_options)
         try:
             queries = live_compliance.watch(
                 spark,
@@ -59,8 +68,39 @@ def watch(
                 lateness=lateness,
                 once=once,
             )
-            live_compliance.await_queries(queries)
+            live_compliance.await_queries(queries, health)
         except PySparkException as failed:
             fail(str(failed).split("JVM stacktrace")[0].strip(), UNAVAILABLE, RunFailed.error_code)
         except KeyboardInterrupt:
             typer.echo("stopped; the next start continues from here", err=True)
+
+
+def _health_checks(lake: str, out: Path, topic: str, broker_options: Mapping[str, str] | None) -> Callable[[], None]:
+    """A function that publishes health alerts, at most once per minute; without brokers it does nothing."""
+    if broker_options is None:
+        return lambda: None
+    from overlane.pipeline.analysis import health_alerts
+    from overlane.pipeline.streaming.sink import publish_texts
+    from overlane.pipeline.streaming.stream_options import read_options
+
+    options = read_options({**broker_options, "patience": "5"})
+
+    def publish(writer: str, batch: int, found: list[health_alerts.Alert]) -> None:
+        publish_texts([msgspec.json.encode(alert).decode() for alert in found], topic, options, writer, batch)
+
+    alerts = health_alerts.HealthAlerts(out.absolute() / "live" / "state" / "health.json", publish)
+    last_s = 0.0
+
+    def check() -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s < HEALTH_EVERY_S and last_s:
+            return
+        last_s = time.monotonic()
+        run = OutputDirectory(out).latest()
+        try:
+            silent = health_alerts.silent_brokers(list_lake(lake), time.time())
+            alerts.update([*silent, *health_alerts.wrong_clocks(run), *health_alerts.often_down(run)])
+        except OverlaneError as error:  # the lake or the brokers: the next minute tries again
+            typer.echo(str(error), err=True)
+
+    return check

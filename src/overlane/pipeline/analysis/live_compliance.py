@@ -7,7 +7,7 @@ Two streaming queries read the same files. One appends to the table of minutes, 
 each alert exactly once even if the query is killed and resumes from its checkpoint.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +101,9 @@ def watch(
     return queries
 
 
-def await_queries(queries: Sequence[Any]) -> None:
+def await_queries(queries: Sequence[Any], meanwhile: Callable[[], None] = lambda: None) -> None:
     """Wait until all queries have ended; the failure of one is raised at once."""
     waiting = list(queries)
     while waiting:
+        meanwhile()
         waiting = [query for query in waiting if not query.awaitTermination(POLL_S)]

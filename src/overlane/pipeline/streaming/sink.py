@@ -7,7 +7,7 @@ Partitions are assigned to brokers round robin, always the same way.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,12 @@ def publish(
         broker.write(writer, batch, count, tuple(part))
     broker.close()
     return Published(count + len(part))
+
+
+def publish_texts(texts: Sequence[str], topic: str, options: StreamOptions, name: str, batch: int) -> None:
+    """Publish messages without Spark, as a batch of a writer: once, however often it is repeated."""
+    rows = pa.RecordBatch.from_pydict({"topic": [topic] * len(texts), "payload": list(texts)})
+    publish(iter([rows]), options, name, 0, batch)
 
 
 def check_columns(schema: StructType) -> None:
