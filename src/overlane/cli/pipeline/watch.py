@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from overlane.cli.exit_status import UNAVAILABLE, fail
@@ -80,14 +79,8 @@ def _health_checks(lake: str, out: Path, topic: str, broker_options: Mapping[str
     if broker_options is None:
         return lambda: None
     from overlane.pipeline.analysis import health_alerts
-    from overlane.pipeline.streaming.sink import publish_texts
-    from overlane.pipeline.streaming.stream_options import read_options
 
-    options = read_options({**broker_options, "patience": "5"})
-
-    def publish(writer: str, batch: int, found: list[health_alerts.Alert]) -> None:
-        publish_texts([msgspec.json.encode(alert).decode() for alert in found], topic, options, writer, batch)
-
+    publish = health_alerts.publisher(broker_options, topic)
     alerts = health_alerts.HealthAlerts(out.absolute() / "live" / "state" / "health.json", publish)
     last_s = 0.0
 

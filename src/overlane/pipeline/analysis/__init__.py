@@ -1,3 +1,3 @@
 """Transformations of telemetry: load profiles, reliability, compliance, bottlenecks and interest."""
 
-__all__ = ["live_compliance"]
+__all__ = ["health_alerts", "live_compliance"]

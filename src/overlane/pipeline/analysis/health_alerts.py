@@ -6,7 +6,7 @@ Clocks and failures are those of the last run. An alert is published when its re
 """
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,12 @@ import pyarrow.parquet as pq
 from overlane.pipeline.analysis.reliability import OFTEN_DOWN
 from overlane.pipeline.lake_listing import LakeFile
 from overlane.pipeline.output_directory import Run
+from overlane.pipeline.streaming.sink import publish_texts
+from overlane.pipeline.streaming.stream_options import read_options
 
 SKEW_S = 2
+PATIENCE_S = "5"
+"""For which a broker may be unreachable; the next minute tries again."""
 SILENT_S = 900.0
 """Three times as long as a broker keeps a file open by default."""
 
@@ -58,6 +62,16 @@ def often_down(run: Run | None) -> list[Alert]:
             ends = [row["broker"]] if row["peer"] is None else [row["broker"], row["peer"]]
             found.append({"kind": "often down", "what": "-".join(ends), "failure": round(row["failure_planned"], 4)})
     return sorted(found, key=lambda alert: str(alert["what"]))
+
+
+def publisher(broker_options: Mapping[str, str], topic: str) -> Publish:
+    """Publishes alerts on a topic by the first of these brokers."""
+    options = read_options({**broker_options, "patience": PATIENCE_S})
+
+    def publish(writer: str, batch: int, alerts: list[Alert]) -> None:
+        publish_texts([msgspec.json.encode(alert).decode() for alert in alerts], topic, options, writer, batch)
+
+    return publish
 
 
 class HealthAlerts:
