@@ -93,7 +93,7 @@ def _health_checks(lake: str, out: Path, topic: str, broker_options: Mapping[str
         try:
             silent = health_alerts.silent_brokers(list_lake(lake), time.time())
             alerts.update([*silent, *health_alerts.wrong_clocks(run), *health_alerts.often_down(run)])
-        except OverlaneError as error:  # the lake or the brokers: the next minute tries again
+        except (OverlaneError, OSError) as error:  # the lake or the brokers: the next minute tries again
             typer.echo(str(error), err=True)
 
     return check
