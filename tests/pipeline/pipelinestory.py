@@ -46,7 +46,7 @@ class Story:
         self.progress: list[Progress] = []
         settings = Settings(str(self.lake))
         self.first = run(the_spark(), settings, self.out, self.progress.append)[0]
-        self.first_raw = {path.name: path.stat().st_mtime_ns for path in self.first.raw.rglob("*.parquet")}
+        self.first_raw = raw_files(self.first)
         self.first_files = rows(self.first, "lake_files")
         shutil.copytree(late, self.lake, dirs_exist_ok=True)
         self.second, self.summary = run(the_spark(), settings, self.out)
@@ -74,6 +74,11 @@ class Story:
             told = process.stderr.readline()
             os.killpg(process.pid, signal.SIGKILL)
         return told
+
+
+def raw_files(of: Run) -> dict[str, int]:
+    """When each file of ingested rows was written."""
+    return {str(path.relative_to(of.raw)): path.stat().st_mtime_ns for path in of.raw.rglob("*.parquet")}
 
 
 def _rows_in(table: Path) -> int:

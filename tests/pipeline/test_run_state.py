@@ -98,6 +98,7 @@ def test_tables_of_another_format_are_computed_from_all_rows(out: OutputDirector
     assert bool(state.ingested()) == keeps_raw
     assert not state.take_over(OF["alive"], state.touched_hours)
     assert names(state.this, "alive") == []
+    assert len(state.new_files(RAW["links"])) == (3 if keeps_raw else 0), "files are recorded anew"
 
 
 def test_neighbours_are_computed_where_a_clock_is_or_was_taken_to_be_wrong(out: OutputDirectory) -> None:

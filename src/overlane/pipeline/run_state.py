@@ -146,6 +146,9 @@ class RunState:
         return self.spark.read.schema(schema).parquet(*map(spark_path, paths))
 
     def new_files(self, name: str) -> list[Path]:
+        """The files of new rows; all files where no table is taken over."""
+        if not self._has_tables:
+            return [path for _, path in self.files(name)]
         return sorted(self._new.get(name, set()))
 
     @property

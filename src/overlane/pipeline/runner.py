@@ -200,7 +200,8 @@ class _Running:
         files = state.files(flow.name)
         before = {path for _, path in files}
         shuffled = 0
-        if not is_whole and not (flow.name in _CHECKS and not _CHECKS[flow.name](state)):
+        is_needed = hours is None or bool(hours)
+        if not is_whole and is_needed and (flow.name not in _CHECKS or _CHECKS[flow.name](state)):
             frame = flow.make(state.source(flow, hours), state.settings)
             staging = state.this.staging / flow.name
             shuffled = _write(self._divided(frame, flow, hours), staging, is_divided=flow.hour is not None)
