@@ -121,6 +121,19 @@ def test_json_has_every_answer_and_every_reason(network: Path) -> None:
     }
 
 
+def test_a_client_is_disconnected_at_the_broker_that_has_it_and_its_session_deleted(network: Path) -> None:
+    with let_in(_port(network, "here"), "unwanted", expiry_s=600) as caller:
+        done = run("disconnect", "unwanted", str(network))
+        assert (done.exit_code, done.stdout) == (0, "here: unwanted disconnected\n")
+        caller.read(mqtt5.DisconnectPacket)
+    done = run("disconnect", "unwanted", str(network))
+    assert done.exit_code == 1
+    assert "unwanted: no broker that answers has a connection of it" in done.output
+    done = run("disconnect", "unwanted", str(network), "--session")
+    assert (done.exit_code, done.stdout) == (0, "here: unwanted disconnected, its session deleted\n")
+    assert run("disconnect", "unwanted", str(network), "--session").exit_code == 1
+
+
 def test_clients_are_shown_with_those_that_are_away(network: Path) -> None:
     result = run("clients", str(network), "--filter", "subscr")
     assert result.exit_code == 0
@@ -248,3 +261,17 @@ def test_quantities_are_written_for_people() -> None:
     ]
     assert [span(seconds) for seconds in (0.4, 59, 90, 7200, 100_000)] == ["0 s", "59 s", "1.5 m", "2.0 h", "1.2 d"]
     assert [milliseconds(value) for value in (None, 1.25, 99.94, 250.0)] == ["-", "1.2 ms", "99.9 ms", "250 ms"]
+
+
+def test_retained_messages_are_listed_and_removed_at_all_brokers(network: Path) -> None:
+    with let_in(_port(network, "there"), "keeper") as caller:
+        caller.publish("old/1", b"x", retain=True)
+        caller.publish("old/2", b"x", retain=True)
+    listed = ("retained", _value(network, "here", "admin"), "--filter", "old/#")
+    eventually(lambda: "old/1" in (shown := run(*listed).output) and "old/2" in shown, "both are kept here too")
+    done = run("retained", _value(network, "here", "admin"), "--filter", "old/#", "--remove")
+    assert (done.exit_code, done.stdout) == (0, "removed 2 retained messages\n")
+    elsewhere = ("retained", _value(network, "there", "admin"), "--filter", "old/#")
+    eventually(lambda: "old/" not in run(*elsewhere).output, "they are removed there")
+    for words in (("--remove",), ("--filter", "a#")):
+        assert run("retained", str(network), *words).exit_code == 2

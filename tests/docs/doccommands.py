@@ -71,6 +71,10 @@ ELSEWHERE = {
     "overlane recovery": f"{TAKEOVER}::test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced",
     "overlane brokers --zookeeper": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane clients": "tests/cli/test_status.py::test_clients_are_shown_with_those_that_are_away",
+    "overlane disconnect": (
+        "tests/cli/test_status.py::test_a_client_is_disconnected_at_the_broker_that_has_it_and_its_session_deleted"
+    ),
+    "overlane retained": "tests/cli/test_status.py::test_retained_messages_are_listed_and_removed_at_all_brokers",
     "overlane broker net.toml --telemetry s3://": (
         "tests/telemetry/test_bucket_lake.py::test_a_broker_records_into_a_bucket_and_goes_on_there_after_a_restart"
     ),

@@ -45,9 +45,16 @@ COMMANDS = {
         "overlane.cli.admin.clients",
         "Show clients with their queues and traffic, including disconnected clients with a session.",
     ),
+    "disconnect": Command(
+        "overlane.cli.admin.disconnect",
+        "Disconnect a client, which may reconnect; with --session, delete its session too.",
+    ),
     "topics": Command(
         "overlane.cli.admin.topics",
         "Show the topics with the most messages published by clients; with --watch, message rates too.",
+    ),
+    "retained": Command(
+        "overlane.cli.admin.retained", "Show retained messages by topic, or remove them at all brokers."
     ),
     "links": Command(
         "overlane.cli.admin.links",

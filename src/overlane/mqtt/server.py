@@ -100,6 +100,7 @@ class Server(ProtocolServer[Connection]):
         self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing
         self.tier_changed = pubsub.tier_changed
         self.disconnect, self.drain = pubsub.disconnect, pubsub.drain
+        self.remove_retained = pubsub.remove_retained
         self.take_questions, self.take_notices = pubsub.take_questions, pubsub.take_notices
         self.take_touched, self.take_failures = pubsub.take_touched, pubsub.take_failures
 

@@ -357,6 +357,13 @@ class Publishing:
         state.effects += kept
         return bool(kept)
 
+    def remove_retained(self, topic: str, now: Nanos) -> None:
+        """An operator removes a topic's retained message, at all brokers. Subscribers are told nothing. PublishRefused
+        if it cannot be done now."""
+        if not self._state.can_erase:
+            raise PublishRefused(Fault.NO_ROOM, Refusal.STORE, STORE_FAILS)
+        self._retain(Message(topic, b"", 1, True, published_ns=now), True, now)
+
     def _why_not_kept(self, message: Message, now: Nanos) -> PublishRefused | None:
         """Why it cannot be kept as its topic's retained message. Without payload it only takes one away."""
         state = self._state

@@ -279,13 +279,21 @@ class PubSub:
                 raise NotTransferable(told)
         self.sessions.adopt(*import_session(exported, now), now)
 
-    def disconnect(self, client_id: str, now: Nanos) -> bool:
-        """An operator ends a client's connection; False if it has none."""
+    def disconnect(self, client_id: str, now: Nanos, with_session: bool = False) -> bool:
+        """An operator ends a client's connection, and its session if that is wanted; False if it has none."""
         session = self.state.sessions.get(client_id)
-        if session is None or session.consumer is None:
+        if session is None or (session.consumer is None and not with_session):
             return False
-        self.sessions.end_connection(session.consumer, Ending.BY_OPERATOR, "ended by an operator", now)
+        if session.consumer is not None:
+            self.sessions.end_connection(session.consumer, Ending.BY_OPERATOR, "ended by an operator", now)
+        # One that was not to outlive its connection is gone already.
+        if with_session and self.state.sessions.get(client_id) is session:
+            self.sessions.end(session, now)
         return True
+
+    def remove_retained(self, topic: str, now: Nanos) -> None:
+        """An operator removes the retained message of a topic; PublishRefused if it cannot be done now."""
+        self.publishing.remove_retained(topic, now)
 
     def drain(self, now: Nanos) -> None:
         """Accept no more clients; connected ones are told to use another server."""

@@ -18,6 +18,8 @@ from overlane.adminapi.views import (
     EventList,
     LinkList,
     QueuesView,
+    RetainedPage,
+    RetainedRemoved,
     RetainedView,
     RouteList,
     SnapshotView,
@@ -145,6 +147,47 @@ def test_an_operator_ends_a_connection_and_the_client_is_told_so(broker: Watched
     assert broker.request("/clients/unwanted", "DELETE").status == 404
     with let_in(broker.port, "unwanted"):
         pass  # it may come again
+
+
+def test_an_operator_deletes_a_session_whether_its_client_is_connected_or_not(broker: WatchedBroker) -> None:
+    with let_in(broker.port, "leaver", expiry_s=600) as caller:
+        caller.subscribe("leaver", 1)
+    eventually(lambda: broker.get("/clients/leaver")["client"]["connection"] is None)
+    assert broker.request("/clients/leaver", "DELETE").status == 404  # it is not connected
+    assert broker.request("/clients/leaver?session=yes", "DELETE").status == 400
+    assert broker.request("/clients/leaver?session=true", "DELETE").status == 204
+    assert broker.request("/clients/leaver").status == 404
+    with let_in(broker.port, "stayer", expiry_s=600) as caller:
+        caller.subscribe("stayer", 1)
+        assert broker.request("/clients/stayer?session=true", "DELETE").status == 204
+        caller.read(mqtt5.DisconnectPacket)
+    assert broker.request("/clients/stayer").status == 404
+    assert broker.request("/clients/stayer?session=true", "DELETE").status == 404
+
+
+def test_retained_messages_come_in_pages_and_are_removed_by_filter(broker: WatchedBroker) -> None:
+    topics = [f"kept/{number}" for number in range(5)]
+    with let_in(broker.port, "keeper") as caller:
+        for topic in (*topics, "other"):
+            caller.publish(topic, b"12345", retain=True)
+        first = msgspec.convert(broker.get("/retained?filter=kept/%23&limit=3"), RetainedPage)
+        second = msgspec.convert(broker.get(f"/retained?filter=kept/%23&limit=3&after={first.next}"), RetainedPage)
+        assert [one.topic for one in (*first.items, *second.items)] == topics
+        assert second.next is None
+        assert (first.items[0].bytes, first.items[0].qos, first.items[0].expires_s) == (5, 1, None)
+        assert first.items[0].age_s < 600
+        removed = msgspec.json.decode(
+            broker.request("/retained?filter=kept/%23&limit=3", "DELETE").body, type=RetainedRemoved
+        )
+        assert removed == RetainedRemoved(removed=3, has_more=True)
+        broker.request("/retained?filter=kept/%23", "DELETE")
+        assert broker.get("/retained?filter=kept/%23")["items"] == []
+        caller.subscribe("kept/#")
+        caller.subscribe("other")
+        assert caller.read(mqtt5.PublishPacket).topic == "other"
+    for wrong in ("/retained", "/retained?filter=a%23", "/retained?filter=%24SYS/%23", "/retained?filter=a&limit=0"):
+        assert broker.request(wrong, "DELETE").status == 400
+    assert broker.get("/retained?filter=other")["items"] != []
 
 
 def test_subscriptions_are_found_by_what_is_in_them(broker: WatchedBroker) -> None:

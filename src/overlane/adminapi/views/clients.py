@@ -66,6 +66,30 @@ class TopicView(View, frozen=True, kw_only=True):
     is_retained: bool
 
 
+class RetainedMessageView(View, frozen=True, kw_only=True):
+    topic: str
+    bytes: int
+    """Of the payload."""
+    qos: int
+    age_s: float
+    """Since it was published, by the clock of the broker that it came to."""
+    expires_s: float | None
+
+
+class RetainedPage(View, frozen=True, kw_only=True):
+    """By topic levels. `next`: value of `after` for the next page; None on the last page."""
+
+    items: tuple[RetainedMessageView, ...]
+    next: str | None
+
+
+class RetainedRemoved(View, frozen=True, kw_only=True):
+    """`has_more`: others match, beyond the limit of one request."""
+
+    removed: int
+    has_more: bool
+
+
 class ClientPage(View, frozen=True, kw_only=True):
     """`total`: number of matches on all pages. `next`: value of `after` for the next page; None on the last page."""
 

@@ -102,6 +102,17 @@ def get_bytes(targets: Targets, path: str) -> list[bytes | str]:
         return list(threads.map(get, targets.brokers))
 
 
+def delete(
+    broker: AdminAddress, path: str, parameters: dict[str, str | int], token: Secret | None, kind: type[Body]
+) -> Body:
+    """DELETE, with an answer; RequestFailed."""
+    body = _request(broker, "DELETE", _with_query(path, parameters), token)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError:
+        raise RequestFailed(NOT_A_BROKER) from None
+
+
 def send(
     broker: AdminAddress,
     method: str,

@@ -257,9 +257,9 @@ class Inspection:
         subscriptions = tuple(subscription_view(one) for _, one in sorted(session.subscriptions.items()))
         return ClientDetail(client=client_view(session, self.driver.clock.now()), subscriptions=subscriptions)
 
-    def disconnect(self, client_id: str) -> bool:
-        """End a client's connection; False if it has none."""
-        is_ended = self.driver.server.disconnect(client_id, self.driver.clock.now())
+    def disconnect(self, client_id: str, with_session: bool) -> bool:
+        """End a client's connection, and its session if that is wanted; False if it has none."""
+        is_ended = self.driver.server.disconnect(client_id, self.driver.clock.now(), with_session)
         self.driver.end_turn_soon()
         return is_ended
 

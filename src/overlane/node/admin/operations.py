@@ -94,6 +94,11 @@ _PAGE = (
 )
 _AFTER = Parameter("after", "Only events after the one of this number.", schema={"type": "integer", "default": 0})
 _CLIENT = Parameter("id", "The client's identifier.", "path")
+_SESSION = Parameter(
+    "session",
+    "true: delete its session too, with its subscriptions and queue, also if it is not connected.",
+    schema={"type": "boolean", "default": False},
+)
 
 
 class Operations:
@@ -133,10 +138,10 @@ class Operations:
             Operation(
                 "DELETE",
                 "/clients/{id}",
-                "Disconnect a client. Its session is kept, and it may reconnect.",
+                "Disconnect a client. It may reconnect, and its session is kept unless that is to be deleted too.",
                 self._disconnect,
-                {204: None, **one},
-                (_CLIENT,),
+                {204: None, **one, **paged},
+                (_CLIENT, _SESSION),
             ),
             Operation(
                 "GET",
@@ -222,18 +227,23 @@ class Operations:
         return json_answer(self._inspection.recovery())
 
     async def _clients(self, asked: Asked) -> Answer:
-        return json_answer(await self._inspection.clients(_limit(asked), asked.get("after"), asked.get("filter", "")))
+        return json_answer(await self._inspection.clients(limit_of(asked), asked.get("after"), asked.get("filter", "")))
 
     async def _client(self, asked: Asked) -> Answer:
         found = self._inspection.client(asked["id"])
         return _nobody() if found is None else json_answer(found)
 
     async def _disconnect(self, asked: Asked) -> Answer:
-        return Answer(204, b"") if self._inspection.disconnect(asked["id"]) else _nobody("connected ")
+        with_session = asked.get("session", "false")
+        if with_session not in ("true", "false"):
+            raise BadRequest(f"session={with_session[:40]!a}: allowed are true and false")
+        if self._inspection.disconnect(asked["id"], with_session == "true"):
+            return Answer(204, b"")
+        return _nobody("" if with_session == "true" else "connected ")
 
     async def _subscriptions(self, asked: Asked) -> Answer:
         return json_answer(
-            await self._inspection.subscriptions(_limit(asked), asked.get("after"), asked.get("filter", ""))
+            await self._inspection.subscriptions(limit_of(asked), asked.get("after"), asked.get("filter", ""))
         )
 
     async def _topics(self, asked: Asked) -> Answer:
@@ -248,7 +258,7 @@ class Operations:
                 check_filter(topic_filter)
         except BadTopic as bad:
             raise BadRequest(f"filter: {bad}") from None
-        return json_answer(await self._inspection.topics(_limit(asked), asked.get("after"), topic_filter, busiest))
+        return json_answer(await self._inspection.topics(limit_of(asked), asked.get("after"), topic_filter, busiest))
 
     async def _retained(self, _: Asked) -> Answer:
         return json_answer(self._inspection.retained())
@@ -309,7 +319,8 @@ def _after(asked: Asked) -> int:
     return int(text)
 
 
-def _limit(asked: Asked) -> int:
+def limit_of(asked: Asked) -> int:
+    """The number of results that are wanted; BadRequest."""
     text = asked.get("limit", str(LIMIT))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= LIMIT_MAX):
         raise BadRequest(f"limit={text[:40]!a}: allowed is a number from 1 to {LIMIT_MAX}")

@@ -14,6 +14,7 @@ from overlane.node.admin.loop_lag import LoopLag, Totals
 from overlane.node.admin.operations import Operations
 from overlane.node.admin.plan_history import PlanHistory
 from overlane.node.admin.plan_operations import PlanOperations
+from overlane.node.admin.retained_operations import RetainedOperations
 from overlane.node.admin.server import Admin
 from overlane.node.admin.stream_operations import StreamOperations
 from overlane.node.driver import Driver
@@ -50,8 +51,14 @@ class AdminService:
         )
         self.links = LinkOperations(driver, reconfiguring, overlay, is_chaotic=is_chaotic)
         self._plans = PlanOperations(driver, PlanHistory(data))
-        streams = StreamOperations(driver)
-        operations = (*Operations(self.inspection).all, *self.links.all, *self._plans.all, *streams.all)
+        retained, streams = RetainedOperations(driver), StreamOperations(driver)
+        operations = (
+            *Operations(self.inspection).all,
+            *retained.all,
+            *self.links.all,
+            *self._plans.all,
+            *streams.all,
+        )
         self._admin = Admin(endpoints.admin, operations, token_of(network), lambda: driver.logins, driver.failures)
 
     async def start(self) -> None:
