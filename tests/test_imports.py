@@ -38,6 +38,8 @@ DRIVERS = (
     "coordination/config_store.py",
     "gateways/sides/",
     "gateways/lane_driver.py",
+    "gateways/dds/domain.py",
+    "gateways/dds/running.py",
     "gateways/running.py",
 )
 """Modules and folders of these parts that may: they carry out what the others decide."""
@@ -110,7 +112,7 @@ MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Single modules that may import more than their part: those that run brokers or manage a broker's files.
     "cli/brokers/broker.py": ("node.node", "node.coordination", "node.recovery", "node.logs.lines",
                               "node.supervision.service_manager"),
-    "cli/brokers/gateway.py": ("gateways.running", "node.logs.lines"),
+    "cli/brokers/gateway.py": ("gateways.dds.running", "gateways.running", "node.logs.lines"),
     "cli/brokers/up.py":     ("node.supervision", "node.logs.lines"),
     "cli/brokers/two_tiers.py": ("node.supervision",),
     "cli/brokers/passwd.py": ("node.security.users",),

@@ -9,6 +9,7 @@ EXTRAS = {
     "coordination": ("kazoo",),
     "mediation": ("cbor2",),
     "nats": ("nats",),
+    "dds": ("cyclonedds",),
 }
 """The packages that come with each extra, by the names under which they are imported."""
 

@@ -3,4 +3,4 @@
 `bridge.py` and `lane.py` decide, without I/O. A side is the connection to one broker; each technology has its own.
 """
 
-__all__ = ["running", "state"]
+__all__ = ["dds", "running", "state"]

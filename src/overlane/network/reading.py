@@ -14,6 +14,7 @@ from overlane.errors import ConfigError, Fault
 from overlane.network import kinds
 from overlane.network.brokers import read_brokers
 from overlane.network.coordinated import read_coordination, read_routing
+from overlane.network.dds import read_dds
 from overlane.network.events import read_events
 from overlane.network.gateways import read_gateways
 from overlane.network.limits import read_limits
@@ -123,6 +124,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
     coordination = read_coordination(root, directory)
     if security.overlay_secret is None:
         refuse_carriers(root, links)
+    gateways = read_gateways(root.tables("gateways"), names, directory)
     network = Network(
         brokers=brokers,
         links=links,
@@ -138,7 +140,8 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         federation=tuple(read_federation(root.tables("federation"), names)),
         telemetry=read_telemetry(root.table("telemetry")),
         web=read_web(root.table("web")),
-        gateways=read_gateways(root.tables("gateways"), names, directory),
+        gateways=gateways,
+        dds=read_dds(root.tables("dds"), names, [one.name for one in gateways]),
         mediation=tuple(read_mediation(root.tables("mediation"), names)),
         coordination=coordination,
         routing=read_routing(root),

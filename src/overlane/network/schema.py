@@ -34,6 +34,8 @@ MqttVersion: TypeAlias = Literal["5", "3.1.1"]
 Launcher: TypeAlias = Literal["local", "command", "systemd", "kubernetes"]
 
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
+DdsFormat: TypeAlias = Literal["cdr", "json"]
+DDS_FORMATS: tuple[DdsFormat, ...] = get_args(DdsFormat)
 ORDERS: tuple[Order, ...] = get_args(Order)
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
@@ -348,6 +350,19 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
     overlay_password_file: str | None = None
 
 
+class DdsGateway(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that joins a broker of the overlay and a DDS domain."""
+
+    name: str
+    broker: str
+    domain: int = 0
+    topics: tuple[str, ...] = ("*",)
+    """Patterns of the DDS topics that may cross."""
+    prefix: str = "dds"
+    """Gateways with the same prefix interoperate; the topics of the overlay begin with it."""
+    format: DdsFormat = "cdr"
+
+
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """What brokers record of themselves, and how much room that takes."""
 
@@ -468,6 +483,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     reservations: ReservationRules = ReservationRules()
     advertisements: tuple[Advertised, ...] = ()
     mediation: tuple[MediationRule, ...] = ()
+    dds: tuple[DdsGateway, ...] = ()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

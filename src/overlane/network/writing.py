@@ -20,6 +20,7 @@ from overlane.network.schema import (
     Coordination,
     Crash,
     Cut,
+    DdsGateway,
     Defaults,
     Emulated,
     Event,
@@ -103,6 +104,7 @@ def format_network(network: Network) -> str:
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
         *("\n".join(format_rule(rule)) for rule in network.mediation),
+        *(_table("[[dds]]", gateway) for gateway in network.dds),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
         *("\n".join(_link(link)) for link in network.links),
         *("\n".join(_gateway(one)) for one in network.gateways),
@@ -132,6 +134,7 @@ Fields = (
     | RoutingTier
     | Recovery
     | Scoring
+    | DdsGateway
     | ReservationRules
     | Advertised
 )

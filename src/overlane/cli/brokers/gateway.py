@@ -13,9 +13,11 @@ import uvloop
 
 from overlane.cli.exit_status import exit_on_error
 from overlane.errors import ConfigError, Fault, Unavailable
+from overlane.gateways.dds.running import RunningDdsGateway
 from overlane.gateways.running import RunningGateway
+from overlane.network.endpoints import endpoints
 from overlane.network.reading import read_network
-from overlane.network.schema import Gateway, Network
+from overlane.network.schema import DdsGateway, Gateway, Network
 from overlane.node.logs.lines import Format, Level, set_up
 
 log = logging.getLogger("overlane.gateway")
@@ -33,7 +35,26 @@ def gateway(
     """Run one gateway of a network file until Ctrl-C or SIGTERM: messages to and from a foreign broker."""
     set_up(log_format, log_level)
     with exit_on_error():
-        uvloop.run(_run(network, name, supervised))
+        found = read_network(network)
+        dds = next((one for one in found.dds if one.name == name or (not name and not found.gateways)), None)
+        if dds is None:
+            uvloop.run(_run(network, name, supervised))
+        else:
+            mqtt = endpoints(found, dds.broker, str(network)).mqtt
+            reached = "127.0.0.1" if mqtt.is_wildcard() else mqtt.host
+            uvloop.run(_run_dds(RunningDdsGateway(dds, f"{reached}:{mqtt.port}"), dds, supervised))
+
+
+async def _run_dds(running: RunningDdsGateway, gateway: DdsGateway, supervised: bool) -> None:
+    """Until Ctrl-C or SIGTERM."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    if supervised:
+        await loop.connect_read_pipe(lambda: _SupervisorPipe(ended), sys.stdin)
+    print(f"ready  {gateway.name}  {gateway.broker} and DDS domain {gateway.domain}", flush=True)
+    await running.run(ended)
 
 
 async def _run(file: Path, name: str, supervised: bool) -> None:
