@@ -17,6 +17,7 @@ from overlane.core.wire.control_messages import (
     ControlMessage,
     Establish,
     Established,
+    EstablishReserved,
     Farewell,
     ForNeighbour,
     GossipSummary,
@@ -61,6 +62,7 @@ EXAMPLES: list[ControlMessage] = [
     ForNeighbour(b"\0of another part"),
     RouteRefresh("a", 3, 9, {1: 2, 7: 0xFFFF}),
     RouteRequest("a", 3, {1: 2}),
+    EstablishReserved(**msgspec.structs.asdict(ESTABLISH), reservation=7),
 ]
 
 
