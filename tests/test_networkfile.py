@@ -257,8 +257,8 @@ latency = "14ms"
 DURATION = 'a duration such as "14ms", "1.5s" or "2h"'
 POSITIVE = 'a duration above 0 such as "60ms" or "1.5s"'
 TABLES = (
-    "access, advertisements, brokers, coordination, events, federation, gateways, limits, links, network, publishers,"
-    " recovery, reservations, routing, security, simulation, subscribers, telemetry, topics, web"
+    "access, advertisements, brokers, coordination, dds, events, federation, gateways, limits, links, mediation,"
+    " network, publishers, recovery, reservations, routing, security, simulation, subscribers, telemetry, topics, web"
 )
 LINK_FIELDS = "emulate, ends, failure, jitter, latency, loss, queue, rate, transport"
 HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join, unplug, plug"
@@ -289,7 +289,8 @@ HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, l
         ("queue = 0", '7: links[0].queue: found 0, allowed is a number of bytes above 0 such as 65536 or "256KiB"'),
         (
             'transport = "steam"',
-            '7: links[0].transport: found "steam", allowed is "datagram" or "stream"; did you mean "stream"?',
+            '7: links[0].transport: found "steam", allowed is "datagram" or "stream", or an MQTT broker that carries'
+            ' it and a prefix such as "mqtt://10.0.0.5:1883/overlane"; did you mean "stream"?',
         ),
         (
             '[[links]]\nends = ["denver", "orland"]\nlatency = "1ms"',
