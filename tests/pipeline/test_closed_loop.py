@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from overlane.core.units import SECOND
+from overlane.pipeline.analysis.reliability import OFTEN_DOWN
 from overlane.telemetry.rows import LinkSample, QueueDepth, Row
 from overlane.telemetry.schema import record_batch
 from overlays import Member, RealOverlay, overlay
@@ -143,4 +144,6 @@ def test_routes_leave_a_link_for_its_recorded_history_unless_the_plan_made_of_it
     followed: Any = net["a"].ask("/plan")
     failures = {"-".join(link["ends"]): link["failure"] for link in followed["plan"]["links"]}
     assert failures["a-b"] == pytest.approx(BAD_FOR_S / BAD_EVERY_S, rel=0.2)
-    assert set(failures) == {"a-b"}, "of the others there is no evidence"
+    # The end of c is the only failure of the others, unless the lake ends before it: little evidence, or none.
+    others = [failures.get(link, 0.0) for link in ("a-c", "b-c")]
+    assert max(others) < min(OFTEN_DOWN, failures["a-b"] / 5)
