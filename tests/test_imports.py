@@ -87,7 +87,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "recovery":      ("errors", "core.records", "core.units", "core.wire", "coordination.contract",
                       "coordination.records"),
     "items":         ("errors", "core.topics", "core.units", "planning", "coordination.contract",
-                      "coordination.follower", "coordination.records", "network.schema"),
+                      "coordination.follower", "coordination.records", "network.schema", "network.plan"),
     "adminapi":      ("errors", "core.topics", "core.units", "network", "binding", "secret"),
     "node":          ("errors", "core", "planning.reserve", "pubsub", "mqtt", "turn", "membership", "network",
                       "telemetry", "adminapi", "coordination", "items", "mediation", "recovery", "web", "binding",

@@ -81,6 +81,7 @@ class Coordinating:
                     node.options.name, node.network, node.clock.now, Around(self, node), coordinated.ask_for
                 )
                 coordinated.attach(self._items.heard)
+                node.admin_service.tell_plans(self._items.planned)
                 node.admin_service.inspection.directory = self._items.view
                 node.admin_service.inspection.item_of = self._items.item_of
         self._hosts = access.hosts

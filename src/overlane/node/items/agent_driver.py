@@ -21,8 +21,9 @@ from overlane.items.agent import Agent, Ignored, MasterChanged, Notice, PolicyCh
 from overlane.items.directory import DIRECTORY, At, Entry, item_of
 from overlane.items.master import Solve
 from overlane.items.mastership import Strategy, strategy_named
-from overlane.items.plans import DomainPlan
+from overlane.items.plans import BadDomainPlan, domain_plan
 from overlane.items.policy import Place
+from overlane.network.plan import Plan
 from overlane.network.schema import Item, Network
 from overlane.node.items.solver import solve_apart
 
@@ -104,8 +105,19 @@ class ItemsAgent:
         self._take(self.agent.configure(self._items, network.placement, strategy, self._now()))
         self._publish_directory()
 
-    def offer(self, plan: DomainPlan) -> None:
-        self._take(self.agent.offer(plan, self._now()))
+    def planned(self, plan: Plan) -> None:
+        """An operator has applied a plan: its placement of this domain counts if it is later than the one in use."""
+        forecast = plan.domains.get(self._domain)
+        if forecast is None:
+            return
+        critical = {item.name: item.critical for item in self._items}
+        try:
+            found = domain_plan(forecast, plan.version, critical)
+        except BadDomainPlan as bad:
+            log.error("items: plan %d is not followed: %s", plan.version, bad)
+            return
+        log.info("items: plan %d for %d items, %d states", plan.version, len(found.items), len(found.states) + 1)
+        self._take(self.agent.offer(found, self._now()))
 
     def end(self) -> None:
         self._looking.cancel()
