@@ -257,8 +257,9 @@ latency = "14ms"
 DURATION = 'a duration such as "14ms", "1.5s" or "2h"'
 POSITIVE = 'a duration above 0 such as "60ms" or "1.5s"'
 TABLES = (
-    "access, advertisements, brokers, coordination, dds, events, federation, gateways, limits, links, mediation,"
-    " network, publishers, recovery, reservations, routing, security, simulation, subscribers, telemetry, topics, web"
+    "access, advertisements, brokers, coordination, dds, events, federation, gateways, items, limits, links, mediation,"
+    " network, placement, publishers, recovery, reservations, routing, security, simulation, subscribers, telemetry,"
+    " topics, web"
 )
 LINK_FIELDS = "emulate, ends, failure, jitter, latency, loss, queue, rate, transport"
 HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join, unplug, plug"

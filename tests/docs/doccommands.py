@@ -25,6 +25,7 @@ PROGRAMS = (
 
 TAKEOVER = "tests/node/recovery/test_takeover.py"
 RESERVATIONS = "tests/overlay/test_reservations.py"
+ITEMS_LIVE = "tests/coordination/test_items_live.py"
 TWO_TIERS = "tests/coordination/test_two_tiers.py"
 
 ELSEWHERE = {
@@ -68,6 +69,10 @@ ELSEWHERE = {
     "overlane config pull": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane config diff": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane broker --name": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
+    "overlane up examples/highway.toml": f"{ITEMS_LIVE}::test_every_broker_knows_the_same_directory",
+    "overlane directory": f"{ITEMS_LIVE}::test_every_broker_knows_the_same_directory",
+    "overlane drain": f"{ITEMS_LIVE}::test_a_drained_broker_carries_nothing_until_it_is_undrained",
+    "overlane undrain": f"{ITEMS_LIVE}::test_a_drained_broker_carries_nothing_until_it_is_undrained",
     "overlane recovery": f"{TAKEOVER}::test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced",
     "overlane brokers --zookeeper": f"{TWO_TIERS}::test_brokers_follow_a_push_and_a_wrong_one_changes_nothing",
     "overlane clients": "tests/cli/test_status.py::test_clients_are_shown_with_those_that_are_away",

@@ -95,6 +95,14 @@ COMMANDS = {
         "overlane.cli.coordination.overview",
         "Show which routing broker carries which bundle of topics, since when and why, and the edges that use it.",
     ),
+    "directory": Command(
+        "overlane.cli.admin.directory",
+        "Show items with their primary and mirror brokers, or those of one topic, and the risk of each broker.",
+    ),
+    "drain": Command(
+        "overlane.cli.coordination.drain", "Move all items away from a broker, so that it can be stopped."
+    ),
+    "undrain": Command("overlane.cli.coordination.drain", "Let a drained broker carry items again."),
     "recovery": Command(
         "overlane.cli.coordination.recovery",
         "Show where brokers run, which hosts have copies of them, and move a broker to another host.",

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from types import TracebackType
+from typing import Self
 
 from overlane.client.batch import written_batches
 from overlane.client.clocks import moment
@@ -144,21 +145,25 @@ class Client:
         `deadline` and `reliability` tighten what the brokers' configuration says of the topic. `expiry` is how long the
         message is worth delivering; MQTT counts it in whole seconds. `stamp` lets readers know its age.
         """
-        publication = _publication(
-            topic,
-            body,
-            qos=qos,
-            deadline=deadline,
-            reliability=reliability,
-            retain=retain,
-            expiry=expiry,
-            properties=properties,
-            content_type=content_type,
-            response_topic=response_topic,
-            correlation_data=correlation_data,
-            stamp=stamp,
-        )
-        await self._opened().publish(publication)
+
+        def made(own: tuple[tuple[str, str], ...]) -> Publication:
+            return _publication(
+                topic,
+                body,
+                qos=qos,
+                deadline=deadline,
+                reliability=reliability,
+                retain=retain,
+                expiry=expiry,
+                properties=properties,
+                content_type=content_type,
+                response_topic=response_topic,
+                correlation_data=correlation_data,
+                stamp=stamp,
+                own=own,
+            )
+
+        await self._send(topic, made)
 
     async def start_publish(
         self,
@@ -261,6 +266,26 @@ class Client:
         unread the client stops reading from the broker; nothing is dropped. `reserve` asks for a rate, and perhaps a
         latency, of what publishers advertise: the broker agrees when every link of the path has.
         """
+        wanted = self._wanted(
+            filters, qos, deadline, reliability, no_local, retained, unread_max, retain_as_published, reserve
+        )
+        engine = self._opened()
+        number, inbox = engine.subscribe(wanted, unread_max)
+        return Subscription(engine, number, inbox)
+
+    @staticmethod
+    def _wanted(
+        filters: tuple[str, ...],
+        qos: TopicQos | Qos | int | None,
+        deadline: str | None,
+        reliability: Reliability | str | None,
+        no_local: bool,
+        retained: str,
+        unread_max: int,
+        retain_as_published: bool = False,
+        reserve: Reserve | None = None,
+    ) -> WantedSubscription:
+        """InvalidRequest."""
         if not filters:
             raise InvalidRequest("at least one topic filter is required")
         if len(set(filters)) < len(filters):
@@ -274,12 +299,7 @@ class Client:
         level, properties = chosen(qos, deadline, reliability)
         if reserve is not None:
             properties += reserve.properties
-        engine = self._opened()
-        number, inbox = engine.subscribe(
-            WantedSubscription(filters, level, no_local, RETAINED[retained], properties, retain_as_published),
-            unread_max,
-        )
-        return Subscription(engine, number, inbox)
+        return WantedSubscription(filters, level, no_local, RETAINED[retained], properties, retain_as_published)
 
     def unclaimed(self) -> Subscription:
         """Messages that belong to no subscription of this run, but to one that an earlier run left in the session.
@@ -291,11 +311,22 @@ class Client:
 
     # Inside
 
+    @property
+    def engine(self) -> Engine | None:
+        """None: it is not open. Of use to the client itself."""
+        return self._engine
+
+    async def _send(self, topic: str, made: Callable[[tuple[tuple[str, str], ...]], Publication]) -> None:  # noqa: ARG002
+        """`made`: the message, with user properties of the client's own."""
+        await self._opened().publish(made(()))
+
     def __await__(self) -> Generator[object, None, "Client"]:
         return self.open().__await__()
 
-    async def __aenter__(self) -> "Client":
-        return await self.open() if self._engine is None else self
+    async def __aenter__(self) -> Self:
+        if self._engine is None:
+            await self.open()
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -363,7 +394,9 @@ def _publication(
     deadline: str | None = None,
     reliability: Reliability | str | None = None,
     stamp: bool = False,
+    own: tuple[tuple[str, str], ...] = (),
 ) -> Publication:
+    """`own`: user properties of the client's own."""
     level, qos_properties = chosen(qos, deadline, reliability)
     user_properties = qos_properties + checked_pairs(properties) if properties else qos_properties
     if stamp:
@@ -374,7 +407,7 @@ def _publication(
         level,
         retain,
         None if expiry is None else duration_s(expiry, "expiry"),
-        encoded_properties(content_type, response_topic, correlation_data, user_properties),
+        encoded_properties(content_type, response_topic, correlation_data, user_properties + own),
     )
 
 

@@ -40,6 +40,7 @@ from overlane.client.protocol import (
     Unsubscribed,
     WantedSubscription,
 )
+from overlane.core.units import Nanos
 
 log = logging.getLogger("overlane.client")
 
@@ -74,6 +75,21 @@ class Engine:
     @property
     def online(self) -> bool:
         return self._protocol.online
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    @property
+    def heard_at(self) -> Nanos:
+        """When the broker last sent anything."""
+        return self._protocol.heard_at
+
+    def ping(self) -> None:
+        """Ask the broker for a sign of life."""
+        if self._protocol.online:
+            self._protocol.ping(now_ns())
+            self.driver.flush_soon()
 
     # What the application asks for
 
@@ -126,9 +142,14 @@ class Engine:
     def packet_bytes_max(self) -> int:
         return self._protocol.limits.packet_bytes_max
 
-    def subscribe(self, wanted: WantedSubscription, unread_max: int) -> tuple[int, Inbox]:
+    def subscribe(self, wanted: WantedSubscription, unread_max: int, replaced: int | None = None) -> tuple[int, Inbox]:
+        """`replaced`: a subscription to the same filters, with other options, which ends without a gap."""
         self.check()
         self._leave_abandoned()
+        if replaced is not None:
+            self._protocol.forget(replaced)
+            self._granting.pop(replaced, None)
+            self.inboxes.detach(replaced)
         for topic_filter in wanted.filters:
             if self.inboxes.subscribed(topic_filter):
                 raise InvalidRequest(f"there is already a subscription to {topic_filter}")
@@ -155,16 +176,16 @@ class Engine:
         self.driver.flush_soon()
         await asyncio.shield(waiter)
 
-    def leave(self, number: int) -> None:
-        """Nobody reads the subscription any more."""
+    def leave(self, number: int, *, for_good: bool = False) -> None:
+        """Nobody reads the subscription any more. `for_good`: it ends at the broker, although the session is kept."""
         self._granting.pop(number, None)
         if self._error is not None or self.inboxes.get(number) is None:
             return
-        if self._keep_session:
+        if self._keep_session and not for_good:
             self._protocol.forget(number)
         else:
             self._protocol.unsubscribe(number)
-        self.inboxes.close(number, keep_unread=self._keep_session)
+        self.inboxes.close(number, keep_unread=self._keep_session and not for_good)
         self.driver.flush_soon()
         self.driver.regulate()
 

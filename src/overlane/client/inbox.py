@@ -43,6 +43,8 @@ class Inbox:
         self._patterns = [_without_share(topic_filter) for topic_filter in filters]
         self._known: dict[str, bool] = {}
         self._reader: asyncio.Future[None] | None = None
+        self.sink: Callable[[Message], None] | None = None
+        """Where messages go instead, if set."""
 
     def matches(self, topic: str) -> bool:
         known = self._known.get(topic)
@@ -53,6 +55,9 @@ class Inbox:
         return known
 
     def put(self, message: Message) -> None:
+        if self.sink is not None:
+            self.sink(message)
+            return
         self.messages.append(message)
         self.unread_bytes += len(message.body)
         if len(self.messages) >= self._unread_max or self.unread_bytes >= INBOX_BYTES_MAX:
@@ -111,6 +116,13 @@ class Inboxes:
     @property
     def are_full(self) -> bool:
         return bool(self._full)
+
+    def stop(self, inbox: Inbox) -> None:
+        """An inbox of several clients is full."""
+        self._full.add(inbox)
+
+    def go_on(self, inbox: Inbox) -> None:
+        self._full.discard(inbox)
 
     @property
     def unread_bytes(self) -> int:

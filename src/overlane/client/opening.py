@@ -3,6 +3,8 @@
 import secrets
 import ssl
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from overlane.client.address import parse_address
 from overlane.client.address_book import AddressBook
@@ -13,8 +15,11 @@ from overlane.client.message import Will, check_string
 from overlane.client.protocol import Settings
 from overlane.client.qos import duration_ns, duration_s
 from overlane.client.tls import Tls, as_tls
-from overlane.core.units import Nanos
+from overlane.core.units import SECOND, Nanos
 from overlane.quantities import parse_size
+
+if TYPE_CHECKING:
+    from overlane.items.directory import At
 
 SESSION_BRIDGE_S = 60
 """Default session expiry: long enough to bridge a lost connection."""
@@ -41,6 +46,7 @@ def connect(
     outbox_size: str = "16MiB",
     in_flight_max: int = 1_000,
     packet_max: str = "16MiB",
+    directory: bool = False,
 ) -> Client:
     """A client of the broker at the first of the addresses that answers; to be opened with `async with` or `await`.
 
@@ -62,6 +68,8 @@ def connect(
     pause_first, pause_max    how long to wait before connecting again: doubling, half of it random
     outbox_max, outbox_size   how many messages, and how much, may wait to be sent before `publish` waits itself
     in_flight_max   how many messages of QoS 1 and 2 the broker may send ahead of acknowledgement
+    directory       whether to follow the directory of items: publish to the primary broker of an item, to both if it is
+                    critical, and switch when one fails
     packet_max      the largest packet taken from the broker; it does not send larger ones
     """
     named = [one for given in addresses for one in ([given] if isinstance(given, str) else given)]
@@ -102,12 +110,26 @@ def connect(
         _above_0_ns(pause_max, "pause_max"),
         redirect,
     )
-    return Client(
-        settings,
-        options,
-        keep_session=session_expiry is not None,
-        outbox_max=outbox_max,
-        outbox_bytes_max=_size(outbox_size, "outbox_size"),
+    outbox_bytes_max, keep_session = _size(outbox_size, "outbox_size"), session_expiry is not None
+    if not directory:
+        return Client(
+            settings, options, keep_session=keep_session, outbox_max=outbox_max, outbox_bytes_max=outbox_bytes_max
+        )
+    # Only where it is needed: most applications have no items.
+    from overlane.client.items import ItemClient
+
+    def make(at: "At") -> Client | None:
+        """A client of one broker, as which this one has a session there."""
+        address = at.clients.get("mqtt" if context is None else "mqtt_tls")
+        if address is None:
+            return None
+        own = replace(settings, client_id=f"{settings.client_id}@{at.broker}", will=None, run=secrets.token_hex(8))
+        book = AddressBook([parse_address(address, tls=context is not None)], learns=False)
+        quick = replace(options, addresses=book, follows=False, pause_max_ns=min(options.pause_max_ns, SECOND))
+        return Client(own, quick, keep_session=keep_session, outbox_max=outbox_max, outbox_bytes_max=outbox_bytes_max)
+
+    return ItemClient(
+        settings, options, make, keep_session=keep_session, outbox_max=outbox_max, outbox_bytes_max=outbox_bytes_max
     )
 
 

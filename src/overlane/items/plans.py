@@ -14,6 +14,7 @@ import numpy as np
 
 from overlane.errors import OverlaneError
 from overlane.items.policy import Place, Places
+from overlane.network.plan import DomainForecast
 from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.case_base import Case, NormalPlan, normal_plan, solve_case
 from overlane.planning.problem import BadProblem, NoSolution
@@ -144,6 +145,36 @@ def make_plan(
     named = zip(problem.named(plan.primary).items(), problem.named(plan.mirror).values(), strict=True)
     made = msgspec.structs.replace(empty, places={item: Place(primary, mirror) for (item, primary), mirror in named})
     return msgspec.structs.replace(made, risk=solve(made, frozenset()).risk)
+
+
+def domain_plan(forecast: DomainForecast, version: int, critical: Mapping[str, bool]) -> DomainPlan:
+    """The plan of a domain out of a plan that an operator applies; BadDomainPlan."""
+    normal = {item: Place(primary, forecast.mirror.get(item, "")) for item, primary in forecast.primary.items()}
+    states = []
+    for one in forecast.states:
+        if one.off:
+            continue  # for a low load; agents solve that for the load of the moment
+        places = {
+            item: Place(one.primary.get(item, place.primary), one.mirror.get(item, "" if one.primary else place.mirror))
+            for item, place in normal.items()
+        }
+        if one.failed:
+            states.append(State(tuple(sorted(one.failed)), places, one.status, one.risk))
+    risk = next((one.risk for one in forecast.states if not one.failed and not one.off), {})
+    plan = DomainPlan(
+        tuple(PlannedItem(one.name, one.mean, critical.get(one.name, False)) for one in forecast.items),
+        tuple(tuple(row[: index + 1]) for index, row in enumerate(forecast.covariance)),
+        tuple(PlannedBroker(one.name, one.capacity) for one in forecast.brokers),
+        normal,
+        forecast.risk_max,
+        (),
+        version,
+        risk,
+    )
+    for state in states:
+        plan = plan.with_state(state)
+    check_plan(plan)
+    return plan
 
 
 def failure_states(plan: DomainPlan) -> list[frozenset[str]]:

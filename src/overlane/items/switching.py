@@ -1,8 +1,9 @@
 """A client's detectors: which brokers it can use now, and so which of the two brokers of an item it publishes to.
 
 - A broker whose connection is lost cannot be used, at once.
-- One that is silent is asked (PING) every `ask_every`, and cannot be used when it has not answered for `silence`. A
-  process that has stopped keeps its connections, so nothing else tells.
+- One that is silent is asked (PING) every `ask_every`, and cannot be used when it has not answered for `silence`, or
+  for longer than its answers have taken lately (as TCP's time-out: RFC 6298), up to SILENCE_MAX. A process that has
+  stopped keeps its connections, so nothing else tells.
 - One that has left messages unacknowledged for STALL is a bottleneck, and is not used while that lasts.
 - It can be used again after it has answered for RETURN, twice as long with every relapse: a client that switched for a
   blip does not switch to and fro.
@@ -20,6 +21,7 @@ from overlane.items.directory import Entry
 
 ASK_EVERY: Nanos = 50 * MS
 SILENCE: Nanos = 150 * MS
+SILENCE_MAX: Nanos = 1 * SECOND
 STALL: Nanos = 1 * SECOND
 RETURN: Nanos = 2 * SECOND
 RETURN_MAX: Nanos = 60 * SECOND
@@ -33,6 +35,9 @@ class _Health:
     asked_at: Nanos = NEVER
     """When the oldest question was asked that has not been answered."""
     asked_last: Nanos = 0
+    answer_ns: Nanos = 0
+    """How long answers take, smoothed, and how much that varies."""
+    varies_ns: Nanos = 0
     unanswered_since: Nanos = NEVER
     """Since when a message is not acknowledged."""
     is_usable: bool = False
@@ -69,6 +74,10 @@ class Switching:
     def heard(self, broker: str, now: Nanos) -> None:
         """Any packet of this broker."""
         health = self._of(broker)
+        if health.asked_at < NEVER:
+            took = max(0, now - health.asked_at)
+            health.varies_ns += (abs(took - health.answer_ns) - health.varies_ns) // 4
+            health.answer_ns += (took - health.answer_ns) // 8
         health.heard_at, health.asked_at = now, NEVER
 
     def waits_since(self, broker: str, since: Nanos) -> None:
@@ -124,7 +133,8 @@ class Switching:
         return self._brokers.setdefault(broker, _Health())
 
     def _judge(self, health: _Health, now: Nanos) -> bool:
-        is_silent = health.asked_at < NEVER and now >= health.asked_at + self.silence
+        patience = max(self.silence, min(SILENCE_MAX, health.answer_ns + 4 * health.varies_ns))
+        is_silent = health.asked_at < NEVER and now >= health.asked_at + patience
         is_stalled = health.unanswered_since < NEVER and now >= health.unanswered_since + STALL
         if not health.is_connected or is_silent or is_stalled:
             health.good_since = NEVER

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from overlane.network import kinds
+from overlane.network.items import capacity
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.overlay import read_uplinks
 from overlane.network.schema import BROKER_FAILURE, ROLES, Broker, Endpoint
@@ -36,6 +37,7 @@ def read_brokers(root: Table) -> Iterator[Broker]:
             datagrams=table.optional("datagrams", kinds.flag(), True),
             domain=table.optional("domain", name_kind, None) or "",
             role=table.optional("role", kinds.choice(ROLES), ROLES[0]),
+            capacity=table.optional("capacity", capacity, None),
         )
         _refuse_clashes(table, broker)
         # Two brokers may listen on the same address of two machines, but links find them by their overlay's.

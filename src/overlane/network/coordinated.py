@@ -98,17 +98,12 @@ def chroot() -> Kind[str]:
 
 def strategy() -> Kind[str]:
     def read(value: object) -> str:
-        if not isinstance(value, str) or not (value in STRATEGIES or _is_function(value)):
+        if not isinstance(value, str) or not (value in STRATEGIES or kinds.is_function(value)):
             raise ValueError("no strategy")
         return value
 
     words = ", ".join(f'"{word}"' for word in STRATEGIES)
     return Kind(f'{words} or "package.module:function"', read, blank=STRATEGIES[0], words=STRATEGIES)
-
-
-def _is_function(text: str) -> bool:
-    module, colon, function = text.partition(":")
-    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
 
 def _word(allowed: str) -> Kind[str]:

@@ -255,6 +255,12 @@ def interface() -> Kind[str]:
     return Kind('a network interface of 1 to 15 characters such as "eth0"', read, blank="")
 
 
+def is_function(text: str) -> bool:
+    """Whether it is `package.module:function`."""
+    module, colon, function = text.partition(":")
+    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("not a string")

@@ -3,11 +3,18 @@
     {"version": 7, "made_ns": 1790000000000000000, "source": "lake of 7 days",
      "brokers": {"denver": {"failure": 0.004}},
      "links": [{"ends": ["denver", "seattle"], "failure": 0.03}],
-     "topics": {"alarms/1": {"messages_per_second": 12.5, "bytes_per_second": 800.0}}}
+     "topics": {"alarms/1": {"messages_per_second": 12.5, "bytes_per_second": 800.0}},
+     "domains": {"west": {
+        "items": [{"name": "tolls", "mean": 120.0}], "covariance": [[400.0]],
+        "brokers": [{"name": "west-1", "capacity": 500.0}, {"name": "west-2", "capacity": 500.0}],
+        "primary": {"tolls": "west-1"}, "mirror": {"tolls": "west-2"},
+        "states": [{"failed": ["west-1"], "primary": {"tolls": "west-2"}, "mirror": {}}]}}}
 
 `failure` is the share of time that a broker or link is down; it overrides the value of the network file. The rates are
 those of peak periods. Versions grow: a broker rejects a plan that is not newer than all it has received, or that was
 made from older history.
+
+`domains` has allocation, mirrors and case base for items of the network file, in the words of `overlane plan casebase`.
 """
 
 import math
@@ -46,6 +53,39 @@ class TopicForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_per_second: float
 
 
+class ItemForecast(msgspec.Struct, frozen=True):
+    name: str
+    mean: float
+
+
+class CapacityForecast(msgspec.Struct, frozen=True):
+    name: str
+    capacity: float
+
+
+class StateForecast(msgspec.Struct, frozen=True):
+    """Where items are while these brokers are missing; those that are not named stay where they are normally."""
+
+    failed: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    primary: dict[str, str] = {}
+    mirror: dict[str, str] = {}
+    status: str = "kept"
+    risk: dict[str, float] = {}
+
+
+class DomainForecast(msgspec.Struct, frozen=True):
+    """Allocation, mirrors and case base of one domain."""
+
+    items: tuple[ItemForecast, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    brokers: tuple[CapacityForecast, ...]
+    primary: dict[str, str]
+    mirror: dict[str, str]
+    states: tuple[StateForecast, ...] = ()
+    risk_max: float = 0.02
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     made_ns: int
     """When the history ended that it was made from, since 1970."""
@@ -55,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: dict[str, BrokerForecast] = {}
     links: tuple[LinkForecast, ...] = ()
     topics: dict[str, TopicForecast] = {}
+    domains: dict[str, DomainForecast] = {}
 
     def failure_of(self, broker: str) -> float | None:
         known = self.brokers.get(broker)
@@ -95,6 +136,8 @@ def check_plan(plan: Plan) -> None:
     for ends, same in groupby(sorted(tuple(sorted(link.ends)) for link in plan.links)):
         if len(list(same)) > 1:
             raise BadPlan("links", f"{ends[0]}-{ends[1]} twice", "every link once")
+    for domain, forecast in plan.domains.items():
+        _check_domain(f"domains.{domain}", forecast)
     for topic, rates in plan.topics.items():
         try:
             check_topic(topic)
@@ -103,6 +146,20 @@ def check_plan(plan: Plan) -> None:
         for rate in (rates.messages_per_second, rates.bytes_per_second):
             if not (math.isfinite(rate) and rate >= 0):
                 raise BadPlan(f"topics.{topic}", f"{rate}", "rates that are not negative")
+
+
+def _check_domain(field: str, forecast: DomainForecast) -> None:
+    """Names only: agents check the rest before they follow it."""
+    items, brokers = {one.name for one in forecast.items}, {one.name for one in forecast.brokers}
+    if len(items) != len(forecast.items) or len(forecast.covariance) != len(items):
+        raise BadPlan(f"{field}.covariance", f"{len(forecast.covariance)} rows", f"{len(items)}, one for each item")
+    if forecast.primary.keys() != items:
+        raise BadPlan(f"{field}.primary", f"{len(forecast.primary)} items", "a broker for every item")
+    for state in (StateForecast((), (), forecast.primary, forecast.mirror), *forecast.states):
+        named = {*state.primary.values(), *state.mirror.values(), *state.failed, *state.off}
+        if not named <= brokers or not {*state.primary, *state.mirror} <= items:
+            strangers = sorted(named - brokers | ({*state.primary, *state.mirror} - items))
+            raise BadPlan(field, ", ".join(strangers)[:80], "brokers and items of this domain")
 
 
 def _check_name(field: str, found: str) -> None:

@@ -17,6 +17,7 @@ from overlane.network.coordinated import read_coordination, read_routing
 from overlane.network.dds import read_dds
 from overlane.network.events import read_events
 from overlane.network.gateways import read_gateways
+from overlane.network.items import read_items, read_placement
 from overlane.network.limits import read_limits
 from overlane.network.lines import line_of
 from overlane.network.mediation import read_mediation
@@ -148,6 +149,8 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         recovery=read_recovery(root, coordination, needs_coordination=needs_brokers),
         reservations=read_rules(root.table("reservations")),
         advertisements=tuple(read_advertised(root.tables("advertisements"), names)),
+        items=tuple(read_items(root, coordination, needs_coordination=needs_brokers)),
+        placement=read_placement(root),
     )
     for topic in network.topics:
         if topic.durability == "mirrored" and not network.recovery.mirrors:

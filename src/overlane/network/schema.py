@@ -95,6 +95,8 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
     """Brokers of one domain have the same; empty: a domain of its own."""
     role: Role = "plain"
+    capacity: float | None = None
+    """Messages per second that it can carry; None: that of [placement]."""
 
     def addresses(self) -> dict[str, Endpoint]:
         """All that the file gives it to listen on, by field."""
@@ -484,6 +486,8 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     advertisements: tuple[Advertised, ...] = ()
     mediation: tuple[MediationRule, ...] = ()
     dds: tuple[DdsGateway, ...] = ()
+    items: tuple[Item, ...] = ()
+    placement: Placement = Placement()
 
     def absent_at_start(self) -> tuple[str, ...]:
         """The brokers that are not there yet: those whose first coming or going is to join."""

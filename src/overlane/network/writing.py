@@ -26,12 +26,14 @@ from overlane.network.schema import (
     Event,
     Gateway,
     Heal,
+    Item,
     Join,
     Leave,
     Link,
     Lossy,
     Network,
     Partition,
+    Placement,
     Plug,
     Publisher,
     Recovery,
@@ -71,6 +73,7 @@ _DURATIONS = {
     "shrink_after_ns": "shrink_after",
     "answer_ns": "answer",
     "period_ns": "period",
+    "off_after_ns": "off_after",
 }
 _SIZES = {
     "queue_bytes": "queue",
@@ -101,6 +104,8 @@ def format_network(network: Network) -> str:
         *_optional_table("routing", network.routing, RoutingTier()),
         *_recovery(network.recovery),
         *_optional_table("reservations", network.reservations, ReservationRules()),
+        *_optional_table("placement", network.placement, Placement()),
+        *(_table(f"[items.{_key(item.name)}]", item, {"name": item.name}) for item in network.items),
         *("\n".join(_rule(rule)) for rule in network.access),
         *("\n".join(_border(border)) for border in network.federation),
         *("\n".join(format_rule(rule)) for rule in network.mediation),
@@ -137,6 +142,8 @@ Fields = (
     | DdsGateway
     | ReservationRules
     | Advertised
+    | Item
+    | Placement
 )
 
 

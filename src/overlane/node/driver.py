@@ -351,6 +351,11 @@ class Driver:
         self.server.lookup.follow(domain, self.clock.now())
         self.end_turn_soon()
 
+    def publish_own(self, topic: str, payload: bytes) -> None:
+        """A retained message of the broker itself, for its own clients."""
+        self.server.pubsub.publish_own(topic, payload, self.clock.now())
+        self.end_turn_soon()
+
     def cannot_pass_on(self, placement: PassOn, told: str = "connections are not passed on here") -> None:
         self.server.cannot_pass_on(placement.connection, told)
         self.end_turn_soon()

@@ -354,6 +354,7 @@ class Node:
         try:
             if self.coordinating is not None:
                 membership, bundles = self.coordinating.follow(network.routing, membership)
+                self.coordinating.follow_items(network)
             settings = self._settings(with_fixed_part(network, self._started_with))
             self._reconfiguring.follow(membership, settings, bundles)
         except (BadMembership, RestartNeeded, ConfigError):

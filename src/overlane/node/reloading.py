@@ -82,6 +82,8 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append("telemetry.enabled")
     if new.web != old.web:
         found.append("[web]")
+    if bool(new.items) != bool(old.items):
+        found.append("the first [items], or their end")
     if new.recovery != old.recovery:
         found.append("[recovery]")
     if _histories(new) != _histories(old):

@@ -14,6 +14,7 @@ __all__ = [
     "limits",
     "mediating",
     "message",
+    "message_ids",
     "mirrored",
     "notices",
     "properties",

@@ -136,6 +136,15 @@ class PubSub:
             state.retained.keep_own(message)
             self._publish_here(message, now)
 
+    def publish_own(self, topic: str, payload: bytes, now: Nanos) -> None:
+        """A retained message of the broker itself, for local subscribers; without payload it is removed."""
+        message = Message(topic, payload, retain=True, published_ns=now)
+        if payload:
+            self.state.retained.keep_own(message)
+        else:
+            self.state.effects += self.state.retained.remove(topic)
+        self._publish_here(message, now)
+
     def _publish_here(self, message: Message, now: Nanos) -> None:
         """A message of the broker's own, for local subscribers."""
         audience = self.state.subscriptions.audience(message.topic)

@@ -4,6 +4,7 @@
     broker      a broker as a whole, and its health
     clients     sessions, connections, subscriptions, topics
     gateways    gateways, as they tell their state; times there are seconds since 1970
+    items       the directory of items
     links       links and routes
     monitoring  events, deliveries, and all at once
     plans       plans that a broker follows
@@ -46,6 +47,7 @@ from overlane.adminapi.views.clients import (
     TopicView,
 )
 from overlane.adminapi.views.gateways import GatewayList, GatewayView, LaneView, SideView
+from overlane.adminapi.views.items import DirectoryView, ItemView
 from overlane.adminapi.views.links import (
     DatagramsState,
     DatagramsView,
@@ -101,6 +103,7 @@ __all__ = [
     "DatagramsView",
     "DeliveryList",
     "DeliveryView",
+    "DirectoryView",
     "EmulationView",
     "ErrorView",
     "EventKind",
@@ -109,6 +112,7 @@ __all__ = [
     "GatewayList",
     "GatewayView",
     "HealthView",
+    "ItemView",
     "LaneView",
     "LinkCondition",
     "LinkFlowView",

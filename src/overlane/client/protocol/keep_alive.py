@@ -38,6 +38,10 @@ class KeepAlive:
             self.heard(now)
         self._listening = listening
 
+    @property
+    def heard_at(self) -> Nanos:
+        return self._heard_at
+
     def asked(self, now: Nanos) -> None:
         """A PINGREQ went out."""
         self._asked_at = now

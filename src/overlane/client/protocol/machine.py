@@ -207,6 +207,15 @@ class Protocol:
 
     # What the application wants
 
+    @property
+    def heard_at(self) -> Nanos:
+        return self._keepalive.heard_at
+
+    def ping(self, now: Nanos) -> None:
+        """Send a PINGREQ, whatever was agreed."""
+        self._keepalive.asked(now)
+        self.out.append(PINGREQ)
+
     def publish(self, publication: Publication, now: Nanos) -> tuple[Sending, list[Event]]:
         sending = self._outgoing.publish(publication, now)
         return sending, self._pump(now)

@@ -20,6 +20,7 @@ from overlane.adminapi.views import (
     DatagramsView,
     DeliveryList,
     DeliveryView,
+    DirectoryView,
     EmulationView,
     EventList,
     GatewayList,
@@ -122,6 +123,8 @@ class Inspection:
     """Names of listeners that do not accept connections."""
     coordination: Callable[[], CoordinationView | None] = lambda: None
     recovery: Callable[[], RecoveryView] = RecoveryView
+    directory: Callable[[], DirectoryView] = DirectoryView
+    item_of: Callable[[str], str | None] = field(default=lambda _: None)
     _since_s: float = field(default_factory=monotonic)
     _census: Census = field(default_factory=Census)
     _census_s: float = -CENSUS_FOR_S

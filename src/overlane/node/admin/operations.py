@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec import structs
 
 from overlane.adminapi.views import (
     BrokerView,
     ClientDetail,
     ClientPage,
     DeliveryList,
+    DirectoryView,
     ErrorView,
     EventList,
     GatewayList,
@@ -201,6 +203,14 @@ class Operations:
                 (_AFTER,),
             ),
             Operation("GET", "/recovery", "Copies of the broker at other hosts.", self._recovery, {200: RecoveryView}),
+            Operation(
+                "GET",
+                "/directory",
+                "Items with their primary and mirror brokers; with a topic, the item that it belongs to.",
+                self._directory,
+                {200: DirectoryView, 404: ErrorView},
+                (Parameter("topic", "Only the item of this topic."),),
+            ),
             Operation("GET", "/metrics", "Metrics for Prometheus.", self._scrape, {200: "text/plain"}),
             Operation(
                 "GET",
@@ -225,6 +235,15 @@ class Operations:
 
     async def _recovery(self, _: Asked) -> Answer:
         return json_answer(self._inspection.recovery())
+
+    async def _directory(self, asked: Asked) -> Answer:
+        view, topic = self._inspection.directory(), asked.get("topic")
+        if topic is None:
+            return json_answer(view)
+        found = self._inspection.item_of(topic)
+        if found is None:
+            return json_answer(ErrorView(error=f"no item has the topic {topic[:100]}"), 404)
+        return json_answer(structs.replace(view, items=[one for one in view.items if one.item == found]))
 
     async def _clients(self, asked: Asked) -> Answer:
         return json_answer(await self._inspection.clients(limit_of(asked), asked.get("after"), asked.get("filter", "")))

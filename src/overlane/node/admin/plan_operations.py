@@ -8,6 +8,7 @@ disk, messages must not.
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from overlane.adminapi.views import ErrorView, PlanView, StoredPlanView
 from overlane.core.events import SetFailureRisk
@@ -30,6 +31,8 @@ class PlanOperations:
         self._driver = driver
         self._book = book
         self._one_at_a_time = asyncio.Lock()
+        self.on_followed: Callable[[Plan], None] = lambda _: None
+        """Called with every plan that is followed from now on."""
         refused = {400: ErrorView, 409: ErrorView, 507: ErrorView}
         self.all: tuple[Operation, ...] = (
             Operation("GET", "/plan", "The plan in use, and the plans that are kept.", self._show, {200: PlanView}),
@@ -99,6 +102,13 @@ class PlanOperations:
         else:
             log.info("using plan %d", plan.version)
             self._driver.tell_core(SetFailureRisk(plan.failure_of(me), plan.failures_around(me)))
+            self.on_followed(plan)
+
+    def tell(self, on_followed: "Callable[[Plan], None]") -> None:
+        """Of the plan that is followed, and of all later ones."""
+        self.on_followed = on_followed
+        if self._book.followed is not None:
+            on_followed(self._book.followed)
 
 
 def _unkept(error: OSError) -> Answer:

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from overlane.adminapi.topic_filters import TopicFilters
 from overlane.network.endpoints import Endpoints
+from overlane.network.plan import Plan
 from overlane.network.schema import Network
 from overlane.node.admin.delivery_stats import DeliveryStats
 from overlane.node.admin.inspection import Inspection
@@ -69,6 +71,10 @@ class AdminService:
     def follow_plan(self) -> None:
         """Follow the plan from before the restart, if there was one."""
         self._plans.begin()
+
+    def tell_plans(self, on_followed: Callable[[Plan], None]) -> None:
+        """Of the plan that is followed, and of all later ones."""
+        self._plans.tell(on_followed)
 
     async def stop(self) -> None:
         await self._admin.stop()

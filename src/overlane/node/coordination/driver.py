@@ -14,7 +14,16 @@ from typing import Protocol, assert_never
 
 from overlane.coordination.assignment.elasticity import Bounds
 from overlane.coordination.assignment.placement import strategy_named
-from overlane.coordination.contract import Connected, Deliver, Event, LoginRefused, Service, Suspended
+from overlane.coordination.contract import (
+    Answered,
+    Connected,
+    Deliver,
+    Event,
+    LoginRefused,
+    Request,
+    Service,
+    Suspended,
+)
 from overlane.coordination.leader import Leader, Policy
 from overlane.coordination.participant import (
     AssignmentChanged,
@@ -125,6 +134,9 @@ class Coordinated:
         self._timer: asyncio.TimerHandle | None = None
         self._keeping: asyncio.TimerHandle | None = None
         self.is_connected = False
+        self._session: Connected | None = None
+        self._attached: Deliver | None = None
+        """Another part of the broker that uses the same session."""
         self._registered_until: Nanos = 0
         """Until when those count as registered that were so last."""
         self._service = connect(self._heard)
@@ -132,6 +144,15 @@ class Coordinated:
         self._report()
 
     # What the broker asks
+
+    def attach(self, heard: Deliver) -> None:
+        """Let another part of the broker use the session: it gets all events, and asks with `ask_for`."""
+        self._attached = heard
+        if self.is_connected and self._session is not None:
+            heard(self._session)
+
+    def ask_for(self, number: int, request: Request) -> None:
+        self._service.ask(2 * number + 1, request)
 
     def domain(self) -> Domain:
         """The other brokers that take clients of the domain. One whose registration has ended may be back soon with its
@@ -224,7 +245,14 @@ class Coordinated:
 
     def _heard(self, event: Event) -> None:
         match event:
+            case Answered(number, answer) if number % 2:
+                if self._attached is not None:
+                    self._attached(Answered(number // 2, answer))
+                return
+            case Answered(number, answer):
+                event = Answered(number // 2, answer)
             case Connected():
+                self._session = event
                 log.log(logging.INFO, "connected to ZooKeeper")
                 self.is_connected = True
                 self._registered_until = NEVER
@@ -238,6 +266,8 @@ class Coordinated:
                 pass
         self._take(self.participant.handle(event, self._now()))
         self._ask()
+        if self._attached is not None and not isinstance(event, Answered):
+            self._attached(event)
 
     def _go_on(self) -> None:
         self._take(self.participant.tick(self._now()))
@@ -245,7 +275,7 @@ class Coordinated:
 
     def _ask(self) -> None:
         for number, request in self.participant.requests.take():
-            self._service.ask(number, request)
+            self._service.ask(2 * number, request)
         self._arm()
 
     def _arm(self) -> None:

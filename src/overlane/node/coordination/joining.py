@@ -26,6 +26,7 @@ from overlane.node.reconfiguring import AssignedBundles
 from overlane.pubsub.sessions.domain import ALONE, Domain
 
 if TYPE_CHECKING:
+    from overlane.node.items.agent_driver import ItemsAgent
     from overlane.node.node import Node
 
 
@@ -69,6 +70,20 @@ class Coordinating:
         node.driver.observing.on_direct_links_wanted = self._coordinated.direct_links_wanted
         node.overlay.on_stranger = self._coordinated.dialled_by
         node.overlay.multipath.on_addresses = self._addresses_changed
+        self._items: ItemsAgent | None = None
+        if node.network.items:
+            # Only where it is needed: the solvers take as long to load as much of the rest.
+            from overlane.node.items import agent_driver
+
+            if _is_edge(node):
+                coordinated = self._coordinated
+                self._items = agent_driver.ItemsAgent(
+                    node.options.name, node.network, node.clock.now, Around(self, node), coordinated.ask_for
+                )
+                coordinated.attach(self._items.heard)
+                node.admin_service.tell_plans(self._items.planned)
+                node.admin_service.inspection.directory = self._items.view
+                node.admin_service.inspection.item_of = self._items.item_of
         self._hosts = access.hosts
         self._looking: asyncio.Task[None] | None = None
         self._coordinated.scope_changed(node.driver.core.scope_digest())  # what its records of before say
@@ -105,7 +120,24 @@ class Coordinating:
     async def leave(self) -> None:
         await self._coordinated.leave()
 
+    @property
+    def items(self) -> "ItemsAgent | None":
+        return self._items
+
+    def follow_items(self, network: Network) -> None:
+        """ConfigError."""
+        if self._items is not None:
+            self._items.follow(network)
+
+    def domain_edges(self) -> dict[str, BrokerRecord]:
+        return self._coordinated.view.domain_edges()
+
+    def own_record(self) -> BrokerRecord:
+        return self._coordinated.view.own
+
     async def end(self) -> None:
+        if self._items is not None:
+            self._items.end()
         if self._looking is not None:
             self._looking.cancel()
         await self._coordinated.end()
@@ -174,6 +206,28 @@ class Coordinating:
 
     def lag_s(self) -> float:
         return self._node.admin_service.inspection.loop_lag.lag_s
+
+
+class Around:
+    """What the management agent needs of its broker (`agent_driver.Surroundings`)."""
+
+    def __init__(self, coordinating: Coordinating, node: "Node") -> None:
+        self._coordinating = coordinating
+        self._node = node
+        self.domain_edges = coordinating.domain_edges
+        self.own_record = coordinating.own_record
+        self.is_up = coordinating.is_up
+
+    def topic_counts(self) -> dict[str, int]:
+        topics = self._node.driver.server.pubsub.state.topics
+        return {topic: stats.messages for topic, stats in topics.items()}
+
+    def publish_own(self, topic: str, payload: bytes) -> None:
+        self._node.driver.publish_own(topic, payload)
+
+
+def _is_edge(node: "Node") -> bool:
+    return any(one.name == node.options.name and one.role == "edge" for one in node.network.brokers)
 
 
 def _record(node: "Node", host: str) -> BrokerRecord:

@@ -149,8 +149,8 @@ class RetainedReplay:
             if isinstance(message, _Replay):
                 replay.is_over = True
                 break
-            if message is None or (replay.is_own_only and not message.sender):
-                continue
+            if message is None or (replay.is_own_only and not message.sender and not message.topic.startswith("$")):
+                continue  # what begins with $ is the broker's own, and comes from nobody else
             if message.expires_ns <= now:
                 state.effects += state.retained.remove(message.topic)
                 continue
