@@ -102,10 +102,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "migration":     ("errors", "core.topics", "pubsub", "membership", "network"),
-    "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "mediation", "planning", "network",
-                      "sim", "adminapi", "client", "coordination", "recovery", "reservation", "pipeline", "testbed",
-                      "monitor", "demo", "certificates", "extras", "migration", "local_ports", "quantities", "secret",
-                      "secret_file", "build_kind"),
+    "cli":           ("errors", "core.routing.paths", "core.qos", "core.requirements", "core.units", "mediation",
+                      "planning", "network", "sim", "adminapi", "client", "coordination", "recovery", "reservation", "pipeline",
+                      "testbed", "monitor", "demo", "certificates", "extras", "migration", "local_ports", "quantities",
+                      "secret", "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {

@@ -4,6 +4,7 @@ from overlane.core.config import BrokerConfig
 from overlane.core.federation import Federation, Passage
 from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
 from overlane.core.units import NEVER
+from overlane.network.requirements import requirements
 from overlane.network.schema import Network, Topic
 from overlane.pubsub.cluster.cluster import overlay_table
 from overlane.pubsub.mirrored import MirroredTopics
@@ -18,6 +19,7 @@ def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
         lifespan_ns=NEVER if topic.lifespan_ns is None else topic.lifespan_ns,
         history=HISTORY_ALL if topic.history == "all" else topic.history,
         order=Order(topic.order),
+        requires=requirements(topic),
     )
 
 
@@ -72,4 +74,6 @@ def broker_config(network: Network, name: str) -> BrokerConfig:
         named=frozenset(one.name for one in network.brokers),
         brokers_max=network.limits.brokers,
         role=broker.role,
+        domains={one.name: one.domain for one in network.brokers},
+        encrypted=frozenset(end for link in links if link.encrypted for end in link.ends if end != name),
     )

@@ -128,6 +128,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     """The MQTT broker that carries it, with a prefix of topics: `mqtt://host:port/prefix`; then it is a stream."""
     emulate: Emulated | None = None
     back: Back | None = None
+    encrypted: bool = False
+    """Whether it is encrypted by other means than TLS, such as a virtual private network."""
 
     def from_end(self, end: str) -> "Link | Back":
         """What it is like for what this end sends."""
@@ -146,6 +148,14 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     history: History = 0
     order: Order = "strict"
     durability: Durability = "local"
+    encrypted: bool = False
+    """Whether all links of its paths have to be encrypted."""
+    through: tuple[str, ...] = ()
+    """The brokers (`broker:NAME`) and domains (`domain:NAME`) that may pass its messages on. Empty: any."""
+    avoid: tuple[str, ...] = ()
+    """Those that must not get its messages."""
+    loss_max: float = 1.0
+    resiliency_min: float = 0.0
 
 
 class Publisher(msgspec.Struct, frozen=True, kw_only=True):

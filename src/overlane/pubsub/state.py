@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 
 from overlane.core.events import Effect
-from overlane.core.qos import QosTable
+from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
 from overlane.mediation.mediation import Mediation
@@ -120,9 +120,13 @@ class State:
 
     def __post_init__(self) -> None:
         self.subscriptions = SubscriptionTable(self.may_receive)
-        self.cluster = Cluster(self.name, self.uplink)
+        self.cluster = Cluster(self.name, self.uplink, self.class_of)
         noted = self.cluster.directory.reservations
         self.reservations = Reservations(self.uplink, noted, self.timers, self.subscriptions.forget)
+
+    def class_of(self, topic: str) -> QosClass:
+        """By the network file."""
+        return self.settings.qos.of(topic)
 
     def may_receive(self, session: Session, topic: str) -> bool:
         if topic.startswith("$") and topic == own_topic(session.client_id):

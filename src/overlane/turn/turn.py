@@ -43,6 +43,7 @@ from overlane.core.events import (
     PathTrusted,
     ReadersReady,
     ReportedEffect,
+    RequirementChanged,
     RouteChanged,
     RouteEstablished,
     Save,
@@ -363,6 +364,8 @@ class Turn:
                 case ScopeChanged() | DirectLinksWanted():
                     told.append(effect)
                 case LinkChanged() | RouteChanged() | DeadlineUnmeetable() | PathSuspected() | PathTrusted():
+                    told.append(effect)
+                case RequirementChanged():
                     told.append(effect)
                 case _:
                     assert_never(effect)
