@@ -120,7 +120,7 @@ MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 CORE_CONTRACT = ("core.bundles", "core.config", "core.events", "core.federation", "core.limits", "core.qos",
-                 "core.records", "core.topic_cache", "core.topics", "core.units")
+                 "core.records", "core.requirements", "core.topic_cache", "core.topics", "core.units")
 
 ROOM_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Folders of a part whose order matters: what else of the same part they may import. Each room uses those above it.
