@@ -443,6 +443,7 @@ class LinkSupervisor:
             and not said.swing_us
             and now >= health.swings_until
             and neighbour.greeted
+            and neighbour.is_encrypted == said.encrypted
             and not self.leaving
             and _millionths(self.failure_of(neighbour.name)) == said.risk_millionths
         )
