@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from path_oracle import random_network
+from test_paths_command import DIAMOND, plan
 
 from overlane.planning.constrained import SEARCH, Chosen, Wanted, choose, evaluate
 from overlane.planning.network import Network
 from overlane.planning.shortest import Path
-from planning.path_oracle import random_network
-from planning.test_paths_command import DIAMOND, plan
 
 
 def simple_paths(network: Network, source: int, destination: int) -> list[tuple[int, ...]]:

@@ -6,8 +6,8 @@ from itertools import pairwise
 from random import Random
 
 import pytest
+from handwired import Overlay
 
-from core.handwired import Overlay
 from overlane.core.config import RouteView
 from overlane.core.events import RequirementChanged, SetConfig
 from overlane.core.qos import QosClass, Routing
