@@ -361,11 +361,9 @@ class Turn:
                     effects += self._uplink.take_effects()
                 case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
                     told.append(effect)
-                case ScopeChanged() | DirectLinksWanted():
+                case ScopeChanged() | DirectLinksWanted() | RequirementChanged():
                     told.append(effect)
                 case LinkChanged() | RouteChanged() | DeadlineUnmeetable() | PathSuspected() | PathTrusted():
-                    told.append(effect)
-                case RequirementChanged():
                     told.append(effect)
                 case _:
                     assert_never(effect)
