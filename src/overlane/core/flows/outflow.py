@@ -77,7 +77,7 @@ class StoredParcel(msgspec.Struct, array_like=True):
             self.lifespan_ns,
             self.history,
             Order(self.order),
-            read_requirements(self.requires),
+            requires=read_requirements(self.requires),
         )
 
     def parcel(self, sequence: int) -> Retained:
