@@ -103,9 +103,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "migration":     ("errors", "core.topics", "pubsub", "membership", "network"),
     "cli":           ("errors", "core.routing.paths", "core.qos", "core.requirements", "core.units", "mediation",
-                      "planning", "network", "sim", "adminapi", "client", "coordination", "recovery", "reservation", "pipeline",
-                      "testbed", "monitor", "demo", "certificates", "extras", "migration", "local_ports", "quantities",
-                      "secret", "secret_file", "build_kind"),
+                      "planning", "network", "sim", "adminapi", "client", "coordination", "recovery", "reservation",
+                      "pipeline", "testbed", "monitor", "demo", "certificates", "extras", "migration", "local_ports",
+                      "quantities", "secret", "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
