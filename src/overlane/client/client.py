@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable
 from dataclasses import replace
 from types import TracebackType
 
@@ -21,6 +21,16 @@ from overlane.client.message import (
     checked_pairs,
     checked_topic,
     encoded_properties,
+)
+from overlane.client.policies import (
+    INCOMPATIBLE_TOPIC,
+    LIVELINESS_TOPIC,
+    Incompatible,
+    Liveliness,
+    incompatible_reports,
+    liveliness_reports,
+    offered,
+    requested,
 )
 from overlane.client.protocol import Sending, Settings, WantedSubscription
 from overlane.client.qos import Qos, Reliability, TopicQos, chosen, duration_s
@@ -134,6 +144,9 @@ class Client:
         response_topic: str | None = None,
         correlation_data: bytes | None = None,
         stamp: bool = False,
+        lease: str | None = None,
+        period: str | None = None,
+        strength: int | None = None,
     ) -> None:
         """Publish one message.
 
@@ -143,6 +156,9 @@ class Client:
 
         `deadline` and `reliability` tighten what the brokers' configuration says of the topic. `expiry` is how long the
         message is worth delivering; MQTT counts it in whole seconds. `stamp` lets readers know its age.
+
+        `lease`, `period` and `strength` are what the publisher offers on topics with `liveliness`, `period` or
+        `ownership` in the network file.
         """
         publication = _publication(
             topic,
@@ -157,6 +173,7 @@ class Client:
             response_topic=response_topic,
             correlation_data=correlation_data,
             stamp=stamp,
+            offer=offered(lease, period, strength),
         )
         await self._opened().publish(publication)
 
@@ -252,6 +269,9 @@ class Client:
         retain_as_published: bool = False,
         reserve: Reserve | None = None,
         unread_max: int = UNREAD_MAX,
+        liveliness: str | None = None,
+        period: str | None = None,
+        ownership: str | None = None,
     ) -> Subscription:
         """Ask the broker for what is published on the filters, and return the iterator of its messages.
 
@@ -259,7 +279,8 @@ class Client:
         subscription yet, or "never". With `retain_as_published`, messages that come later say whether they were
         published to be retained. `no_local` leaves out what this client publishes itself. With `unread_max` messages
         unread the client stops reading from the broker; nothing is dropped. `reserve` asks for a rate, and perhaps a
-        latency, of what publishers advertise: the broker agrees when every link of the path has.
+        latency, of what publishers advertise: the broker agrees when every link of the path has. `liveliness`, `period`
+        and `ownership` are requested of publishers; `incompatible` tells where they are not offered.
         """
         if not filters:
             raise InvalidRequest("at least one topic filter is required")
@@ -274,12 +295,21 @@ class Client:
         level, properties = chosen(qos, deadline, reliability)
         if reserve is not None:
             properties += reserve.properties
+        properties += requested(liveliness, period, ownership)
         engine = self._opened()
         number, inbox = engine.subscribe(
             WantedSubscription(filters, level, no_local, RETAINED[retained], properties, retain_as_published),
             unread_max,
         )
         return Subscription(engine, number, inbox)
+
+    def liveliness(self, *filters: str) -> AsyncIterator[Liveliness]:
+        """Publishers of topics that are lost, or alive again; first what is known of them now."""
+        return liveliness_reports(self.subscribe(*(LIVELINESS_TOPIC + one for one in filters)))
+
+    def incompatible(self, *filters: str) -> AsyncIterator[Incompatible]:
+        """Requests of subscribers on topics that publishers do not satisfy, for both."""
+        return incompatible_reports(self.subscribe(*(INCOMPATIBLE_TOPIC + one for one in filters)))
 
     def unclaimed(self) -> Subscription:
         """Messages that belong to no subscription of this run, but to one that an earlier run left in the session.
@@ -363,9 +393,11 @@ def _publication(
     deadline: str | None = None,
     reliability: Reliability | str | None = None,
     stamp: bool = False,
+    offer: tuple[tuple[str, str], ...] = (),
 ) -> Publication:
     level, qos_properties = chosen(qos, deadline, reliability)
     user_properties = qos_properties + checked_pairs(properties) if properties else qos_properties
+    user_properties += offer
     if stamp:
         user_properties += ((STAMP_PROPERTY, str(moment())),)
     return Publication(

@@ -8,6 +8,7 @@ from overlane.network.requirements import requirements
 from overlane.network.schema import Network, Topic
 from overlane.pubsub.cluster.cluster import overlay_table
 from overlane.pubsub.mirrored import MirroredTopics
+from overlane.pubsub.policies.policy import Policies, Policy
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
@@ -32,6 +33,19 @@ def mirrored_topics(network: Network) -> MirroredTopics | None:
     """None where no topic is."""
     filters = {topic.filter: topic.durability == "mirrored" for topic in network.topics}
     return MirroredTopics(filters) if any(filters.values()) else None
+
+
+def policies(network: Network) -> Policies | None:
+    """None where no topic has any."""
+    found = {
+        topic.filter: Policy(
+            NEVER if topic.liveliness_ns is None else topic.liveliness_ns,
+            NEVER if topic.period_ns is None else topic.period_ns,
+            topic.ownership == "exclusive",
+        )
+        for topic in network.topics
+    }
+    return Policies(found) if any(one != Policy() for one in found.values()) else None
 
 
 def _default(network: Network) -> QosClass:

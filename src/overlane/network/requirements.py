@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import structs
 
 from overlane.core.requirements import BROKER_PREFIX, DOMAIN_PREFIX, PLACES_MAX, Requirements
+from overlane.core.units import MS
 from overlane.network import kinds
 from overlane.network.kinds import Kind
-from overlane.network.schema import Broker, Topic
+from overlane.network.schema import OWNERSHIPS, Broker, Topic
 from overlane.network.table import Table, show
 
+_lease = kinds.duration(at_least_ns=MS, allowed='a duration of at least 1 ms such as "2s"')
 PREFIXES = (BROKER_PREFIX, DOMAIN_PREFIX)
 _ALLOWED = '"broker:NAME" or "domain:NAME"'
 
@@ -40,7 +42,12 @@ def with_requirements(topic: Topic, table: Table) -> Topic:
         avoid=lists["avoid"],
         loss_max=table.optional("loss_max", kinds.share(), 1.0),
         resiliency_min=table.optional("resiliency_min", kinds.share(), 0.0),
+        liveliness_ns=table.optional("liveliness", _lease, None),
+        period_ns=table.optional("period", _lease, None),
+        ownership=table.optional("ownership", kinds.choice(OWNERSHIPS), OWNERSHIPS[0]),
     )
+    if read.ownership == "exclusive" and "liveliness" not in table:
+        table.refuse("ownership", '"exclusive" only with liveliness, or a publisher that is gone would own the topic')
     return read
 
 

@@ -26,6 +26,7 @@ Reliability: TypeAlias = Literal["reliable", "best-effort"]
 Order: TypeAlias = Literal["strict", "deadline"]
 Routing: TypeAlias = Literal["single", "multipath", "flood", "adaptive", "thrifty"]
 Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
+Ownership: TypeAlias = Literal["shared", "exclusive"]
 Durability: TypeAlias = Literal["local", "mirrored"]
 Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
@@ -38,6 +39,7 @@ DdsFormat: TypeAlias = Literal["cdr", "json"]
 DDS_FORMATS: tuple[DdsFormat, ...] = get_args(DdsFormat)
 ORDERS: tuple[Order, ...] = get_args(Order)
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+OWNERSHIPS: tuple[Ownership, ...] = get_args(Ownership)
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
@@ -156,6 +158,11 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     """Those that must not get its messages."""
     loss_max: float = 1.0
     resiliency_min: float = 0.0
+    liveliness_ns: int | None = None
+    """A publisher that is silent for this long is lost."""
+    period_ns: int | None = None
+    """Each publisher publishes at least this often."""
+    ownership: Ownership = "shared"
 
 
 class Publisher(msgspec.Struct, frozen=True, kw_only=True):

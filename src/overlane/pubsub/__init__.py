@@ -16,6 +16,7 @@ __all__ = [
     "message",
     "mirrored",
     "notices",
+    "policies",
     "properties",
     "protocol",
     "publishing",

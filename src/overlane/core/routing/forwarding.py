@@ -173,11 +173,11 @@ class Forwarding:
 
         False if there is no such path.
         """
-        if entry is not None and entry.message.confined:
-            return False  # what may be used is for the source to decide
+        if entry is None or entry.message.confined:
+            return False  # what may be used is for the source to decide; of a forgotten route nobody knows
         target, flags = hop, out.header.flags
         ahead_ns = out.ahead_ns
-        if entry is not None and len(entry.message.destinations) == 1:
+        if len(entry.message.destinations) == 1:
             target = entry.message.brokers[entry.message.destinations[0]]
             flags |= _DIRECT
             ahead_ns = 0

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from overlane.core.events import PublishResult
 from overlane.core.qos import QosClass, QosTable
+from overlane.core.requirements import NONE as NO_REQUIREMENTS
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
 from overlane.pubsub.cluster import envelope
@@ -64,6 +65,8 @@ class Cluster:
     def apply_override(self, qos: QosClass, override: QosOverride, now: Nanos) -> QosClass:
         if override.deadline_ns < qos.deadline_ns:
             override = override._replace(deadline_ns=self.deadlines.settle(override.deadline_ns, now))
+        if override.requires is not NO_REQUIREMENTS:
+            self.deadlines.require(override.requires, now)
         return apply_override(qos, override)
 
     def start(self, now: Nanos) -> None:
