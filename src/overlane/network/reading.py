@@ -192,7 +192,6 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
             back=read_back(table, own, queue_bytes),
             transport=table.optional("transport", transport_kind(), TRANSPORTS[0]) if carrier is None else "stream",
             carrier=carrier,
-            transport=table.optional("transport", kinds.choice(TRANSPORTS), TRANSPORTS[0]),
             encrypted=table.optional("encrypted", kinds.flag(), False),
         )
         table.close()
