@@ -103,11 +103,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "demo":          ("errors", "core.topics", "core.units", "extras", "local_ports", "network", "sim", "adminapi",
                       "client", "coordination", "recovery", "testbed", "monitor"),
     "migration":     ("errors", "core.topics", "pubsub", "membership", "network"),
-    "cli":           ("errors", "core.routing.paths", "core.qos", "core.units", "items", "mediation", "planning",
-                      "network", "sim", "adminapi", "client", "coordination", "recovery", "reservation", "pipeline",
-                      "testbed", "monitor", "demo", "certificates", "extras", "migration", "local_ports",
-                      "quantities", "secret",
-                      "secret_file", "build_kind"),
+    "cli":           ("errors", "core.routing.paths", "core.qos", "core.requirements", "core.units", "items",
+                      "mediation", "planning", "network", "sim", "adminapi", "client", "coordination", "recovery",
+                      "reservation", "pipeline", "testbed", "monitor", "demo", "certificates", "extras", "migration",
+                      "local_ports", "quantities", "secret", "secret_file", "build_kind"),
 }
 
 MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -122,7 +121,7 @@ MODULE_MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 CORE_CONTRACT = ("core.bundles", "core.config", "core.events", "core.federation", "core.limits", "core.qos",
-                 "core.records", "core.topic_cache", "core.topics", "core.units")
+                 "core.records", "core.requirements", "core.topic_cache", "core.topics", "core.units")
 
 ROOM_MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Folders of a part whose order matters: what else of the same part they may import. Each room uses those above it.

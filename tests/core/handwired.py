@@ -52,6 +52,7 @@ class Overlay:
         config: Mapping[str, object] | None = None,
         of: Mapping[str, Mapping[str, object]] | None = None,
         identity: Callable[[str, int], BrokerIdentity | None] = lambda _name, _incarnation: None,
+        encrypted: Iterable[str] = (),
     ) -> None:
         """Links are written as "a-b"; their names are all the brokers there are. `of` configures brokers apart.
         `identity` tells who proves what, by name and incarnation."""
@@ -61,6 +62,8 @@ class Overlay:
         self._config = dict(config or {})
         self._config_of = dict(of or {})
         self._identity = identity
+        self.encrypted = {link(*ends.split("-")) for ends in encrypted}
+        """Links whose next connections have TLS."""
         self.effects: dict[str, list[Effect]] = {}
         self.store: dict[str, dict[tuple[str, bytes], bytes]] = {}
         self.slow_disks: set[str] = set()
@@ -108,7 +111,7 @@ class Overlay:
     def join(self, one: str, other: str) -> None:
         self.up.add(link(one, other))
         for name, peer in ((one, other), (other, one)):
-            self.handle(name, LinkUp(peer))
+            self.handle(name, LinkUp(peer, link(one, other) in self.encrypted))
 
     def cut(self, one: str, other: str) -> None:
         """The connection breaks, both ends notice at once, and what was on the way is gone."""

@@ -131,7 +131,7 @@ def test_a_violation_closes_its_link_with_a_reason_and_changes_nothing_else(wron
         (control(0, GossipSummary([])), "the first frame of a connection must be a greeting"),
         (frame_codec.hello("else", 1), "calls itself else, expected bad"),
         (HELLO.replace(b"OVLN", b"HTTP"), "not an Overlane broker: wrong magic number"),
-        (HELLO.replace(b"OVLN\x04", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 4"),
+        (HELLO.replace(b"OVLN\x05", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 5"),
     ],
 )
 def test_who_does_not_greet_as_itself_is_not_let_in(data: bytes, reason: str) -> None:

@@ -35,6 +35,7 @@ from overlane.pubsub.cluster.uplink import Alone, Uplink
 from overlane.pubsub.connection import ClientConnection
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.limits import Limits
+from overlane.pubsub.policies.policy import Policies
 from overlane.pubsub.questions import Authenticate, CallFunction, PassOn, Placed, Verdict
 from overlane.pubsub.state import Settings
 
@@ -91,13 +92,16 @@ class Bench:
         uplink: Uplink | None = None,
         mediation: Iterable[MediationRule] = (),
         has_lane: bool = True,
+        policies: Policies | None = None,
         **limits: int,
     ) -> None:
         self.now: Nanos = 1_000 * SECOND
         self.store: dict[Name, bytes] = {}
         self.users = users or {}
         mediated = Mediation(mediation) if mediation else None
-        self.settings = Settings(Limits(**limits), Access(rules), qos or QosTable({}), anonymous, mediation=mediated)
+        self.settings = Settings(
+            Limits(**limits), Access(rules), qos or QosTable({}), anonymous, mediation=mediated, policies=policies
+        )
         self.calls: list[CallFunction] = []
         """Of functions, which nobody has answered."""
         self.wires: list[Wire] = []
@@ -138,7 +142,9 @@ class Bench:
     def reconfigure(self, rules: Iterable[Rule] | None = None, **limits: int) -> None:
         old = self.settings
         access = old.access if rules is None else Access(rules)
-        self.settings = Settings(Limits(**limits) if limits else old.limits, access, old.qos, old.anonymous)
+        self.settings = Settings(
+            Limits(**limits) if limits else old.limits, access, old.qos, old.anonymous, policies=old.policies
+        )
         self.server.pubsub.reconfigure(self.settings)
         self.server.reconfigure(self.settings)
         self.settle()

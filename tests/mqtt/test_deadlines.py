@@ -104,15 +104,15 @@ def test_a_directory_follows_what_others_need_change_by_change() -> None:
     directory.note(want_name(QosOverride(40 * MS, reliable=True), "t/1"), "c", True)
     directory.note(want_name(QosOverride(strict=True), "t/2"), "c", True)
     assert [directory.override(topic) for topic in ("t/1", "t/2", "u")] == [
-        (40 * MS, True, False),
-        (60 * MS, False, True),
-        (NEVER, False, False),
+        QosOverride(40 * MS, True, False),
+        QosOverride(60 * MS, False, True),
+        QosOverride(NEVER, False, False),
     ]
     directory.note(want_name(QosOverride(40 * MS, reliable=True), "t/1"), "c", False)
     directory.note(wanted, "c", False)
-    assert directory.override("t/1") == (60 * MS, False, False)
+    assert directory.override("t/1") == QosOverride(60 * MS, False, False)
     directory.note(wanted, "b", False)
-    assert directory.override("t/1") == (NEVER, False, False)
+    assert directory.override("t/1") == QosOverride(NEVER, False, False)
     for broker in ("c", "b"):
         directory.note(share_name("g", broker, "s/+", "s/+"), broker, True)
     assert [(one.group, one.filter, one.brokers) for one in directory.shared("s/1")] == [("g", "s/+", ("b", "c"))]
@@ -129,5 +129,5 @@ def test_a_reserved_name_that_means_nothing_means_nothing(name: str) -> None:
     directory = Directory()
     directory.note(name, "b", True)
     directory.note(name, "b", False)
-    assert directory.override("t") == (NEVER, False, False)
+    assert directory.override("t") == QosOverride(NEVER, False, False)
     assert directory.shared("t") == []

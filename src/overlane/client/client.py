@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -22,6 +22,16 @@ from overlane.client.message import (
     checked_pairs,
     checked_topic,
     encoded_properties,
+)
+from overlane.client.policies import (
+    INCOMPATIBLE_TOPIC,
+    LIVELINESS_TOPIC,
+    Incompatible,
+    Liveliness,
+    incompatible_reports,
+    liveliness_reports,
+    offered,
+    requested,
 )
 from overlane.client.protocol import Sending, Settings, WantedSubscription
 from overlane.client.qos import Qos, Reliability, TopicQos, chosen, duration_s
@@ -135,6 +145,9 @@ class Client:
         response_topic: str | None = None,
         correlation_data: bytes | None = None,
         stamp: bool = False,
+        lease: str | None = None,
+        period: str | None = None,
+        strength: int | None = None,
     ) -> None:
         """Publish one message.
 
@@ -144,7 +157,11 @@ class Client:
 
         `deadline` and `reliability` tighten what the brokers' configuration says of the topic. `expiry` is how long the
         message is worth delivering; MQTT counts it in whole seconds. `stamp` lets readers know its age.
+
+        `lease`, `period` and `strength` are what the publisher offers on topics with `liveliness`, `period` or
+        `ownership` in the network file.
         """
+        offer = offered(lease, period, strength)
 
         def made(own: tuple[tuple[str, str], ...]) -> Publication:
             return _publication(
@@ -161,6 +178,7 @@ class Client:
                 correlation_data=correlation_data,
                 stamp=stamp,
                 own=own,
+                offer=offer,
             )
 
         await self._send(topic, made)
@@ -257,6 +275,9 @@ class Client:
         retain_as_published: bool = False,
         reserve: Reserve | None = None,
         unread_max: int = UNREAD_MAX,
+        liveliness: str | None = None,
+        period: str | None = None,
+        ownership: str | None = None,
     ) -> Subscription:
         """Ask the broker for what is published on the filters, and return the iterator of its messages.
 
@@ -264,10 +285,20 @@ class Client:
         subscription yet, or "never". With `retain_as_published`, messages that come later say whether they were
         published to be retained. `no_local` leaves out what this client publishes itself. With `unread_max` messages
         unread the client stops reading from the broker; nothing is dropped. `reserve` asks for a rate, and perhaps a
-        latency, of what publishers advertise: the broker agrees when every link of the path has.
+        latency, of what publishers advertise: the broker agrees when every link of the path has. `liveliness`, `period`
+        and `ownership` are requested of publishers; `incompatible` tells where they are not offered.
         """
         wanted = self._wanted(
-            filters, qos, deadline, reliability, no_local, retained, unread_max, retain_as_published, reserve
+            filters,
+            qos,
+            deadline,
+            reliability,
+            no_local,
+            retained,
+            unread_max,
+            retain_as_published,
+            reserve,
+            requested(liveliness, period, ownership),
         )
         engine = self._opened()
         number, inbox = engine.subscribe(wanted, unread_max)
@@ -284,6 +315,7 @@ class Client:
         unread_max: int,
         retain_as_published: bool = False,
         reserve: Reserve | None = None,
+        requests: tuple[tuple[str, str], ...] = (),
     ) -> WantedSubscription:
         """InvalidRequest."""
         if not filters:
@@ -299,7 +331,16 @@ class Client:
         level, properties = chosen(qos, deadline, reliability)
         if reserve is not None:
             properties += reserve.properties
+        properties += requests
         return WantedSubscription(filters, level, no_local, RETAINED[retained], properties, retain_as_published)
+
+    def liveliness(self, *filters: str) -> AsyncIterator[Liveliness]:
+        """Publishers of topics that are lost, or alive again; first what is known of them now."""
+        return liveliness_reports(self.subscribe(*(LIVELINESS_TOPIC + one for one in filters)))
+
+    def incompatible(self, *filters: str) -> AsyncIterator[Incompatible]:
+        """Requests of subscribers on topics that publishers do not satisfy, for both."""
+        return incompatible_reports(self.subscribe(*(INCOMPATIBLE_TOPIC + one for one in filters)))
 
     def unclaimed(self) -> Subscription:
         """Messages that belong to no subscription of this run, but to one that an earlier run left in the session.
@@ -395,10 +436,12 @@ def _publication(
     reliability: Reliability | str | None = None,
     stamp: bool = False,
     own: tuple[tuple[str, str], ...] = (),
+    offer: tuple[tuple[str, str], ...] = (),
 ) -> Publication:
     """`own`: user properties of the client's own."""
     level, qos_properties = chosen(qos, deadline, reliability)
     user_properties = qos_properties + checked_pairs(properties) if properties else qos_properties
+    user_properties += offer
     if stamp:
         user_properties += ((STAMP_PROPERTY, str(moment())),)
     return Publication(

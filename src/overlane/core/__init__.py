@@ -21,6 +21,7 @@ __all__ = [
     "qos",
     "record_kinds",
     "records",
+    "requirements",
     "routing",
     "topic_cache",
     "topics",

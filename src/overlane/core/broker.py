@@ -69,6 +69,7 @@ from overlane.core.links.reserved_lane import FlowCounters
 from overlane.core.qos import QosClass
 from overlane.core.record_kinds import KINDS
 from overlane.core.records import Record, restore
+from overlane.core.requirements import Places
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.message_losses import MessageCount, MessageLosses
 from overlane.core.routing.route_announcer import RouteAnnouncer
@@ -132,7 +133,7 @@ class OverlayBroker:
             instance,
         )
         self._routes = RouteTable(self.name)
-        self._planner = RoutePlanner(self.name, incarnation, self._table)
+        self._planner = RoutePlanner(self.name, incarnation, self._table, Places(config.domains))
         self._losses = MessageLosses()
         self._forwarding = Forwarding(self.name, self._neighbours, self._table, self._losses)
         self._sink = Sink(
@@ -161,6 +162,7 @@ class OverlayBroker:
             self._gossip,
             self._routes,
             self._forwarding,
+            config.encrypted,
         )
         self._links.instance = instance
         self._route_announcer = RouteAnnouncer(self.name, incarnation, self._planner, self._routes)
@@ -244,8 +246,8 @@ class OverlayBroker:
     def handle(self, event: Event, now: Nanos) -> list[Effect]:
         self._has_changes |= not isinstance(event, Tick)
         match event:
-            case LinkUp(peer):
-                self._names[self._links.up(peer, now).identity] = peer
+            case LinkUp(peer, is_encrypted):
+                self._names[self._links.up(peer, now, is_encrypted=is_encrypted).identity] = peer
             case NamesakeRefused(peer, address):
                 self._gossip.own_name.namesake(peer, address, now)
             case LinkDown(peer):
@@ -294,8 +296,10 @@ class OverlayBroker:
         self.config = config
         self._sink.qos = self._source.qos = config.qos
         self._admission.reconfigure(config.named, config.brokers_max)
-        self._links.set_links(config.link_failure, gone, now)
+        self._planner.set_places(Places(config.domains))
+        self._links.set_links(config.link_failure, gone, now, config.encrypted)
         self._interest_changed()
+        self._source.reachable_again(now)
         self._role.configure(config, now)
 
     def carries(self, topic: str) -> bool:

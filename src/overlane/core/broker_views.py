@@ -59,6 +59,8 @@ class BrokerViews:
                 route.cause,
                 route.established,
                 tuple(sorted(self.source.trust.avoided(route.id))),
+                route.unmet,
+                dict(route.quality),
             )
             for route in self.source.route_announcer.planner.routes.values()
         ]

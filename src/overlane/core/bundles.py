@@ -28,7 +28,7 @@ ALL = frozenset(range(BUNDLES))
 NONE: frozenset[int] = frozenset()
 
 _WILDCARDS = ("+", "#")
-_PREFIX_LEVELS = {"$retained": 1, "$handout": 2, "$share": 4, "$want": 3, "$dead-letter": 1}
+_PREFIX_LEVELS = {"$retained": 1, "$handout": 2, "$share": 4, "$want": 3, "$dead-letter": 1, "$overlane": 2}
 """How many levels stand before the topic or filter that a reserved name carries."""
 RETAINED = "$retained/"
 HANDOUT = "$handout/"

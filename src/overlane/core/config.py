@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from overlane.core.federation import OPEN, Federation
 from overlane.core.qos import QosClass, QosTable
+from overlane.core.requirements import Unmet
 from overlane.core.units import MS, Nanos
 
 PLAIN = "plain"
@@ -40,6 +41,10 @@ class BrokerConfig:
     """Bundles, and the routing brokers that would carry them next: edges tell these the same as the carriers."""
     direct: frozenset[str] = frozenset()
     """Neighbours, edges like this one, by links that serve deadlines only: nothing but links is told over them."""
+    domains: Mapping[str, str] = field(default_factory=dict)
+    """Of the named brokers; empty for one that is a domain of its own."""
+    encrypted: frozenset[str] = frozenset()
+    """Neighbours whose links are encrypted by other means than TLS, as the configuration says."""
 
     def needs_restart(self, other: "BrokerConfig") -> list[str]:
         """The fields that differ and cannot change while the broker runs."""
@@ -72,6 +77,10 @@ class RouteView:
     established: bool
     avoided: tuple[tuple[str, str], ...] = ()
     """Links that the route avoids because parcels over them do not arrive."""
+    unmet: tuple[Unmet, ...] = ()
+    """Requirements of its class that it does not meet."""
+    quality: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Of classes that ask for quality: loss and resiliency, by destination."""
 
 
 @dataclass(frozen=True, slots=True)

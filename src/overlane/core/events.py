@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosClass
+from overlane.core.requirements import Unmet
 from overlane.core.units import Nanos
 
 
@@ -32,6 +33,7 @@ class LinkUp:
     reported down."""
 
     peer: str
+    is_encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,16 @@ class DeadlineUnmeetable:
 
 
 @dataclass(frozen=True, slots=True)
+class RequirementChanged:
+    """A requirement of a class that the route to this destination does not meet, or meets again. For want of trust
+    nothing is sent there; for want of quality the nearest route is used."""
+
+    qos: QosClass
+    unmet: Unmet
+    is_met: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LinkChanged:
     """A link of this broker changed its state: up, suspect or failed."""
 
@@ -364,7 +376,14 @@ class PathTrusted:
 
 
 ReportedEffect = (
-    LinkChanged | RouteChanged | DeadlineUnmeetable | PathSuspected | PathTrusted | BrokersRefused | NameConflict
+    LinkChanged
+    | RouteChanged
+    | DeadlineUnmeetable
+    | RequirementChanged
+    | PathSuspected
+    | PathTrusted
+    | BrokersRefused
+    | NameConflict
 )
 """Effects that are reported to people: log, events of the admin API, telemetry."""
 

@@ -15,7 +15,7 @@ from overlane.core.topics import covers, matches
 
 ANYONE = "*"
 
-INNER = {"$retained": 1, "$share": 4, "$want": 3}
+INNER = {"$overlane": 2, "$retained": 1, "$share": 4, "$want": 3}
 """The overlay's own names, and how many levels each puts in front of a topic."""
 
 
@@ -45,7 +45,7 @@ class Federation:
         if self.enter is None:
             return True
         wanted = inner(topic_filter)
-        return any(_overlap(wanted, one) for passage in self.enter for one in passage.filters)
+        return any(overlap(wanted, one) for passage in self.enter for one in passage.filters)
 
     @property
     def is_open(self) -> bool:
@@ -76,7 +76,7 @@ def _may_cross(passages: Iterable[Passage] | None, topic: str, other: str) -> bo
     )
 
 
-def _overlap(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
     """Whether some topic may match both filters; yes where in doubt."""
     if covers(one, other) or covers(other, one):
         return True

@@ -5,7 +5,7 @@ where their class allows that. What is measured on a link is advertised when it 
 with the time that each QoS class waits in this broker.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from overlane.core.events import Close, Effect, Lane, LinkChanged
@@ -62,6 +62,8 @@ class LinkSupervisor:
     gossip: Gossip
     routes: RouteTable
     forwarding: Forwarding
+    encrypted: Set[str] = frozenset()
+    """Neighbours whose links are encrypted by other means than TLS."""
     effects: list[Effect] = field(default_factory=list)
     sent: SentCounters = field(default_factory=SentCounters)
     instance: int = 0
@@ -72,6 +74,8 @@ class LinkSupervisor:
     """The failure probability of this broker, if a plan gives one."""
     link_failure_override: Mapping[str, float] = field(default_factory=dict)
     """The same of links, by neighbour."""
+    _with_tls: set[str] = field(default_factory=set)
+    """Neighbours whose connections have TLS."""
     _processing_us: dict[int, int] = field(default_factory=dict)
     """By the deadline of the class, as coarse as in its label for others."""
     _processing_said: dict[int, int] = field(default_factory=dict)
@@ -91,7 +95,7 @@ class LinkSupervisor:
 
     # Connections
 
-    def up(self, peer: str, now: Nanos) -> Neighbour:
+    def up(self, peer: str, now: Nanos, *, is_encrypted: bool = False) -> Neighbour:
         neighbour = self.neighbours.get(peer)
         if neighbour is None:
             bytes_max = self.queue_bytes_max(peer)
@@ -100,8 +104,17 @@ class LinkSupervisor:
         elif neighbour.connected:
             # Both ends have dialled at once, and one of the two connections stays: this is no failure of the link.
             self._strand(neighbour, now, is_replaced=True)
+        (self._with_tls.add if is_encrypted else self._with_tls.discard)(peer)
+        self._note_encryption(neighbour)
         neighbour.connect(self.me, self.incarnation, now, self.instance, self.tier)
         return neighbour
+
+    def _note_encryption(self, neighbour: Neighbour) -> None:
+        is_encrypted = neighbour.name in self._with_tls or neighbour.name in self.encrypted
+        if neighbour.is_encrypted != is_encrypted:
+            neighbour.is_encrypted = is_encrypted
+            neighbour.touch()
+        self.routes.set_encrypted(neighbour.name, is_encrypted)
 
     def is_neighbour(self, peer: str) -> bool:
         return peer in self.neighbours
@@ -344,14 +357,17 @@ class LinkSupervisor:
 
     # Advertising
 
-    def set_links(self, failure: Mapping[str, float], gone: Iterable[str], now: Nanos) -> None:
+    def set_links(
+        self, failure: Mapping[str, float], gone: Iterable[str], now: Nanos, encrypted: Set[str] = frozenset()
+    ) -> None:
         """Links may have come, changed or gone: those that are gone are closed."""
-        self.link_failure = failure
+        self.link_failure, self.encrypted = failure, encrypted
         self._has_new_failure_risk = True
         for peer in sorted(gone):
             self.close_peer(peer, UNLINKED, now)
         for peer, neighbour in self.neighbours.items():
             neighbour.queue.resize(self.queue_bytes_max(peer))
+            self._note_encryption(neighbour)
 
     def set_failure_risk(self, failure: float | None, links: Mapping[str, float]) -> None:
         """Set failure probabilities that override the configuration."""
@@ -427,6 +443,7 @@ class LinkSupervisor:
             and not said.swing_us
             and now >= health.swings_until
             and neighbour.greeted
+            and neighbour.is_encrypted == said.encrypted
             and not self.leaving
             and _millionths(self.failure_of(neighbour.name)) == said.risk_millionths
         )
@@ -444,6 +461,7 @@ class LinkSupervisor:
             _millionths(self.failure_of(neighbour.name)),
             int(health.state),
             min(health.swing_ns // US, CLAIMED_US_MAX) if now < health.swings_until else 0,
+            neighbour.is_encrypted,
         )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from overlane.core.bundles import RETAINED
+from overlane.core.requirements import NONE, Requirements
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, specificity
 from overlane.core.units import NEVER, US, Nanos
@@ -72,6 +74,8 @@ class QosClass:
     reservation: int = 0
     """The reserved flow (`routing.reserved_trees`) that its messages belong to, to the brokers that have asked for it;
     its negative: to all others."""
+    requires: Requirements = NONE
+    """What it asks of paths beside the deadline."""
 
     def __hash__(self) -> int:
         """Of what tells most classes apart: topics are looked up by their class for every message."""
@@ -120,7 +124,16 @@ class QosTable:
     def histories(self) -> dict[str, int]:
         """The patterns whose topics have a history, and how much of it is kept; "" is the default."""
         classes = {"": self._default, **self._classes}
-        return {pattern: qos.history for pattern, qos in classes.items() if qos.history}
+        return {
+            pattern: qos.history
+            for pattern, qos in classes.items()
+            if qos.history and not (pattern.startswith(RETAINED) and qos.requires.is_trust)
+        }
+
+    def trusting(self) -> dict[str, Requirements]:
+        """The trust that classes of patterns ask for; none where no class does."""
+        found = {pattern: qos.requires.trust_alone() for pattern, qos in self._classes.items()}
+        return found if any(one.is_trust for one in found.values()) else {}
 
     def extended(self, patterns: Mapping[str, QosClass]) -> "QosTable":
         """The same table with more patterns."""

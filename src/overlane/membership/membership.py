@@ -70,6 +70,8 @@ class MemberLink(msgspec.Struct, frozen=True, kw_only=True):
     """Between two edges, for deadlines only: they tell each other nothing but their links over it."""
     carrier: Carrier | None = None
     """The MQTT broker that carries it; None: the ends dial each other."""
+    is_encrypted: bool = False
+    """By other means than TLS."""
 
     def from_end(self, end: str) -> Direction:
         return self.there if end == self.ends[0] else self.back

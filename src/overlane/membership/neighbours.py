@@ -27,6 +27,8 @@ class NeighbourConfig:
     """Whether the link serves deadlines only, between two edges."""
     carrier: Carrier | None = None
     """The MQTT broker that carries the link, instead of the addresses."""
+    is_encrypted: bool = False
+    """Whether the link is encrypted by other means than TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def neighbours_of(membership: Membership, me: str) -> dict[str, NeighbourConfig]
             is_expected=peer.is_expected,
             is_direct=link.is_direct,
             carrier=link.carrier,
+            is_encrypted=link.is_encrypted,
         )
     return dict(sorted(found.items()))
 

@@ -247,6 +247,7 @@ class Observer:
             cause=view.cause,
             version=view.version,
             is_established=view.is_established,
+            unmet=view.unmet,
         )
 
     def _filters(self, topics: tuple[str, ...], deadline_ms: float | None) -> tuple[str, ...]:
@@ -321,6 +322,8 @@ class Observer:
                     self.timeline.route(at_s, name, filters, event.destinations, event.paths, event.cause)
             case "deadline":
                 self.timeline.deadline(at_s, name, event.peer, event.deadline_ms, event.latency_ms)
+            case "requirement":
+                self.timeline.requirement(at_s, name, event.peer, event.cause, is_met=event.state == "met")
             case "path":
                 self.timeline.path(at_s, name, event.peer, event.destinations, event.state)
             case "name-conflict":

@@ -105,6 +105,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cause: str = ""
     version: int = 0
     is_established: bool = True
+    unmet: dict[str, str] = {}
+    """Per destination, a requirement that is not met."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -54,7 +54,7 @@ class Recorder:
         self._title = title
         self._timeline = Timeline()
         self._clients = [one.broker for one in network.publishers] + [one.broker for one in network.subscribers]
-        self._told = {"deeds": 0, "links": 0, "routes": 0, "unmeetable": 0}
+        self._told = {"deeds": 0, "links": 0, "routes": 0, "unmeetable": 0, "requirements": 0}
         self._ledgers = {name: DeliveryCounters() for name in world.judge.rows}
         self._latencies = dict.fromkeys(world.judge.rows, 0)
         self._arrivals = {name: DeliveryCounters() for name in world.hosts}
@@ -224,6 +224,7 @@ class Recorder:
                     cause=route.cause,
                     version=route.version,
                     is_established=route.established,
+                    unmet={one.destination: str(one) for one in route.unmet},
                 ),
             )
             for route in core.routes()
@@ -253,11 +254,18 @@ class Recorder:
                 deadline_ns / MS,
                 None if latency_ns >= NEVER else latency_ns / MS,
             )
+        for one in chronicle.requirements[told["requirements"] :]:
+            unmet = one.effect.unmet
+            told_of = f"{unmet.requirement}: {'met again' if one.effect.is_met else unmet}"
+            self._timeline.requirement(
+                one.at / SECOND, one.source, unmet.destination, told_of, is_met=one.effect.is_met
+            )
         self._told = {
             "deeds": len(chronicle.deeds),
             "links": len(chronicle.link_moves),
             "routes": len(chronicle.route_moves),
             "unmeetable": len(chronicle.unmeetable),
+            "requirements": len(chronicle.requirements),
         }
 
 

@@ -110,6 +110,10 @@ class Timeline:
         words = f"no path from {source} to {destination} meets {deadline_ms or 0:g} ms{takes}"
         self._add(at_s, "deadline", "warning", words, brokers=(source, destination))
 
+    def requirement(self, at_s: float, source: str, destination: str, told: str, *, is_met: bool) -> None:
+        words = f"{source} to {destination}: {told}"
+        self._add(at_s, "deadline", "good" if is_met else "warning", words, brokers=(source, destination))
+
     def path(self, at_s: float, source: str, hops: str, destinations: Sequence[str], state: str) -> None:
         is_good = state == "trusted"
         words = f"what {source} sends to {', '.join(destinations)} over {hops} "

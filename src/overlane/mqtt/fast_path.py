@@ -99,6 +99,8 @@ class FastPath:
             return  # what is advertised is compared with its profile message by message
         if audience.groups or state.cluster.directory.shared(topic) or state.is_mediated(topic):
             return
+        if state.has_policy(topic):
+            return
         if connection.framer.packet_bytes_max < PACKET_BYTES_MAX:
             return  # the lane does not look at the size
         qos = None

@@ -87,7 +87,7 @@ class Server(ProtocolServer[Connection]):
             pubsub.sessions,
             self._keep_alive,
             publishing,
-            SubscribePackets(state, pubsub.subscribing),
+            SubscribePackets(state, pubsub.subscribing, pubsub.policies),
             pubsub.delivery,
             self._fast_path,
         )

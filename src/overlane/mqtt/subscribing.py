@@ -15,6 +15,8 @@ from overlane.mqtt.codec.malformed import PACKET_TOO_LARGE, Malformed
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.reasons import Granted, subscribe_reason
 from overlane.pubsub.counters import Refusal
+from overlane.pubsub.policies.policy import INCOMPATIBLE, NO_REQUEST
+from overlane.pubsub.policies.publishers import PublisherPolicies
 from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
 from overlane.pubsub.reservations.verdict import Verdict
 from overlane.pubsub.sessions.session import Session
@@ -51,8 +53,9 @@ class _Pending:
 
 
 class SubscribePackets:
-    def __init__(self, state: State, subscribing: Subscribing) -> None:
+    def __init__(self, state: State, subscribing: Subscribing, policies: PublisherPolicies) -> None:
         self._state = state
+        self._policies = policies
         self._subscribing = subscribing
         self._pending: list[_Pending] = []
 
@@ -113,6 +116,7 @@ class SubscribePackets:
         codes: list[Granted] = []
         faults: list[str] = []
         replayed: list[Subscription] = []
+        incompatible: list[tuple[str, str]] = []
         for asked in packet.topic_filters:
             verdict = pending.verdicts.get(asked.pattern)
             try:
@@ -127,11 +131,14 @@ class SubscribePackets:
                     self._subscribing.release(session, asked.pattern, now)
                 continue
             codes.append(Granted(subscription.qos))
+            if subscription.request != NO_REQUEST:
+                found = self._policies.check_subscription(subscription, now)
+                incompatible += [(INCOMPATIBLE, f"{subscription.filter}: {one}") for one in found]
             connection.waits |= session.is_known  # the store keeps the subscription, and what of it is replayed
             if is_replayed:
                 replayed.append(subscription)
         told = "; ".join(faults)[:FAULTS_CHARS_MAX] if faults else None
-        self._send(connection, packet.packet_id, codes, told, _properties(pending))
+        self._send(connection, packet.packet_id, codes, told, [*_properties(pending), *incompatible])
         for subscription in replayed:
             self._subscribing.replay(session, connection, subscription, now)
 

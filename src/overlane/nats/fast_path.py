@@ -69,6 +69,8 @@ class FastPath:
         if topic is None or topic.startswith("$") or topic not in state.topics or not state.may_publish(session, topic):
             return
         audience = state.subscriptions.audience(topic)
+        if state.has_policy(topic):
+            return
         if audience.groups or state.cluster.directory.shared(topic) or state.uplink.carries(topic):
             return
         if state.is_mediated(topic):

@@ -4,9 +4,11 @@ from overlane.core.config import BrokerConfig
 from overlane.core.federation import Federation, Passage
 from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
 from overlane.core.units import NEVER
+from overlane.network.requirements import requirements
 from overlane.network.schema import Network, Topic
 from overlane.pubsub.cluster.cluster import overlay_table
 from overlane.pubsub.mirrored import MirroredTopics
+from overlane.pubsub.policies.policy import Policies, Policy
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
@@ -18,6 +20,7 @@ def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
         lifespan_ns=NEVER if topic.lifespan_ns is None else topic.lifespan_ns,
         history=HISTORY_ALL if topic.history == "all" else topic.history,
         order=Order(topic.order),
+        requires=requirements(topic),
     )
 
 
@@ -30,6 +33,19 @@ def mirrored_topics(network: Network) -> MirroredTopics | None:
     """None where no topic is."""
     filters = {topic.filter: topic.durability == "mirrored" for topic in network.topics}
     return MirroredTopics(filters) if any(filters.values()) else None
+
+
+def policies(network: Network) -> Policies | None:
+    """None where no topic has any."""
+    found = {
+        topic.filter: Policy(
+            NEVER if topic.liveliness_ns is None else topic.liveliness_ns,
+            NEVER if topic.period_ns is None else topic.period_ns,
+            topic.ownership == "exclusive",
+        )
+        for topic in network.topics
+    }
+    return Policies(found) if any(one != Policy() for one in found.values()) else None
 
 
 def _default(network: Network) -> QosClass:
@@ -72,4 +88,6 @@ def broker_config(network: Network, name: str) -> BrokerConfig:
         named=frozenset(one.name for one in network.brokers),
         brokers_max=network.limits.brokers,
         role=broker.role,
+        domains={one.name: one.domain for one in network.brokers},
+        encrypted=frozenset(end for link in links if link.encrypted for end in link.ends if end != name),
     )

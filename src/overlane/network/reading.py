@@ -30,6 +30,7 @@ from overlane.network.overlay import (
     transport_kind,
 )
 from overlane.network.recovery import read_recovery
+from overlane.network.requirements import unknown_places, with_requirements
 from overlane.network.reservations import read_advertised, read_rules
 from overlane.network.schema import (
     DURABILITIES,
@@ -156,6 +157,10 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         if topic.durability == "mirrored" and not network.recovery.mirrors:
             allowed = '"local", or "mirrored" where [recovery] has mirrors'
             root.faults.add(("topics", topic.filter, "durability"), '"mirrored"', allowed)
+    if brokers and coordination is None:
+        for topic_filter, field, index, found in unknown_places(network.topics, brokers):
+            path = "topics", topic_filter, field, index
+            root.faults.add(path, found, "the name of a broker or a domain of this file")
     root.close()
     if not brokers and needs_brokers:
         root.faults.add(("brokers",), NOTHING, "at least one table [brokers.NAME]")
@@ -190,6 +195,7 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
             back=read_back(table, own, queue_bytes),
             transport=table.optional("transport", transport_kind(), TRANSPORTS[0]) if carrier is None else "stream",
             carrier=carrier,
+            encrypted=table.optional("encrypted", kinds.flag(), False),
         )
         table.close()
 
@@ -212,6 +218,7 @@ def _topics(root: Table, routing: Routing) -> Iterator[Topic]:
             order=table.optional("order", kinds.choice(ORDERS), ORDERS[0]),
             durability=table.optional("durability", kinds.choice(DURABILITIES), DURABILITIES[0]),
         )
+        topic = with_requirements(topic, table)
         if topic.history == "all" and "lifespan" not in table:
             table.refuse("history", "a whole number where there is no lifespan, or it would grow without limit")
         table.close()

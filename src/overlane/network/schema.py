@@ -26,6 +26,7 @@ Reliability: TypeAlias = Literal["reliable", "best-effort"]
 Order: TypeAlias = Literal["strict", "deadline"]
 Routing: TypeAlias = Literal["single", "multipath", "flood", "adaptive", "thrifty"]
 Scheduling: TypeAlias = Literal["edf-shed", "edf", "laxity"]
+Ownership: TypeAlias = Literal["shared", "exclusive"]
 Durability: TypeAlias = Literal["local", "mirrored"]
 Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
@@ -38,6 +39,7 @@ DdsFormat: TypeAlias = Literal["cdr", "json"]
 DDS_FORMATS: tuple[DdsFormat, ...] = get_args(DdsFormat)
 ORDERS: tuple[Order, ...] = get_args(Order)
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
+OWNERSHIPS: tuple[Ownership, ...] = get_args(Ownership)
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 SCHEDULINGS: tuple[Scheduling, ...] = get_args(Scheduling)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
@@ -130,6 +132,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     """The MQTT broker that carries it, with a prefix of topics: `mqtt://host:port/prefix`; then it is a stream."""
     emulate: Emulated | None = None
     back: Back | None = None
+    encrypted: bool = False
+    """Whether it is encrypted by other means than TLS, such as a virtual private network."""
 
     def from_end(self, end: str) -> "Link | Back":
         """What it is like for what this end sends."""
@@ -148,6 +152,19 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     history: History = 0
     order: Order = "strict"
     durability: Durability = "local"
+    encrypted: bool = False
+    """Whether all links of its paths have to be encrypted."""
+    through: tuple[str, ...] = ()
+    """The brokers (`broker:NAME`) and domains (`domain:NAME`) that may pass its messages on. Empty: any."""
+    avoid: tuple[str, ...] = ()
+    """Those that must not get its messages."""
+    loss_max: float = 1.0
+    resiliency_min: float = 0.0
+    liveliness_ns: int | None = None
+    """A publisher that is silent for this long is lost."""
+    period_ns: int | None = None
+    """Each publisher publishes at least this often."""
+    ownership: Ownership = "shared"
 
 
 class Publisher(msgspec.Struct, frozen=True, kw_only=True):

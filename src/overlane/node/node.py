@@ -24,7 +24,7 @@ from overlane.core.broker import OverlayBroker
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.errors import ConfigError, Unavailable
 from overlane.membership.membership import BadMembership, Membership
-from overlane.network.classes import broker_config, mirrored_topics, qos_table
+from overlane.network.classes import broker_config, mirrored_topics, policies, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.mediation import mediation_of
@@ -412,6 +412,7 @@ class Node:
             mirrored_topics(network),
             reservation_settings(network, self.options.name),
             mediation_of(network, self.options.name),
+            policies(network),
         )
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:

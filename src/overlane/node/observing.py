@@ -18,6 +18,7 @@ from overlane.core.events import (
     PathSuspected,
     PathTrusted,
     ReportedEffect,
+    RequirementChanged,
     RouteChanged,
     ScopeChanged,
     ScopeDigest,
@@ -88,6 +89,12 @@ class Observing:
                 log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
             case DeadlineUnmeetable(_, destination, latency_ns):
                 log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
+            case RequirementChanged(_, unmet, is_met):
+                if is_met:
+                    log.info("requirement met again: %s of %s", unmet.requirement, unmet.destination)
+                else:
+                    nearest = "nothing is sent there" if unmet.is_trust else "the nearest route is used"
+                    log.warning("requirement not met to %s: %s; %s", unmet.destination, unmet, nearest)
             case PathSuspected(destination, path, hops, _):
                 log.warning(
                     "messages to %s over %s are acknowledged hop by hop but do not arrive; avoiding %s",

@@ -4,6 +4,7 @@ __all__ = [
     "allocation",
     "case_base",
     "channels",
+    "constrained",
     "flooding",
     "graph",
     "mirrors",

@@ -17,6 +17,7 @@ __all__ = [
     "message_ids",
     "mirrored",
     "notices",
+    "policies",
     "properties",
     "protocol",
     "publishing",

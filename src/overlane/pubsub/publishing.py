@@ -26,6 +26,8 @@ from overlane.pubsub.delivery.delivery import NOT_GIVEN, Delivery, Given, both
 from overlane.pubsub.message import Message, Run
 from overlane.pubsub.message_ids import read_id
 from overlane.pubsub.mirrored import NO_MIRROR
+from overlane.pubsub.policies.policy import Policy
+from overlane.pubsub.policies.publishers import PublisherPolicies
 from overlane.pubsub.qos_override import RELIABLE, BadOverride, apply_override, read_override
 from overlane.pubsub.refused import STORE_FAILS, Fault, PublishRefused
 from overlane.pubsub.reservations.advertisement import ADVERTISE
@@ -56,8 +58,9 @@ Mediate = Callable[[Message, Session, Nanos, Publisher | None, bool], Accepted]
 
 
 class Publishing:
-    def __init__(self, state: State, delivery: Delivery) -> None:
+    def __init__(self, state: State, delivery: Delivery, policies: PublisherPolicies) -> None:
         self._state = state
+        self._policies = policies
         self._delivery = delivery
         self._has_begun = False
         """Whether the current message may have reached a receiver."""
@@ -202,6 +205,7 @@ class Publishing:
         message_id = read_id(user_properties) if user_properties and not is_will else None
         if message.qos and not is_will and state.settings.mirrored is not None:
             self._need_mirror(topic)
+        policy = self._stamp(message, session, user_properties) if state.settings.policies and not is_will else None
         audience = state.subscriptions.audience(topic)
         shared = state.cluster.directory.shared(topic)
         is_carried = bool(shared) or state.uplink.carries(topic)
@@ -239,7 +243,8 @@ class Publishing:
                 # Another broker's copy was here before; it is still passed on, since that one may be lost.
                 state.message_ids.duplicates += 1
                 return Accepted(True, is_stored, crowding)
-        given = both((is_stored, crowding), self._delivery.spread(message, audience, now, session.client_id))
+        spread = self._policies.spread(message, audience, policy, now, session.client_id)
+        given = both((is_stored, crowding), spread)
         if audience.groups or shared:
             given = both(given, self._share(message, audience, shared, qos, now))
         return Accepted(bool(audience.receivers or audience.groups or is_carried), *given)
@@ -271,13 +276,27 @@ class Publishing:
             raise PublishRefused(Fault.NO_ROOM, Refusal.QUOTA, f"beyond the profile advertised for {flow.filter[:100]}")
         return found
 
+    def _stamp(self, message: Message, session: Session, user_properties: Sequence[tuple[str, str]]) -> Policy | None:
+        """The policy of its topic, whose publishers are told apart; or PublishRefused."""
+        policy = self._policies.of(message.topic)
+        if policy is None:
+            return None
+        try:
+            self._policies.stamp(message, session, policy, user_properties)
+            return policy
+        except BadOverride as bad:
+            raise PublishRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
+
     def _class_of(
         self, message: Message, qos: QosClass, user_properties: Sequence[tuple[str, str]], now: Nanos
     ) -> QosClass:
         """Its QoS class: that of the file, tightened by publisher and subscribers."""
         if user_properties:
             try:
-                qos = self._state.cluster.apply_override(qos, read_override(user_properties), now)
+                override = read_override(user_properties)
+                if override.requires.is_trust and (message.retain or qos.history):
+                    raise BadOverride("a message that is kept for later has the requirements of its topic only")
+                qos = self._state.cluster.apply_override(qos, override, now)
             except BadOverride as bad:
                 raise PublishRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
         qos = self._state.cluster.class_of(message.topic, qos, now)

@@ -31,6 +31,7 @@ from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.mediating import Mediating
 from overlane.pubsub.message import Message
 from overlane.pubsub.notices import Notice
+from overlane.pubsub.policies.publishers import PublisherPolicies
 from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.questions import Question
 from overlane.pubsub.recovery import Recovery
@@ -65,14 +66,15 @@ class PubSub:
         retained = RetainedMessages(settings.limits)
         self.state = state = State(name, settings, uplink, fresh_id, retained)
         self.reservations = state.reservations
-        self.reservations.publish = lambda topic, payload, at: self._publish_here(
+        self.reservations.publish = lambda topic, payload, at: self.policies.publish_here(
             Message(topic, payload, published_ns=at), at
         )
         self.delivery = Delivery(state)
         self.returns = Returns(state, self.delivery)
         self.handouts = Handouts(state, self.delivery)
         self.subscribing = Subscribing(state, self.delivery, self.handouts)
-        self.publishing = Publishing(state, self.delivery)
+        self.policies = PublisherPolicies(state, self.delivery)
+        self.publishing = Publishing(state, self.delivery, self.policies)
         self.mediating = Mediating(state, self.publishing, self.delivery)
         self.streams = Streams(state, self.delivery, self.subscribing)
         self.writers = Writers(state, self.publishing)
@@ -122,7 +124,7 @@ class PubSub:
 
     def arrivals(self, runs: Runs | None = None) -> Arrivals:
         """What handles messages from other brokers; `runs`: the protocol that puts runs into the overlay."""
-        return Arrivals(self.state, self.delivery, self.admission, runs or NoRuns(), self.handouts)
+        return Arrivals(self.state, self.delivery, self.admission, runs or NoRuns(), self.handouts, self.policies)
 
     # Time
 
@@ -134,7 +136,7 @@ class PubSub:
         state.timers.at(now + sys_topics.EVERY, self._publish_sys, lambda error: state.failed("timer", "$SYS", error))
         for message in sys_topics.messages(state, __version__, now - self._started_ns, now):
             state.retained.keep_own(message)
-            self._publish_here(message, now)
+            self.policies.publish_here(message, now)
 
     def publish_own(self, topic: str, payload: bytes, now: Nanos) -> None:
         """A retained message of the broker itself, for local subscribers; without payload it is removed."""
@@ -143,13 +145,7 @@ class PubSub:
             self.state.retained.keep_own(message)
         else:
             self.state.effects += self.state.retained.remove(topic)
-        self._publish_here(message, now)
-
-    def _publish_here(self, message: Message, now: Nanos) -> None:
-        """A message of the broker's own, for local subscribers."""
-        audience = self.state.subscriptions.audience(message.topic)
-        self.delivery.spread(message, audience, now)
-        self.delivery.share_here(message, audience, now)
+        self.policies.publish_here(message, now)
 
     # For the driver
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 
 from overlane.core.events import Effect
-from overlane.core.qos import QosTable
+from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
 from overlane.mediation.mediation import Mediation
@@ -20,6 +20,7 @@ from overlane.pubsub.limits import Limits
 from overlane.pubsub.message_ids import MessageIds
 from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.notices import Notices, RefusalNotice
+from overlane.pubsub.policies.policy import Policies
 from overlane.pubsub.questions import Question
 from overlane.pubsub.reservations.advertisement import ADVERTISE, Advertisement
 from overlane.pubsub.reservations.reserving import ANSWER_NS
@@ -36,6 +37,9 @@ TOPICS_FORGOTTEN = 1_000
 
 SLOW_COMMIT: Nanos = SECOND
 """Whoever waits for a batch that takes longer has the time to answer anew (`delivery.window.ANSWER_WITHIN`)."""
+
+REPORTS = "$overlane/liveliness/", "$overlane/period/", "$overlane/incompatible/"
+"""What is told of publishers and subscribers (`policies.publishers`)."""
 
 POSTPONED_MAX = 10_000
 """Beyond this number, all packets for a client that confirms more wait for the store."""
@@ -64,6 +68,8 @@ class Settings:
     reserving: ReservationSettings = field(default_factory=ReservationSettings)
     mediation: Mediation | None = None
     """None: there are no rules."""
+    policies: Policies | None = None
+    """None: publishers of no topic are told apart."""
 
 
 @dataclass(slots=True)
@@ -120,13 +126,26 @@ class State:
 
     def __post_init__(self) -> None:
         self.subscriptions = SubscriptionTable(self.may_receive)
-        self.cluster = Cluster(self.name, self.uplink)
+        self.cluster = Cluster(self.name, self.uplink, self.class_of)
         noted = self.cluster.directory.reservations
         self.reservations = Reservations(self.uplink, noted, self.timers, self.subscriptions.forget)
+
+    def class_of(self, topic: str) -> QosClass:
+        """By the network file."""
+        return self.settings.qos.of(topic)
+
+    def has_policy(self, topic: str) -> bool:
+        """Whether publishers of a topic are told apart, so that its messages are looked at one by one."""
+        policies = self.settings.policies
+        return policies is not None and policies.of(topic) is not None
 
     def may_receive(self, session: Session, topic: str) -> bool:
         if topic.startswith("$") and topic == own_topic(session.client_id):
             return True
+        if topic.startswith(REPORTS):  # of a topic: for those who may receive that
+            told_of = topic.split("/", 2)[2]
+            if not (session.is_operators or self.settings.access.may_receive(session.user, session.client_id, told_of)):
+                return False
         return session.is_operators or self.settings.access.may_receive(session.user, session.client_id, topic)
 
     def awaits(self, session: Session, now: Nanos) -> bool:

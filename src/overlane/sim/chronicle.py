@@ -14,6 +14,7 @@ from overlane.core.events import (
     LinkChanged,
     PathSuspected,
     PathTrusted,
+    RequirementChanged,
     RouteChanged,
     RouteEstablished,
 )
@@ -63,6 +64,16 @@ class Unmeetable:
 
 
 @dataclass(frozen=True, slots=True)
+class Requirement:
+    """Not met from now on, or met again."""
+
+    at: Nanos
+    source: str
+    topics: tuple[str, ...]
+    effect: RequirementChanged
+
+
+@dataclass(frozen=True, slots=True)
 class LinkMove:
     at: Nanos
     broker: str
@@ -87,6 +98,7 @@ class Chronicle:
         self.deeds: list[Deed] = []
         self.route_moves: list[RouteMove] = []
         self.unmeetable: list[Unmeetable] = []
+        self.requirements: list[Requirement] = []
         self.link_moves: list[LinkMove] = []
         self.path_verdicts: list[PathVerdict] = []
 
@@ -107,6 +119,9 @@ class Chronicle:
 
     def deadline_unmeetable(self, broker: str, effect: DeadlineUnmeetable) -> None:
         self.unmeetable.append(Unmeetable(self._engine.now, broker, self._topics(effect.qos), effect))
+
+    def requirement_changed(self, broker: str, effect: RequirementChanged) -> None:
+        self.requirements.append(Requirement(self._engine.now, broker, self._topics(effect.qos), effect))
 
     def link_changed(self, broker: str, effect: LinkChanged) -> None:
         self.link_moves.append(LinkMove(self._engine.now, broker, effect.peer, effect.state))

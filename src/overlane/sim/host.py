@@ -32,6 +32,7 @@ from overlane.core.events import (
     PathSuspected,
     PathTrusted,
     PublishResult,
+    RequirementChanged,
     RouteChanged,
     RouteEstablished,
     Save,
@@ -86,6 +87,8 @@ class Witness(Protocol):
     def route_changed(self, broker: str, effect: RouteChanged) -> None: ...
     def route_established(self, broker: str, effect: RouteEstablished) -> None: ...
     def deadline_unmeetable(self, broker: str, effect: DeadlineUnmeetable) -> None: ...
+
+    def requirement_changed(self, broker: str, effect: RequirementChanged) -> None: ...
 
     def direct_links_wanted(self, broker: str, effect: DirectLinksWanted) -> None: ...
     def link_changed(self, broker: str, effect: LinkChanged) -> None: ...
@@ -277,6 +280,8 @@ class Host(Generic[CoreT]):
                 self._witness.route_established(self._name, effect)
             case DeadlineUnmeetable():
                 self._witness.deadline_unmeetable(self._name, effect)
+            case RequirementChanged():
+                self._witness.requirement_changed(self._name, effect)
             case LinkChanged():
                 self._witness.link_changed(self._name, effect)
             case DirectLinksWanted():

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.config import PLAIN, BrokerConfig
-from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
+from overlane.core.qos import QosClass, QosTable, Routing
 from overlane.core.topics import FilterTrie, matches, specificity
-from overlane.core.units import NEVER, Nanos
-from overlane.network import Network, Topic
-from overlane.network.classes import federation
+from overlane.core.units import Nanos
+from overlane.network import Network
+from overlane.network.classes import federation, qos_class
 from overlane.sim.host import Make, Record
 
 DEFAULT_ROW = "(default)"
@@ -78,16 +78,8 @@ class SimulationSetup:
             role=self.roles.get(name, PLAIN),
             assignment=self.assignment,
             standbys=self.standbys,
+            domains={broker.name: broker.domain for broker in self.network.brokers},
+            encrypted=frozenset(
+                peer for peer, link in links.items() if link.encrypted or self.network.security.overlay_tls
+            ),
         )
-
-
-def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
-    return QosClass(
-        deadline_ns=topic.deadline_ns,
-        reliable=topic.reliability == "reliable",
-        routing=Routing(routing or topic.routing),
-        paths=topic.paths,
-        lifespan_ns=NEVER if topic.lifespan_ns is None else topic.lifespan_ns,
-        history=HISTORY_ALL if topic.history == "all" else topic.history,
-        order=Order(topic.order),
-    )

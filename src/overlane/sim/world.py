@@ -21,6 +21,7 @@ from overlane.core.events import (
     LinkChanged,
     PathSuspected,
     PathTrusted,
+    RequirementChanged,
     RouteChanged,
     RouteEstablished,
 )
@@ -59,6 +60,7 @@ class Watch:
         self.route_changed: Callable[[str, RouteChanged], None] = chronicle.route_changed
         self.route_established: Callable[[str, RouteEstablished], None] = chronicle.route_established
         self.deadline_unmeetable: Callable[[str, DeadlineUnmeetable], None] = chronicle.deadline_unmeetable
+        self.requirement_changed: Callable[[str, RequirementChanged], None] = chronicle.requirement_changed
         self.direct_links_wanted: Callable[[str, DirectLinksWanted], None] = lambda *_: None
         self.link_changed: Callable[[str, LinkChanged], None] = chronicle.link_changed
         self.path_judged: Callable[[str, PathSuspected | PathTrusted], None] = chronicle.path_judged

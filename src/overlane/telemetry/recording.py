@@ -20,6 +20,7 @@ from overlane.core.events import (
     PathSuspected,
     PathTrusted,
     ReportedEffect,
+    RequirementChanged,
     RouteChanged,
 )
 from overlane.core.units import NEVER, SECOND, Nanos
@@ -183,6 +184,18 @@ class Recording:
                         deadline_ns=qos.deadline_ns,
                         reliable=qos.reliable,
                         latency_ns=latency_ns,
+                    )
+                )
+            case RequirementChanged(qos, unmet, is_met):
+                self.recorder.add(
+                    Event(
+                        at_ns,
+                        EventKind.REQUIREMENT,
+                        peer=unmet.destination,
+                        state="met" if is_met else "unmet",
+                        reason=unmet.requirement,
+                        deadline_ns=qos.deadline_ns,
+                        reliable=qos.reliable,
                     )
                 )
             case PathSuspected(destination, path, hops) | PathTrusted(destination, path, hops):

@@ -79,6 +79,8 @@ class EventKind(StrEnum):
     ROUTE = "route"
     """From here to `destinations`, over `links` from now on, for `reason`."""
     DEADLINE_UNMEETABLE = "deadline-unmeetable"
+    REQUIREMENT = "requirement"
+    """A requirement of topics, named by `reason`, that the route to `peer` does not meet (`unmet`), or does again."""
     PATH = "path"
     """What goes to `destinations` over `paths` does not arrive, and `peer` is `suspect`; or `trusted` again."""
     NAME_CONFLICT = "name-conflict"

@@ -48,6 +48,8 @@ def reconfigured(config: BrokerConfig, event: Reconfigure) -> BrokerConfig:
         assignment=event.assignment,
         standbys=event.standbys,
         direct=frozenset(peer for peer, neighbour in neighbours.items() if neighbour.is_direct),
+        domains={one.name: one.domain for one in event.membership.members},
+        encrypted=frozenset(peer for peer, neighbour in neighbours.items() if neighbour.is_encrypted),
     )
     if fixed := config.needs_restart(new):
         raise RestartNeeded(f"{config.name}: {', '.join(fixed)} cannot change while the broker runs")

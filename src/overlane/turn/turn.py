@@ -43,6 +43,7 @@ from overlane.core.events import (
     PathTrusted,
     ReadersReady,
     ReportedEffect,
+    RequirementChanged,
     RouteChanged,
     RouteEstablished,
     Save,
@@ -360,7 +361,7 @@ class Turn:
                     effects += self._uplink.take_effects()
                 case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
                     told.append(effect)
-                case ScopeChanged() | DirectLinksWanted():
+                case ScopeChanged() | DirectLinksWanted() | RequirementChanged():
                     told.append(effect)
                 case LinkChanged() | RouteChanged() | DeadlineUnmeetable() | PathSuspected() | PathTrusted():
                     told.append(effect)

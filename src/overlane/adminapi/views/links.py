@@ -2,6 +2,8 @@
 
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from overlane.adminapi.views.view import View
 
 LinkCondition: TypeAlias = Literal["up", "suspect", "failed", "down"]
@@ -100,6 +102,13 @@ class RouteView(View, frozen=True, kw_only=True):
     """A sample of the topics that used it recently."""
     suspects: tuple[str, ...] = ()
     """Brokers that it avoids, because messages sent over them did not arrive."""
+    requires: dict[str, bool | float | tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """What its topics ask for beside the deadline, by the fields of the network file."""
+    unmet: dict[str, str] = msgspec.field(default_factory=dict)
+    """Per destination, the requirements that are not met. For want of trust there are no paths."""
+    loss: dict[str, float] = msgspec.field(default_factory=dict)
+    resiliency: dict[str, float] = msgspec.field(default_factory=dict)
+    """Per destination, where its topics ask for one of them."""
 
 
 class RouteList(View, frozen=True, kw_only=True):

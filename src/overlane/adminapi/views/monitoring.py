@@ -8,7 +8,7 @@ from overlane.adminapi.views.broker import BrokerView
 from overlane.adminapi.views.links import LinkView, RouteView
 from overlane.adminapi.views.view import View
 
-EventKind: TypeAlias = Literal["link", "route", "deadline", "path", "name-conflict", "brokers-refused"]
+EventKind: TypeAlias = Literal["link", "route", "deadline", "requirement", "path", "name-conflict", "brokers-refused"]
 
 
 class EventView(View, frozen=True, kw_only=True):
@@ -16,7 +16,8 @@ class EventView(View, frozen=True, kw_only=True):
 
     link: the link to `peer` changed to `state`. route: the route to `destinations` changed to `paths` because of
     `cause`. deadline: no path to `peer` meets the deadline. path: `peer` is `suspect`, because messages to
-    `destinations` over `paths` do not arrive, or is `trusted` again. name-conflict: another broker runs under the name
+    `destinations` over `paths` do not arrive, or is `trusted` again. requirement:
+    that to `peer` is `unmet`, or `met` again; see `cause`. name-conflict: another broker runs under the name
     `peer`, according to `cause`. brokers-refused: `peer` told of more brokers than there is room for; see `cause`.
     """
 

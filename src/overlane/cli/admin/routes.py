@@ -37,7 +37,7 @@ def _show(result: QueryResult[RouteList]) -> RenderableType:
                     _latency(route, destination),
                     _paths(route, destination),
                     f"{route.routing}{', reliable' if route.reliable else ''}",
-                    _cause(route),
+                    _cause(route) + _unmet(route, destination),
                 )
     return shown
 
@@ -45,6 +45,11 @@ def _show(result: QueryResult[RouteList]) -> RenderableType:
 def _cause(route: RouteView) -> str:
     suspects = f" [yellow](suspect: {escape(', '.join(route.suspects))})[/]" if route.suspects else ""
     return escape(route.cause) + suspects + ("" if route.is_established else " [dim](being set up)[/]")
+
+
+def _unmet(route: RouteView, destination: str) -> str:
+    unmet = route.unmet.get(destination)
+    return f" [red](not met: {escape(unmet)})[/]" if unmet else ""
 
 
 def _latency(route: RouteView, destination: str) -> str:

@@ -3,14 +3,18 @@
 Files use milliseconds, the solvers integer nanoseconds; values are rounded here.
 """
 
+from collections.abc import Callable
+
 import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
+from overlane.core.requirements import BROKER_PREFIX, DOMAIN_PREFIX, Places, Requirements
+from overlane.planning.constrained import Wanted, choose
 from overlane.planning.graph import Dissemination, disseminate
-from overlane.planning.network import LATENCY_NS_MAX, BrokerNode, Network, both_ways
+from overlane.planning.network import LATENCY_NS_MAX, BrokerNode, Link, Network
 from overlane.planning.paths import multipath
 from overlane.planning.problem import BadProblem, NoSolution
 from overlane.planning.resiliency import PathSet, resiliency
@@ -22,12 +26,15 @@ NS_PER_MS = 1_000_000
 class BrokerGiven(msgspec.Struct, forbid_unknown_fields=True):
     failure: float = 0.0
     processing_ms: float = 0.0
+    domain: str = ""
 
 
 class LinkGiven(msgspec.Struct, forbid_unknown_fields=True):
     ends: tuple[str, str]
     latency_ms: float
     failure: float = 0.0
+    loss: float = 0.0
+    encrypted: bool = False
 
 
 class MapGiven(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -38,15 +45,21 @@ class MapGiven(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     paths: int = 2
     search: int = 16
 
-    def network(self) -> Network:
-        """The map, with whatever is wrong in it named as it stands in the file."""
+    def network(self, allows: Callable[[LinkGiven, str, str], bool] = lambda *_: True) -> Network:
+        """The map, with whatever is wrong in it named as it stands in the file. `allows`: whether a link may be used
+        from one of its ends to the other."""
         return Network.build(
             [
                 BrokerNode(name, _ns(f"brokers.{name}.processing_ms", given.processing_ms), given.failure)
                 for name, given in self.brokers.items()
             ],
             [
-                both_ways(*given.ends, _ns(f"links[{number}].latency_ms", given.latency_ms), given.failure)
+                Link(
+                    given.ends,
+                    _ns(f"links[{number}].latency_ms", given.latency_ms) if allows(given, *given.ends) else None,
+                    _ns(f"links[{number}].latency_ms", given.latency_ms) if allows(given, *given.ends[::-1]) else None,
+                    given.failure,
+                )
                 for number, given in enumerate(self.links)
             ],
         )
@@ -54,18 +67,24 @@ class MapGiven(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 class PathsProblem(MapGiven, forbid_unknown_fields=True, kw_only=True):
     destination: str
+    encrypted: bool = False
+    through: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    loss_max: float = 1.0
+    resiliency_min: float = 0.0
 
 
 class GraphProblem(MapGiven, forbid_unknown_fields=True, kw_only=True):
     destinations: list[str]
 
 
-class PathsAnswer(msgspec.Struct):
+class PathsAnswer(msgspec.Struct, omit_defaults=True):
     paths: list[list[str]]
     latency_ms: list[float]
     resiliency: float
     exact: bool
     path_resiliency: list[float]
+    loss: float = 0.0
 
 
 class GraphAnswer(msgspec.Struct):
@@ -87,6 +106,9 @@ def graph(problem: ProblemFile, as_json: AsJson = False) -> None:
 
 
 def solve_paths(problem: PathsProblem) -> PathsAnswer:
+    asked = requirements(problem)
+    if asked.is_trust or asked.is_quality:
+        return solve_required(problem, asked)
     network = problem.network()
     source, destination = network.index(problem.source, "source"), network.index(problem.destination, "destination")
     deadline_ns = _ns("deadline_ms", problem.deadline_ms)
@@ -106,6 +128,67 @@ def solve_paths(problem: PathsProblem) -> PathsAnswer:
         f"the quickest, {' - '.join(nearest.paths[0])}, takes {_ms(least_ns):g} ms",
         {"deadline_ms": _ms(least_ns), **msgspec.to_builtins(nearest)},
     )
+
+
+def requirements(problem: PathsProblem) -> Requirements:
+    known = {BROKER_PREFIX + name for name in problem.brokers}
+    known |= {DOMAIN_PREFIX + (given.domain or name) for name, given in problem.brokers.items()}
+    for field_name in ("through", "avoid"):
+        for index, place in enumerate(getattr(problem, field_name)):
+            if place not in known:
+                raise BadProblem(f"{field_name}[{index}]", repr(place), '"broker:NAME" or "domain:NAME" of the problem')
+    for field_name in ("loss_max", "resiliency_min"):
+        if not 0 <= getattr(problem, field_name) <= 1:
+            raise BadProblem(field_name, f"{getattr(problem, field_name):g}", "a probability from 0 to 1")
+    for number, link in enumerate(problem.links):
+        if not 0 <= link.loss <= 1:
+            raise BadProblem(f"links[{number}].loss", f"{link.loss:g}", "a probability from 0 to 1")
+    return Requirements(problem.encrypted, problem.through, problem.avoid, problem.loss_max, problem.resiliency_min)
+
+
+def solve_required(problem: PathsProblem, asked: Requirements) -> PathsAnswer:
+    """As brokers choose: trust first, then deadline, loss and resiliency together."""
+    places = Places({name: given.domain for name, given in problem.brokers.items()})
+
+    def network_for(trust: Requirements) -> Network:
+        def allows(link: LinkGiven, start: str, end: str) -> bool:
+            return (
+                (link.encrypted or not trust.encrypted)
+                and (start == problem.source or places.may_pass(start, trust))
+                and (places.may_pass(end, trust) or (end == problem.destination and places.may_receive(end, trust)))
+            )
+
+        return problem.network(allows)
+
+    network = network_for(asked)
+    ends = network.index(problem.source, "source"), network.index(problem.destination, "destination")
+    losses = {
+        (network.index(start), network.index(end)): link.loss
+        for link in problem.links
+        for start, end in (link.ends, link.ends[::-1])
+    }
+    wanted = Wanted(_ns("deadline_ms", problem.deadline_ms), asked.loss_max, asked.resiliency_min)
+    found = choose(network, losses, *ends, wanted, problem.paths)
+    between = f"from {problem.source} to {problem.destination}"
+    if not found.paths:
+        names = asked.trust_names()
+        alone = [
+            name
+            for name in names
+            if shortest_tree(network_for(asked.without(name)), ends[0]).latency_ns[ends[1]] is not None
+        ]
+        raise NoSolution(f"no path {between} that {' and '.join(alone or names) or 'the links'} allow", {})
+    answer = _paths_answer(network, PathSet(found.paths, found.resiliency, found.exact), found.loss)
+    missed = []
+    if found.paths[0].latency_ns > (wanted.deadline_ns or 0):
+        missed.append(f"deadline_ms (the quickest allowed path takes {_ms(found.paths[0].latency_ns):g} ms)")
+    if found.loss > asked.loss_max:
+        missed.append(f"loss_max (the nearest paths lose {found.loss:.4g})")
+    if found.resiliency < asked.resiliency_min:
+        missed.append(f"resiliency_min (the nearest paths have {found.resiliency:.6g})")
+    if missed:
+        raise NoSolution(f"no paths {between} meet {' and '.join(missed)}", dict(msgspec.to_builtins(answer)))
+    return answer
 
 
 def solve_graph(problem: GraphProblem) -> GraphAnswer:
@@ -139,13 +222,14 @@ def solve_graph(problem: GraphProblem) -> GraphAnswer:
     )
 
 
-def _paths_answer(network: Network, found: PathSet) -> PathsAnswer:
+def _paths_answer(network: Network, found: PathSet, loss: float = 0.0) -> PathsAnswer:
     return PathsAnswer(
         paths=[network.named(path.brokers) for path in found.paths],
         latency_ms=[_ms(path.latency_ns) for path in found.paths],
         resiliency=found.resiliency,
         exact=found.exact,
         path_resiliency=[resiliency([path], network) for path in found.paths],
+        loss=loss,
     )
 
 
@@ -173,6 +257,8 @@ def _show_paths(problem: PathsProblem, found: PathsAnswer, console: Console) -> 
     table.add_section()
     table.add_row("together", "", f"{found.resiliency:.6f}")
     console.print(table)
+    if found.loss:
+        console.print(f"Loss over all paths: {found.loss:.6f}")
     _show_whether_exact(found.exact, console)
 
 

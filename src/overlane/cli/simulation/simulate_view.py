@@ -9,7 +9,7 @@ from rich.table import Table
 from overlane.cli.simulation.traffic_view import share
 from overlane.core.routing.paths import paths_in
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.sim.chronicle import Deed, RouteMove, Unmeetable, milliseconds, seconds
+from overlane.sim.chronicle import Deed, Requirement, RouteMove, Unmeetable, milliseconds, seconds
 from overlane.sim.report import Report, TopicReport
 from overlane.sim.world import World
 
@@ -66,13 +66,19 @@ def _timeline(world: World) -> Iterator[str]:
     """Events, each followed by the route changes it caused, in time order."""
     chronicle = world.chronicle
     moves = [move for move in chronicle.route_moves if move.at >= 0]
-    entries: list[Deed | RouteMove | Unmeetable] = [*chronicle.deeds, *moves, *chronicle.unmeetable]
+    entries: list[Deed | RouteMove | Unmeetable | Requirement] = [*chronicle.deeds, *moves, *chronicle.unmeetable]
+    entries += chronicle.requirements
     for entry in sorted(entries, key=lambda entry: entry.at):  # stable: an event before the changes it caused
         match entry:
             case Deed(at, what):
                 yield f"{seconds(at):>9.3f} s  [bold]{escape(what)}[/]"
             case RouteMove():
                 yield f"{seconds(entry.at):>9.3f} s    {_moved(entry)}"
+            case Requirement(at, source, topics, changed):
+                to, colour = changed.unmet.destination, "green" if changed.is_met else "yellow"
+                told = f"{changed.unmet.requirement} is met again" if changed.is_met else str(changed.unmet)
+                words = f"{', '.join(topics)}: from {source} to {to}: {told}"
+                yield f"{seconds(at):>9.3f} s    [{colour}]{escape(words)}[/]"
             case Unmeetable(at, source, topics, effect):
                 yield (
                     f"{seconds(at):>9.3f} s    [yellow]{escape(', '.join(topics))}: the deadline cannot be met from "

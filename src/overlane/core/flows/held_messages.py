@@ -23,6 +23,7 @@ from overlane.core.bundles import group_of
 from overlane.core.events import Effect, Erase, PublishResult, Save
 from overlane.core.qos import Order, QosClass, Routing
 from overlane.core.records import THE_BROKER, Kind, numbers_in
+from overlane.core.requirements import StoredRequirements, read_requirements, stored_requirements
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.units import NEVER, SECOND, Nanos
 
@@ -47,6 +48,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
     served: tuple[str, ...] = ()
     published_ns: int = NEVER
     """Unknown in records of earlier releases."""
+    requires: StoredRequirements = None
 
     def qos(self) -> QosClass:
         return QosClass(
@@ -57,6 +59,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
             lifespan_ns=self.lifespan_ns,
             history=self.history,
             order=Order(self.order),
+            requires=read_requirements(self.requires),
         )
 
 
@@ -228,6 +231,7 @@ def _stored(held: Held) -> bytes:
             qos.order.value,
             held.served,
             held.published_ns,
+            stored_requirements(qos.requires),
         )
     )
 

@@ -24,6 +24,7 @@ import msgspec
 from overlane.core.flows.send_window import BELIEVED, UNSENT, WINDOW_MIN, WINDOW_START, SendWindow
 from overlane.core.qos import Order, QosClass, Routing
 from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
+from overlane.core.requirements import StoredRequirements, read_requirements, stored_requirements
 from overlane.core.routing.routes import Route
 from overlane.core.units import NEVER, Nanos
 from overlane.core.wire.mixed_run import MixedRun
@@ -65,6 +66,7 @@ class StoredParcel(msgspec.Struct, array_like=True):
     content: bytes
     order: str = Order.STRICT.value
     follows: tuple[int, ...] = ()
+    requires: StoredRequirements = None
 
     def qos(self) -> QosClass:
         return QosClass(
@@ -75,6 +77,7 @@ class StoredParcel(msgspec.Struct, array_like=True):
             self.lifespan_ns,
             self.history,
             Order(self.order),
+            requires=read_requirements(self.requires),
         )
 
     def parcel(self, sequence: int) -> Retained:
@@ -409,6 +412,7 @@ class Outflow:
                 parcel.content,
                 qos.order.value,
                 parcel.follows,
+                stored_requirements(qos.requires),
             )
         )
 

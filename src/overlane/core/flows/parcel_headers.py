@@ -6,7 +6,7 @@ from overlane.core.flows.outflow import Retained
 from overlane.core.qos import DEADLINE_US_MAX, QosClass, Routing
 from overlane.core.routing.routes import Route
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.frame_codec import AGE_US_MAX, Header, ParcelFlag
+from overlane.core.wire.frame_codec import AGE_US_MAX, ENCRYPTED_ONLY, Header, ParcelFlag
 
 _CONFIRM = int(ParcelFlag.CONFIRM)
 _DIRECT = int(ParcelFlag.DIRECT)
@@ -59,7 +59,7 @@ class Headers:
         self.sequence += 1
         return Header(
             flags,
-            0,
+            ENCRYPTED_ONLY if qos.requires.encrypted else 0,
             self.identity,
             self.incarnation,
             self.sequence,
@@ -70,11 +70,12 @@ class Headers:
             0,
         )
 
-    def copy_on_path(self, header: Header) -> Header:
+    def copy_on_path(self, qos: QosClass, header: Header) -> Header:
         """Of a copy that takes a path of its own, and asks to be confirmed."""
         self.sequence += 1
         flags = (header.flags | _DIRECT | _CONFIRM) & ~(_REPAIR | _OWN_DEADLINE)
-        return header._replace(flags=flags, version=0, sequence=self.sequence, route=0)
+        version = ENCRYPTED_ONLY if qos.requires.encrypted else 0
+        return header._replace(flags=flags, version=version, sequence=self.sequence, route=0)
 
 
 def age_us(parcel: Retained, now: Nanos) -> int:

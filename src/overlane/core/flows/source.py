@@ -317,7 +317,9 @@ class Source:
         self._is_asked = True
         self.trust.sent(route, header.sequence, header.age_us, now)
         for path in self.trust.copies(route, now):
-            copy = self._headers.copy_on_path(header)
+            if not self._planner.may_take(route.qos, path):
+                continue
+            copy = self._headers.copy_on_path(route.qos, header)
             due_ns = NEVER if not header.deadline_us else now + route.slack_ns
             if self.forwarding.send_on_path(path, copy, rest, now, due_ns, now):
                 self.trust.copied(route.id, path, copy.sequence, copy.age_us, route.qos.label, now)

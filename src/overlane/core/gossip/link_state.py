@@ -195,6 +195,7 @@ def differs(old: LinkClaim, new: LinkClaim) -> bool:
     """Whether a claim has really changed, and not just by a hair."""
     return (
         old.state != new.state
+        or old.encrypted != new.encrypted
         or abs(new.latency_us - old.latency_us) > max(1000, old.latency_us // 5)
         or _step(old.loss_millionths) != _step(new.loss_millionths)
         or old.risk_millionths != new.risk_millionths  # told by people or plans: never by a hair

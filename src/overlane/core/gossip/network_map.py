@@ -5,7 +5,7 @@ with or without suspect links, and as a QoS class sees it (brokers keep some cla
 immutable: a changed advert makes a new one, of which only what is asked for is computed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import lru_cache
 
@@ -74,6 +74,9 @@ class NetworkMap:
         if before is not self and self._before is None:
             self._before, self._changes, before._before = before, {}, None
 
+    def brokers(self) -> Iterable[str]:
+        return self._adverts.keys()
+
     def processing_ns(self, broker: str, label: str) -> Nanos:
         """How long a message of this class stays in a broker, by its own measurement."""
         advert = self._adverts.get(broker)
@@ -98,6 +101,18 @@ class NetworkMap:
             link: structs.replace(claim, latency_us=claim.latency_us + extra_us[link]) if link in extra_us else claim
             for link, claim in self.claims.items()
         }
+        found._networks, found._trees, found._before = {}, {}, None
+        return found
+
+    def restricted(self, allows: Callable[[str, str], bool], *, is_encrypted: bool) -> "NetworkMap":
+        """The same map with some of its links only. Encrypted is a link that both ends claim to be."""
+        found, claims = copy(self), self.claims
+        found.claims = {
+            (one, other): claim
+            for (one, other), claim in claims.items()
+            if allows(one, other) and (not is_encrypted or (claim.encrypted and claims[other, one].encrypted))
+        }
+        found.suspects = self.suspects & found.claims.keys()
         found._networks, found._trees, found._before = {}, {}, None
         return found
 

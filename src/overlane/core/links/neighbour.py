@@ -115,6 +115,8 @@ class Neighbour:
         self.incarnation = 0
         self.tier = 0
         """From its greeting (`frame_codec.Hello`)."""
+        self.is_encrypted = False
+        """Whether nobody but the two brokers can read what passes."""
         self.reported_state = LinkState.FAILED
         self.claimed: LinkClaim | None = None
         """What was last advertised of this link."""

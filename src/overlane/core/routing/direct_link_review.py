@@ -3,7 +3,7 @@
 It is looked at when the map or the routes have changed, when time alone may decide, and at every sweep.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from overlane.core.events import DirectLinksWanted
 from overlane.core.gossip.network_map import NetworkMap
@@ -29,16 +29,16 @@ class DirectLinkReview:
             return []
         self._seen = seen
         before = self._links.wanted()
-        traffic = deadline_traffic(self._me, self._planner.routes.values(), self._planner.believed_map(), linked)
+        traffic = deadline_traffic(self._me, self._planner.routes.values(), self._planner.believed_map, linked)
         given_up = self._links.review(traffic, now)
         wanted = self._links.wanted()
         return [DirectLinksWanted(wanted, tuple(given_up))] if wanted != before else []
 
 
 def deadline_traffic(
-    me: str, routes: Iterable[Route], believed: NetworkMap, besides: Container[str]
+    me: str, routes: Iterable[Route], map_of: Callable[[Route, str], NetworkMap | None], besides: Container[str]
 ) -> dict[str, Traffic]:
-    """By destination, of what has a deadline: the shortest, and how long the paths there take."""
+    """By destination, of what has a deadline: the shortest, and how long the paths there take that it may use."""
     found: dict[str, Traffic] = {}
     for route in routes:
         if route.qos.deadline_ns >= NEVER:
@@ -46,6 +46,9 @@ def deadline_traffic(
         for name in route.destinations:
             known = found.get(name)
             if name in besides or (known is not None and known.deadline_ns <= route.qos.deadline_ns):
+                continue
+            believed = map_of(route, name)
+            if believed is None:
                 continue
             direct = believed.claims.get((me, name))
             found[name] = Traffic(

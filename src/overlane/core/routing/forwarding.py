@@ -25,7 +25,15 @@ from overlane.core.routing.signalling import RouteEntry
 from overlane.core.units import NEVER, US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import Receipt, arrived
-from overlane.core.wire.frame_codec import HOPS_MAX, Confirmation, Header, ParcelFlag, broker_id, parcel_size
+from overlane.core.wire.frame_codec import (
+    HOPS_MAX,
+    Confirmation,
+    Header,
+    ParcelFlag,
+    broker_id,
+    needs_encryption,
+    parcel_size,
+)
 from overlane.planning import paths
 
 REPAIRS_MAX = 3
@@ -116,7 +124,7 @@ class Forwarding:
     ) -> bool:
         """From here along these brokers, the first of which is this one; False if the first link is not there."""
         neighbour = self._neighbours.get(path[1]) if 1 < len(path) <= HOPS_MAX else None
-        if neighbour is None or not neighbour.connected:
+        if neighbour is None or not neighbour.connected or (needs_encryption(header) and not neighbour.is_encrypted):
             return False
         hops = tuple(map(broker_id, path[1:]))
         out = OutgoingParcel(header, rest, entered_ns, due_ns, 0, len(hops), hops=hops, repairs=1, is_repair=True)
@@ -130,7 +138,7 @@ class Forwarding:
         """A detour that does not end here."""
         following = hops[position + 1]
         neighbour = next((one for one in self._neighbours.values() if one.identity == following), None)
-        if neighbour is None or not neighbour.connected:
+        if neighbour is None or not neighbour.connected or (needs_encryption(header) and not neighbour.is_encrypted):
             self.losses.unroutable += self.losses.of_parcel(header, rest)
             return
         due_ns = _due(header, neighbour.health.latency_ns, entered_ns)
@@ -165,9 +173,11 @@ class Forwarding:
 
         False if there is no such path.
         """
+        if entry is None or entry.message.confined:
+            return False  # what may be used is for the source to decide; of a forgotten route nobody knows
         target, flags = hop, out.header.flags
         ahead_ns = out.ahead_ns
-        if entry is not None and len(entry.message.destinations) == 1:
+        if len(entry.message.destinations) == 1:
             target = entry.message.brokers[entry.message.destinations[0]]
             flags |= _DIRECT
             ahead_ns = 0

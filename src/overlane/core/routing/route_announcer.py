@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from overlane.core.events import DeadlineUnmeetable, Effect, RouteChanged
+from overlane.core.events import DeadlineUnmeetable, Effect, RequirementChanged, RouteChanged
 from overlane.core.qos import QosClass
 from overlane.core.routing.route_refresh import refreshes, take_refresh
 from overlane.core.routing.routes import Route, RoutePlanner
@@ -48,6 +48,9 @@ class RouteAnnouncer:
         for route in self.planner.review(now):
             self._moved(route, now)
             yield route
+        for route in self.planner.routes.values():
+            if route.unmet is not route.told:
+                self._report(route)
         for route in self.planner.take_renewed():
             if route.description is not None:
                 self._describe(route, route.description, now)
@@ -96,6 +99,16 @@ class RouteAnnouncer:
         for destination, latency_ns in sorted(route.plan.latency_ns.items()):
             if latency_ns > route.qos.deadline_ns:
                 self.effects.append(DeadlineUnmeetable(route.qos, destination, latency_ns))
+        self._report(route)
+
+    def _report(self, route: Route) -> None:
+        """Requirements that were met before and are not, and the other way round. A value that is merely another one is
+        no news."""
+        before, after = ({one[:2]: one for one in unmet} for unmet in (route.told, route.unmet))
+        self.effects += [RequirementChanged(route.qos, one) for key, one in sorted(after.items()) if key not in before]
+        met = [one for key, one in sorted(before.items()) if key not in after]
+        self.effects += [RequirementChanged(route.qos, one, is_met=True) for one in met]
+        route.told = route.unmet
 
     def _describe(self, route: Route, description: Establish, now: Nanos) -> None:
         route.described_ns = now

@@ -5,7 +5,7 @@ be met, a destination comes or goes, or a clearly better path appears (a link re
 this route alone is computed anew (route_plan.py), and its next version is described for the brokers that carry it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -15,9 +15,11 @@ from msgspec import structs
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.gossip.network_map import NetworkMap
 from overlane.core.qos import QosClass, Routing
+from overlane.core.requirements import Places, Requirements, Unmet
 from overlane.core.routing.link_risks import CAUTION, Risks
 from overlane.core.routing.reserved_trees import ReservedTrees
 from overlane.core.routing.route_plan import Links, RoutePlan, plan
+from overlane.core.routing.route_quality import Quality, improved, judged
 from overlane.core.routing.trouble_history import TroubleHistory
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire.control_messages import BROKERS_MAX, Advert, Establish, EstablishReserved
@@ -85,6 +87,12 @@ class Route:
     """When one of its parcels requests a confirmation again."""
     measured: tuple[Links, Adverts, dict[str, Nanos]] = frozenset(), (), {}
     """Its links, what their brokers said when its latency was last computed, and what that was."""
+    unmet: tuple[Unmet, ...] = ()
+    """Requirements of its class that it does not meet."""
+    quality: Quality = field(default_factory=dict)
+    """Where its class asks for quality."""
+    told: tuple[Unmet, ...] = ()
+    """What of it was reported."""
 
     @property
     def latency_ns(self) -> Nanos:
@@ -97,8 +105,9 @@ class Route:
 
 
 class RoutePlanner:
-    def __init__(self, me: str, incarnation: int, table: LinkStateTable) -> None:
+    def __init__(self, me: str, incarnation: int, table: LinkStateTable, places: Places | None = None) -> None:
         self._me = me
+        self._places = places or Places()
         self._incarnation = incarnation
         self._table = table
         self.routes: dict[tuple[QosClass, tuple[str, ...]], Route] = {}
@@ -106,6 +115,7 @@ class RoutePlanner:
         self.experience: Experience = NoExperience()
         self.reserved = ReservedTrees(me)
         self._maps: dict[Links, NetworkMap] = {}
+        self._allowed_maps: dict[tuple[Links, Requirements, tuple[str, ...]], NetworkMap] = {}
         self._maps_of = (-1, -1)
         self._reviewed = (-1, -1)
         self._trouble_history = TroubleHistory()
@@ -128,8 +138,11 @@ class RoutePlanner:
         """Another one whenever there are new routes, or the map is believed to be another."""
         return self._next_id, *self._news()
 
-    def believed_map(self) -> NetworkMap:
-        return self._map()
+    def believed_map(self, route: Route, destination: str) -> NetworkMap | None:
+        """With the links alone that the class of a route may use; None if the destination may not have its messages."""
+        if not self._places.may_receive(destination, route.qos.requires):
+            return None
+        return self._allowed(route.qos.requires, route.destinations)
 
     def drop(self, route: Route) -> None:
         del self.routes[route.qos, route.destinations]
@@ -141,19 +154,52 @@ class RoutePlanner:
     def _news(self) -> tuple[int, int]:
         return self._table.changes, self.experience.changes + self.reserved.changes
 
-    def quickest_path(self, route: int, destination: str) -> tuple[tuple[str, ...], Nanos] | None:
-        """The quickest path for what is sent again to a destination of a route, and its latency."""
+    def quickest_path(self, qos: QosClass, route: int, destination: str) -> tuple[tuple[str, ...], Nanos] | None:
+        """The quickest path for what is sent again to a destination of a route of this class, and its latency."""
         avoided = self.experience.avoided(route)
-        found = self._map(avoided).quickest_path(self._me, destination)
+        found = self._allowed(qos.requires, (destination,), avoided).quickest_path(self._me, destination)
         if found is None or avoided.isdisjoint(pairwise(found[0])):
             return found
-        return self._map().quickest_path(self._me, destination)
+        return self._allowed(qos.requires, (destination,)).quickest_path(self._me, destination)
+
+    def may_take(self, qos: QosClass, path: Sequence[str]) -> bool:
+        """Whether a class may be sent along a path that was found without regard to it."""
+        if not qos.requires.is_trust:
+            return True
+        return {*pairwise(path)} <= self._allowed(qos.requires, (path[-1],)).claims.keys()
+
+    def set_places(self, places: Places) -> None:
+        """The brokers of the configuration, or their domains, have changed."""
+        if places != self._places:
+            self._places, self._maps_of, self._reviewed = places, (-1, -1), (-1, -1)
+
+    def map_for(self, route: Route) -> NetworkMap:
+        """The map as this source believes it, with the links alone that the class of a route may use."""
+        return self._allowed(route.qos.requires, route.destinations, self.experience.avoided(route.id))
+
+    def _allowed(
+        self, requires: Requirements, destinations: tuple[str, ...], avoided: Links = frozenset()
+    ) -> NetworkMap:
+        believed = self._map(avoided)
+        if not requires.is_trust:
+            return believed
+        key = avoided, requires, destinations
+        found = self._allowed_maps.get(key)
+        if found is None:
+            places, ends = self._places, {*destinations}
+            passing = {name for name in believed.brokers() if places.may_pass(name, requires)}
+            reached = passing | {name for name in ends if places.may_receive(name, requires)}
+            found = self._allowed_maps[key] = believed.restricted(
+                lambda one, other: (one == self._me or one in passing) and other in reached,
+                is_encrypted=requires.encrypted,
+            )
+        return found
 
     def _map(self, avoided: Links = frozenset()) -> NetworkMap:
         """The map as this source believes it, with links to be avoided as the last resort."""
         now = self._table.changes, self.experience.changes
         if self._maps_of != now:
-            self._maps_of, self._maps = now, {}
+            self._maps_of, self._maps, self._allowed_maps = now, {}, {}
         found = self._maps.get(avoided)
         if found is None:
             extra_us = {**self.experience.extra_us}
@@ -204,10 +250,15 @@ class RoutePlanner:
         risks = risks or self._risks(now)
         avoided = self.experience.avoided(route.id)
         current = route.plan.links if avoided.isdisjoint(route.plan.links) else frozenset()
+        network_map = self.map_for(route)
+        if not current <= network_map.claims.keys():
+            current = frozenset()
         if (links := self._reserved_links(route)) is not None:
             found = RoutePlan(links, self._latency_over(route, links))
         else:
-            found = plan(self._table, self._me, route.qos, route.destinations, risks, current, self._map(avoided))
+            found = plan(self._table, self._me, route.qos, route.destinations, risks, current, network_map)
+            if route.qos.requires.is_quality:
+                found = improved(found, current, network_map, self._me, route.qos)
         if avoided and not avoided.isdisjoint(found.links):
             # There is no other path: it is used however long it takes.
             found = RoutePlan(found.links, self._latency_over(route, found.links), found.resiliency)
@@ -216,10 +267,12 @@ class RoutePlanner:
         best = self._best_latency(route)
         route.best_ns = {name: max(best.get(name, ns), ns) for name, ns in found.latency_ns.items()}
         before = route.plan
+        self._judge(route, found)
         same = found.links == before.links and found.latency_ns.keys() == before.latency_ns.keys()
         riskier = any(self._failure(one) > known for one, known in route.failure.items())
-        if route.version and (same or (not riskier and self._hardly_better(route, found))):
+        if route.version and (same or (not riskier and self._hardly_better(route, found) and self._serves(route))):
             route.failure = self._failures(before.links)
+            self._judge(route, before)
             route.plan = RoutePlan(before.links, self._latency_over(route), before.resiliency)
             if same:
                 route.best_ns = {name: max(best.get(name, ns), ns) for name, ns in route.plan.latency_ns.items()}
@@ -231,7 +284,40 @@ class RoutePlanner:
 
     def _reserved_links(self, route: Route) -> Links | None:
         flow = route.qos.reservation
-        return self.reserved.links(flow, route.destinations, self._table.map.claims) if flow else None
+        return self.reserved.links(flow, route.destinations, self.map_for(route).claims) if flow else None
+
+    def _serves(self, route: Route) -> bool:
+        """Whether the present links are allowed, and as good as the class asks for."""
+        requires, network_map = route.qos.requires, self.map_for(route)
+        if requires.is_trust and not route.plan.links <= network_map.claims.keys():
+            return False
+        return not requires.is_quality or not self._quality(route, route.plan)[1]
+
+    def _quality(self, route: Route, found: RoutePlan) -> tuple[Quality, tuple[Unmet, ...]]:
+        return judged(found.links, found.latency_ns, self.map_for(route), self._me, route.qos)
+
+    def _judge(self, route: Route, found: RoutePlan) -> None:
+        """Note what the route is like with these links, and which requirements are not met."""
+        requires, unmet = route.qos.requires, tuple[Unmet, ...]()
+        if requires.is_trust:
+            missing = [name for name in route.destinations if name not in found.latency_ns]
+            unmet = tuple(one for name in missing for one in self._unallowed(requires, name))
+        if requires.is_quality:
+            route.quality, of_quality = self._quality(route, found)
+            unmet += of_quality
+        route.unmet = unmet
+
+    def _unallowed(self, requires: Requirements, destination: str) -> list[Unmet]:
+        """Which requirements leave no path to a destination that there is one to otherwise."""
+        if self._map().quickest_path(self._me, destination) is None:
+            return []
+        asked = requires.trust_names()
+        alone = [
+            name
+            for name in asked
+            if self._allowed(requires.without(name), (destination,)).quickest_path(self._me, destination) is not None
+        ]
+        return [Unmet(destination, name) for name in alone or asked]
 
     def _next_version(self, route: Route, before: Links, now: Nanos) -> None:
         route.established = False
@@ -263,6 +349,8 @@ class RoutePlanner:
             if links is not None:
                 return None if links == route.plan.links else "the path of its reservation"
         bearing = False
+        if route.qos.requires.is_trust and (cause := self._reason_by_trust(route)):
+            return cause
         claims, silent_since = self._table.map.claims, self._trouble_history.silent_since
         for one, other in sorted(link for link in route.plan.links if link not in claims or link in silent_since):
             if (one, other) not in claims:
@@ -281,8 +369,25 @@ class RoutePlanner:
             if cause := self._unless_just_planned(route, f"what is sent over {hops} does not arrive", now, REVIEW_GAP):
                 return cause
         cause = self._reason_by_latency(route, now)
+        if cause is None and route.qos.requires.is_quality:
+            cause = self._reason_by_quality(route, now)
         # What falls silent for a moment may only be slow: no trouble yet, as long as the deadline can bear it.
         return cause if cause or bearing else self._reason_by_trouble(route, risks, now)
+
+    def _reason_by_trust(self, route: Route) -> str | None:
+        allowed, known = self.map_for(route).claims, self._table.map.claims
+        for one, other in sorted(route.plan.links):
+            if (one, other) in known and (one, other) not in allowed:
+                return f"link {one}-{other} is not allowed any more"
+        return None
+
+    def _reason_by_quality(self, route: Route, now: Nanos) -> str | None:
+        quality, unmet = self._quality(route, route.plan)
+        if unmet == tuple(one for one in route.unmet if not one.is_trust):
+            route.quality = quality
+            return None
+        cause = f"{unmet[0].destination}: {unmet[0]}" if unmet else "requirements are met again"
+        return self._unless_just_planned(route, cause, now, TROUBLE_GAP)
 
     def _reason_by_latency(self, route: Route, now: Nanos) -> str | None:
         current = self._latency_over(route)
@@ -382,7 +487,7 @@ class RoutePlanner:
     def _best_latency(self, route: Route, suspects: bool | None = None) -> Mapping[str, Nanos]:
         """Of every destination that can be reached, by the quickest path; without suspect links where that is
         possible."""
-        network_map, label = self._map(self.experience.avoided(route.id)), route.qos.label
+        network_map, label = self.map_for(route), route.qos.label
         if suspects is not None or not network_map.suspects:
             return network_map.latencies(self._me, route.destinations, suspects is not False, label)
         whole, clean = (
@@ -455,6 +560,8 @@ class RoutePlanner:
             deadline_us=route.qos.deadline_us,
             latency_us=route.latency_ns // US,
             hops=self._hops(route),
+            confined=route.qos.requires.is_trust,
+            encrypted=route.qos.requires.encrypted,
         )
         if not route.qos.reservation:
             return described

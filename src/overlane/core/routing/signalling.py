@@ -139,6 +139,22 @@ class RouteTable:
         self.keyed: dict[bytes, RouteEntry] = {}
         """Every version of every route by the key that parcels carry."""
         self.changes = 0
+        self._encrypted: set[str] = set()
+        """Neighbours with encrypted links."""
+
+    def set_encrypted(self, peer: str, is_encrypted: bool) -> None:
+        """Routes that need encryption use the link to a neighbour from now on, or no more: the source is told by the
+        map, and parcels may come sooner."""
+        if (peer in self._encrypted) == is_encrypted:
+            return
+        (self._encrypted.add if is_encrypted else self._encrypted.discard)(peer)
+        for state in self._routes.values():
+            for entry in state.versions.values():
+                if entry.message.encrypted:
+                    _set_hops(entry, self._may_use(entry.message, _all_hops(entry.message, self._me)))
+
+    def _may_use(self, message: Establish, hops: Iterable[str]) -> tuple[str, ...]:
+        return tuple(hop for hop in hops if not message.encrypted or hop in self._encrypted)
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -300,6 +316,7 @@ class RouteTable:
         brokers = message.brokers
         me = brokers.index(self._me) if self._me in brokers else -1
         kept, added, obsolete = (_hops(links, me, brokers) for links in (message.kept, message.added, message.obsolete))
+        kept, added = [*self._may_use(message, kept)], [*self._may_use(message, added)]
         known = state.versions.get(state.newest)
         # Only new next hops must be waited for; the others carry the route already, if they acknowledged it.
         awaited = set(added) | {hop for hop in kept if known is None or hop in known.awaited}
@@ -322,8 +339,7 @@ class RouteTable:
         self._budget.take(entry.name.origin, entry.size_bytes)
         if isinstance(message, EstablishReserved):
             entry.flow = entry.name.origin, message.reservation
-        elif len(entry.next_hops) == 1 and not entry.deliver:
-            entry.only_next_hop = entry.next_hops[0]
+        _set_hops(entry, entry.next_hops)
         if message.version > state.newest:
             if known is not None:
                 known.superseded_at = now
@@ -333,6 +349,18 @@ class RouteTable:
         state.versions[message.version] = self.keyed[entry.key] = entry
         self.changes += 1
         return entry
+
+
+def _set_hops(entry: RouteEntry, hops: tuple[str, ...]) -> None:
+    entry.next_hops = hops
+    entry.unconfirmed |= {*hops}
+    is_cut_through = len(hops) == 1 and not entry.deliver and not isinstance(entry.message, EstablishReserved)
+    entry.only_next_hop = hops[0] if is_cut_through else ""
+
+
+def _all_hops(message: Establish, here: str) -> list[str]:
+    me = message.brokers.index(here) if here in message.brokers else -1
+    return sorted({*_hops(message.kept, me, message.brokers), *_hops(message.added, me, message.brokers)})
 
 
 def links_of(message: Establish) -> tuple[tuple[str, str], ...]:

@@ -97,6 +97,8 @@ class LinkClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     state: Annotated[int, Meta(ge=0, le=3)]
     swing_us: Annotated[int, Meta(ge=0, le=CLAIMED_US_MAX)] = 0
     """By how much its latency rose at once, lately."""
+    encrypted: bool = False
+    """Whether nobody but its ends can read what passes."""
 
 
 class Advert(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -181,6 +183,10 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     refresh: Count = 0
     """Grows each time the source describes the same version again, since it was not acknowledged; each is passed on
     once."""
+    confined: bool = False
+    """Whether parcels may take no other links than these: hops send them again, but not around."""
+    encrypted: bool = False
+    """Whether they may take encrypted links only."""
 
 
 class EstablishReserved(Establish, frozen=True, array_like=True, forbid_unknown_fields=True, tag=22):

@@ -37,6 +37,8 @@ A frame is a length, a type and a body. Numbers are big-endian.
     | u8    | u16     | u64    | u32         | u64      | u32   | u32    | u32         | u32      | u32 |
     +-------+---------+--------+-------------+----------+-------+--------+-------------+----------+-----+
 
+    Without a route, version 1 stands for encrypted links only.
+
 The first frame of a connection is a HELLO. CONTROL frames are numbered from 0 on each connection, so that a frame
 that was replayed, lost or inserted is detected. Any other frame is a protocol violation: the link of its sender is
 closed.
@@ -52,7 +54,7 @@ from typing import NamedTuple
 from overlane.errors import ProtocolViolation
 
 MAGIC = b"OVLN"
-VERSION = 4
+VERSION = 5
 NAME_BYTES_MAX = 64
 TIER_MAX = 2
 FRAME_BYTES_MAX = (1 << 20) + (1 << 16)
@@ -136,6 +138,10 @@ def broker_id(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
 
 
+ENCRYPTED_ONLY = 1
+"""The version in the header of a parcel that follows no route, and may take encrypted links only."""
+
+
 class Header(NamedTuple):
     """What a hop reads of a parcel."""
 
@@ -149,6 +155,11 @@ class Header(NamedTuple):
     deadline_us: int
     messages: int
     hop_sequence: int
+
+
+def needs_encryption(header: Header) -> bool:
+    """Of a parcel that follows no route: a route says so itself."""
+    return not header.route and header.version == ENCRYPTED_ONLY
 
 
 class RouteName(NamedTuple):

@@ -7,8 +7,8 @@ cached briefly, so that frequent requests cost no more than rare ones.
 import os
 import resource
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
 from time import monotonic, process_time
 
 from overlane import __version__
@@ -46,6 +46,7 @@ from overlane.adminapi.views import (
 from overlane.core.links import link_view
 from overlane.core.links.link_health import LinkState
 from overlane.core.qos import QosClass
+from overlane.core.requirements import Requirements, Unmet
 from overlane.core.routing.paths import paths_in
 from overlane.core.topics import matches
 from overlane.core.units import MS, NEVER, US
@@ -380,6 +381,13 @@ class Inspection:
                 is_established=route.established,
                 topics=tuple(topics.get((route.qos, route.destinations), ())[:TOPICS_SHOWN]),
                 suspects=tuple(sorted({hop for hop, _ in route.avoided})),
+                requires=_requires(route.qos),
+                unmet={
+                    destination: "; ".join(str(one) for one in unmet)
+                    for destination, unmet in _by_destination(route.unmet).items()
+                },
+                loss={destination: loss for destination, (loss, _) in route.quality.items()},
+                resiliency={destination: up for destination, (_, up) in route.quality.items()},
             )
             for route in core.routes()
         )
@@ -455,6 +463,23 @@ def _delivery_view(row: str, origin: str, count: Count, missing: int) -> Deliver
         missing=missing,
         ages_us=tuple((bucket_us(index), messages) for index, messages in sorted(count.ages.items())),
     )
+
+
+def _requires(qos: QosClass) -> dict[str, bool | float | tuple[str, ...]]:
+    """What differs from a class that requires nothing."""
+    default = Requirements()
+    return {
+        one.name: getattr(qos.requires, one.name)
+        for one in fields(Requirements)
+        if getattr(qos.requires, one.name) != getattr(default, one.name)
+    }
+
+
+def _by_destination(unmet: Iterable[Unmet]) -> dict[str, list[Unmet]]:
+    found: dict[str, list[Unmet]] = {}
+    for one in unmet:
+        found.setdefault(one.destination, []).append(one)
+    return found
 
 
 def _deadline_ms(qos: QosClass) -> float | None:

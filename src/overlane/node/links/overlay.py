@@ -380,7 +380,7 @@ class Overlay:
         self._look_around()
         if before is not None:
             before.close("another connection, dialled at the same moment, stays")
-        self._turns.handle(LinkUp(peer))
+        self._turns.handle(LinkUp(peer, is_encrypted=link.has_tls))
         return True
 
     def passed_in(self, link: OverlayLink, transport: asyncio.Transport, data: bytes) -> bool:

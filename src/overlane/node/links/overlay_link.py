@@ -119,6 +119,10 @@ class OverlayLink(asyncio.BufferedProtocol):
         return self._transport is None or self._transport.is_closing()
 
     @property
+    def has_tls(self) -> bool:
+        return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+
+    @property
     def was_dialled_by_us(self) -> bool:
         return bool(self._dials)
 

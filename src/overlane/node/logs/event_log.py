@@ -20,6 +20,7 @@ from overlane.core.events import (
     PathSuspected,
     PathTrusted,
     ReportedEffect,
+    RequirementChanged,
     RouteChanged,
 )
 from overlane.core.qos import QosClass
@@ -102,6 +103,16 @@ class EventLog:
                     kind="deadline",
                     peer=destination,
                     latency_ms=None if latency_ns >= NEVER else latency_ns / MS,
+                    deadline_ms=_deadline_ms(qos),
+                )
+            case RequirementChanged(qos, unmet, is_met):
+                return EventView(
+                    number=self.newest,
+                    ago_s=0.0,
+                    kind="requirement",
+                    peer=unmet.destination,
+                    state="met" if is_met else "unmet",
+                    cause=f"{unmet.requirement}: {'met again' if is_met else unmet}",
                     deadline_ms=_deadline_ms(qos),
                 )
             case PathSuspected(destination, path, hops) | PathTrusted(destination, path, hops):

@@ -18,6 +18,7 @@ from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
 from overlane.pubsub.message_ids import may_have_id, read_id
+from overlane.pubsub.policies.publishers import PublisherPolicies
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.state import State
 from overlane.pubsub.suspects import suspect_of
@@ -44,8 +45,17 @@ class NoRuns:
 
 
 class Arrivals:
-    def __init__(self, state: State, delivery: Delivery, admission: Admission, runs: Runs, handouts: Handouts) -> None:
+    def __init__(
+        self,
+        state: State,
+        delivery: Delivery,
+        admission: Admission,
+        runs: Runs,
+        handouts: Handouts,
+        policies: PublisherPolicies,
+    ) -> None:
         self._state = state
+        self._policies = policies
         self._handouts = handouts
         self._admission = admission
         self._delivery = delivery
@@ -113,7 +123,11 @@ class Arrivals:
             if may_have_id(arrived.encoded) and not only and self._is_duplicate(arrived):
                 return
             self._at_hand = arrived
-            self._delivery.spread(arrived, state.subscriptions.audience(one.topic), now, None, only, overrun)
+            audience = state.subscriptions.audience(one.topic)
+            if state.settings.policies is not None and not only and (policy := self._policies.of(one.topic)):
+                self._policies.spread(arrived, audience, policy, now, overrun=overrun)
+                return
+            self._delivery.spread(arrived, audience, now, None, only, overrun)
 
     def _is_duplicate(self, arrived: Message) -> bool:
         """Whether a copy of it was delivered before. Not asked where a history is kept: there a message may come again

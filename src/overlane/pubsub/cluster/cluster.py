@@ -5,8 +5,12 @@ members of shared subscriptions, and QoS overrides of subscribers. Each is encod
 the overlay carries it like any message, durably and in order.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from overlane.core.events import PublishResult
 from overlane.core.qos import QosClass, QosTable
+from overlane.core.requirements import NONE as NO_REQUIREMENTS
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
 from overlane.pubsub.cluster import envelope
@@ -33,13 +37,21 @@ _STAMP_BYTES = 8
 
 
 def overlay_table(qos: QosTable) -> QosTable:
-    """The classes of applications' topics, and that of what brokers carry for each other beside them."""
-    return qos.extended({EVERYTHING_RETAINED: RETAINED_CLASS})
+    """The classes of applications' topics, and those of what brokers carry for each other beside them: what is retained
+    takes no path that messages of its topic may not take."""
+    of_topics = {
+        RETAINED + pattern: replace(RETAINED_CLASS, requires=requires)
+        for pattern, requires in qos.trusting().items()
+        if not pattern.startswith("$")
+    }
+    return qos.extended({EVERYTHING_RETAINED: RETAINED_CLASS, **of_topics})
 
 
 class Cluster:
-    def __init__(self, me: str, uplink: Uplink) -> None:
+    def __init__(self, me: str, uplink: Uplink, class_of: Callable[[str], QosClass] = lambda _: QosClass()) -> None:
+        """`class_of`: a topic's class by the network file."""
         self._me = me
+        self._class_of = class_of
         self._uplink = uplink
         self.directory = Directory()
         self.deadlines = Deadlines()
@@ -53,6 +65,8 @@ class Cluster:
     def apply_override(self, qos: QosClass, override: QosOverride, now: Nanos) -> QosClass:
         if override.deadline_ns < qos.deadline_ns:
             override = override._replace(deadline_ns=self.deadlines.settle(override.deadline_ns, now))
+        if override.requires is not NO_REQUIREMENTS:
+            self.deadlines.require(override.requires, now)
         return apply_override(qos, override)
 
     def start(self, now: Nanos) -> None:
@@ -70,14 +84,21 @@ class Cluster:
             return PublishResult.ACCEPTED
         flags, body = envelope.pack(message, now)
         stamp = message.published_ns.to_bytes(_STAMP_BYTES)
-        return self._uplink.publish(RETAINED + message.topic, stamp + body, flags, RETAINED_CLASS, now)
+        qos = self._of_topic(RETAINED_CLASS, message.topic)
+        return self._uplink.publish(RETAINED + message.topic, stamp + body, flags, qos, now)
 
     def hand_out(self, broker: str, message: Message, is_asked: bool, now: Nanos) -> PublishResult:
         """Let one broker have a retained message."""
         flags, body = envelope.pack(message, now)
         flags |= envelope.ASKED if is_asked else 0
         stamp = message.published_ns.to_bytes(_STAMP_BYTES)
-        return self._uplink.publish(handout_name(broker, message.topic), stamp + body, flags, HANDOUT_CLASS, now)
+        qos = self._of_topic(HANDOUT_CLASS, message.topic)
+        return self._uplink.publish(handout_name(broker, message.topic), stamp + body, flags, qos, now)
+
+    def _of_topic(self, qos: QosClass, topic: str) -> QosClass:
+        """The class of what brokers carry beside messages of a topic, which takes no path that these may not take."""
+        requires = self._class_of(topic).requires
+        return replace(qos, requires=requires.trust_alone()) if requires.is_trust else qos
 
     @staticmethod
     def read_retained(name: str, flags: int, body: bytes) -> Message:

@@ -14,6 +14,7 @@ from overlane.core.records import Kind, Owner, OwnerKind
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.delivery.window import Window
+from overlane.pubsub.policies.policy import NO_REQUEST, Request
 from overlane.pubsub.qos_override import QosOverride
 from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.pubsub.sessions import deduplication
@@ -59,6 +60,9 @@ class _StoredSubscription(NamedTuple):
     where: str = ""
     is_standby: bool = False
     reserve: str = ""
+    lease_ns: Nanos = NEVER
+    period_ns: Nanos = NEVER
+    is_exclusive: bool | None = None
 
 
 _decode_subscription = msgspec.msgpack.Decoder(_StoredSubscription).decode
@@ -164,10 +168,8 @@ class Session:
             one.no_local,
             one.retain_as_published,
             one.identifier,
-            *one.override,
-            *([] if one.where is None and not one.is_standby and one.reserve is None else [_text(one.where)]),
-            *([one.is_standby] if one.is_standby or one.reserve is not None else []),
-            *([] if one.reserve is None else [one.reserve.encode()]),
+            *one.override[:3],
+            *_stored_more(one),
         )
         return Save(SUBSCRIPTIONS, self._key(one.name.encode()), _encode(value))
 
@@ -254,8 +256,18 @@ def restored_subscription(session: Session, name: str, value: bytes) -> Subscrip
         is_local=stored.is_standby,
         is_standby=stored.is_standby,
         reserve=ReservationRequest.decode(stored.reserve) if stored.reserve else None,
+        request=Request(stored.lease_ns, stored.period_ns, stored.is_exclusive),
     )
 
 
-def _text(where: Selector | None) -> str:
-    return "" if where is None else where.text
+def _stored_more(one: Subscription) -> tuple[object, ...]:
+    """Content filter, whether it stands by, reservation and request, as far as there are any."""
+    where = "" if one.where is None else one.where.text
+    reserve = "" if one.reserve is None else one.reserve.encode()
+    if one.request != NO_REQUEST:
+        return (where, one.is_standby, reserve, *one.request)
+    if reserve:
+        return (where, one.is_standby, reserve)
+    if one.is_standby:
+        return (where, True)
+    return (where,) if where else ()

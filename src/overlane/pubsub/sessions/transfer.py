@@ -48,7 +48,7 @@ def export_session(session: Session, will: Will | None, now: Nanos) -> SessionEx
                 one.no_local,
                 one.retain_as_published,
                 one.identifier,
-                *one.override,
+                *one.override[:3],
                 where="" if one.where is None else one.where.text,
                 is_standby=one.is_standby,
                 reserve="" if one.reserve is None else one.reserve.encode(),

@@ -20,7 +20,15 @@ from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import uncarriable
-from overlane.pubsub.qos_override import NONE, BadOverride, QosOverride, read_override
+from overlane.pubsub.policies.policy import NO_REQUEST, read_policy_request
+from overlane.pubsub.qos_override import (
+    AVOID,
+    ENCRYPTED,
+    NONE,
+    BadOverride,
+    QosOverride,
+    read_override,
+)
 from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
 from overlane.pubsub.reservations.request import BadRequest, read_request
 from overlane.pubsub.reservations.reserving import Answer
@@ -178,14 +186,17 @@ class Subscribing:
 
     def _read(self, session: Session, request: SubscriptionRequest, now: Nanos) -> Subscription:
         state, limits = self._state, self._state.limits
-        override, where, is_standby, reserve = NONE, None, False, None
+        override, where, is_standby, reserve, asked = NONE, None, False, None, NO_REQUEST
         try:
             group, topic_filter = split_shared(request.name)
             if request.user_properties:
                 where = read_content_filter(request.user_properties)
                 is_standby = read_standby(request.user_properties)
                 reserve = read_request(request.user_properties)
+                asked = read_policy_request(request.user_properties)
                 override = read_override(request.user_properties)
+                if override.requires.is_trust:
+                    raise BadOverride(f"{ENCRYPTED} and {AVOID} are for publishers")
                 override = override._replace(deadline_ns=state.cluster.deadlines.settle(override.deadline_ns, now))
         except (BadTopic, BadFilter) as bad:
             raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.PROTOCOL, str(bad)) from None
@@ -237,6 +248,7 @@ class Subscribing:
             is_local=is_standby,
             is_standby=is_standby,
             reserve=reserve,
+            request=asked,
         )
 
     def _enter(self, session: Session, subscription: Subscription, now: Nanos) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, check_filter
 from overlane.errors import OverlaneError
+from overlane.pubsub.policies.policy import NO_REQUEST, Request
 from overlane.pubsub.qos_override import NONE, QosOverride
 from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.selectors import Selector
@@ -70,6 +71,8 @@ class Subscription:
     """Whether it needs nothing of other brokers, so that it is not announced to them."""
     is_standby: bool = False
     """Whether it gets only messages with an identity that are published at this broker (`content_filters`)."""
+    request: Request = NO_REQUEST
+    """What it requests of publishers."""
 
 
 class Receiver:

@@ -43,7 +43,7 @@ from overlane.core.events import ScopeDigest
 from overlane.core.links.link_health import LinkState
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker, Network, Simulation
-from overlane.network.classes import qos_table
+from overlane.network.classes import policies, qos_table
 from overlane.network.reading import parse_network
 from overlane.pubsub.state import Settings
 from overlane.sim.luck import between, chance, one_of, stream
@@ -253,7 +253,7 @@ class CoordinatedWorld(WholeWorld):
         self.ensemble = Ensemble(self.engine, luck)
         self.ensemble.on_write = self._look_at_write
         self.policy = Policy(one_of(luck, (least_loaded, fewest_topics)))
-        self.settings = Settings(self.limits, qos=qos_table(drawn.network))
+        self.settings = Settings(self.limits, qos=qos_table(drawn.network), policies=policies(drawn.network))
         """Of brokers while no configuration has been pushed."""
         self.beat_ns: Nanos = 100 * MS
         linked = {link.ends for link in drawn.network.links}

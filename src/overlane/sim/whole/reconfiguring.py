@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from overlane.core.units import MS, Nanos
 from overlane.network import Link as LinkSpec
 from overlane.network import Network
-from overlane.network.classes import qos_table
+from overlane.network.classes import policies, qos_table
 from overlane.network.members import members_of
 from overlane.network.schema import Topic
 from overlane.pubsub.limits import Limits
@@ -77,7 +77,7 @@ def reconfigure(world: WholeWorld, name: str, change: Change) -> None:
     for spec in change.network.links:
         if spec.ends not in world.links:
             _lay(world, spec)
-    settings = Settings(change.limits, qos=qos_table(change.network))
+    settings = Settings(change.limits, qos=qos_table(change.network), policies=policies(change.network))
     world.brokers[name].reconfigure(Reconfigure(members_of(change.network), settings))
 
 

@@ -13,7 +13,7 @@ from random import Random
 
 from overlane.core.config import BACKUP, PLAIN, ROUTING
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.network.classes import broker_config, qos_table
+from overlane.network.classes import broker_config, policies, qos_table
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
 from overlane.sim import luck
@@ -88,7 +88,7 @@ class WholeWorld:
                     role=drawn.roles.get(broker.name, PLAIN),
                     assignment=drawn.assignment,
                 ),
-                Settings(self.limits, qos=qos_table(network)),
+                Settings(self.limits, qos=qos_table(network), policies=policies(network)),
                 self.engine,
                 SkewedClock(broker.clock_offset_ns, broker.clock_drift_ppm),
                 drawn.paces[broker.name],

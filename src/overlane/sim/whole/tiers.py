@@ -17,7 +17,7 @@ from overlane.core.config import EDGE, ROUTING
 from overlane.core.units import MS, Nanos
 from overlane.membership.membership import membership_of
 from overlane.network import Broker, Network, Simulation
-from overlane.network.classes import qos_table
+from overlane.network.classes import policies, qos_table
 from overlane.network.members import members_of
 from overlane.pubsub.state import Settings
 from overlane.sim.luck import between, chance, one_of, stream
@@ -105,7 +105,7 @@ class TierWorld(WholeWorld):
                 self.engine.at(at_ns, lambda entry: self._hear(*entry), (name, move))
 
     def _hear(self, name: str, move: Move) -> None:
-        settings = Settings(self.limits, qos=qos_table(self.drawn.network))
+        settings = Settings(self.limits, qos=qos_table(self.drawn.network), policies=policies(self.drawn.network))
         self.brokers[name].reconfigure(Reconfigure(self._membership, settings, move.assignment, move.standbys))
 
     def not_converged(self) -> Broken | None:

@@ -1,0 +1,3 @@
+"""Policies of publishers, offered and requested: liveliness, ownership, periods."""
+
+__all__ = ["policy", "publishers"]
