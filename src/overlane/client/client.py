@@ -300,6 +300,9 @@ class Client:
             reserve,
             requested(liveliness, period, ownership),
         )
+        return self._subscribed(wanted, unread_max)
+
+    def _subscribed(self, wanted: WantedSubscription, unread_max: int) -> Subscription:
         engine = self._opened()
         number, inbox = engine.subscribe(wanted, unread_max)
         return Subscription(engine, number, inbox)

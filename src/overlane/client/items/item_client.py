@@ -15,7 +15,6 @@ from overlane.client.items.subscribing import ItemSubscription
 from overlane.client.message import Body, Properties, Publication
 from overlane.client.protocol import Settings, WantedSubscription
 from overlane.client.qos import Qos, Reliability, TopicQos
-from overlane.client.reservation import Reserve
 from overlane.client.subscription import Subscription
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.items.directory import DIRECTORY, At, BadEntry, Directory, Entry, decode_entry
@@ -69,23 +68,6 @@ class ItemClient(Client):
     def online_brokers(self) -> list[str]:
         """Brokers of items with which there is a connection now."""
         return [broker for broker in self._sessions.brokers if self._sessions.is_online(broker)]
-
-    def subscribe(
-        self,
-        *filters: str,
-        qos: TopicQos | Qos | int | None = None,
-        deadline: str | None = None,
-        reliability: Reliability | str | None = None,
-        no_local: bool = False,
-        retained: str = "always",
-        retain_as_published: bool = False,
-        unread_max: int = 1_000,
-        reserve: Reserve | None = None,
-    ) -> Subscription:
-        wanted = self._wanted(
-            filters, qos, deadline, reliability, no_local, retained, unread_max, retain_as_published, reserve
-        )
-        return self._subscribed(wanted, unread_max)
 
     async def publish_many(
         self,
