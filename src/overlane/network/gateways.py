@@ -11,7 +11,7 @@ from overlane.network.schema import MQTT_VERSIONS, Endpoint, Gateway, NameRule
 from overlane.network.table import NOTHING, Table, show
 from overlane.topic_names import DIRECTIONS, ambiguities, are_alike, overlaps
 
-Technology: TypeAlias = Literal["mqtt", "nats", "amqp", "kafka"]
+Technology: TypeAlias = Literal["mqtt", "nats"]
 TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
 RATE_MAX = 10**7
 ADDRESSES_MAX = 16
@@ -22,9 +22,6 @@ _SCHEMES: dict[str, tuple[Technology, bool, int]] = {
     "mqtts": ("mqtt", True, 8883),
     "nats": ("nats", False, 4222),
     "tls": ("nats", True, 4222),
-    "amqp": ("amqp", False, 5672),
-    "amqps": ("amqp", True, 5671),
-    "kafka": ("kafka", False, 9092),
 }
 
 
@@ -54,7 +51,7 @@ def foreign_address(url: str) -> ForeignAddress:
 def read_gateways(tables: Iterable[Table], names: Sequence[str], directory: Path | None) -> tuple[Gateway, ...]:
     read = [(table, _read_gateway(table, names, directory)) for table in tables]
     for (_, one), (table, other) in combinations(read, 2):
-        if one.name == other.name:
+        if one.name and one.name == other.name:
             table.refuse("name", "a name of its own, and another gateway has this one")
         _check_pair(one, other, table)
     return tuple(gateway for _, gateway in read)
@@ -136,7 +133,7 @@ def _check(gateway: Gateway, table: Table) -> None:
 
 def _check_pair(one: Gateway, other: Gateway, table: Table) -> None:
     """Messages of MQTT 3.1.1 have no properties: a message that one gateway sends there is a new one to the other."""
-    if not other.to or not has_same_peer(one, other) or "3.1.1" not in (one.version, other.version):
+    if not one.to or not other.to or not has_same_peer(one, other) or "3.1.1" not in (one.version, other.version):
         return
     for ours, others in ((one, other), (other, one)):
         for out in ours.topics:

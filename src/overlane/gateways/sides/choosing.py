@@ -62,8 +62,7 @@ def foreign_side(host: SideHost, gateway: Gateway, filters: Sequence[str], group
                     servers, options.client_id, filters, group, gateway.stream, gateway.user, password, context
                 ),
             )
-        case technology, _:
-            raise Unavailable(gateway.to, f"gateways to {technology} are not available")
+    raise AssertionError(address.technology)
 
 
 def _goes_both_ways(gateway: Gateway) -> bool:
