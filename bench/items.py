@@ -245,7 +245,7 @@ async def _one_failure(tiers: "object", fault: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("risks", "failures"))
+    parser.add_argument("what", choices=("risks", "failures"), nargs="?", default="risks")
     parser.add_argument("--quick", action="store_true", help="risks: 4 brokers and 24 items")
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -261,7 +261,7 @@ TABLES = (
     " network, placement, publishers, recovery, reservations, routing, security, simulation, subscribers, telemetry,"
     " topics, web"
 )
-LINK_FIELDS = "emulate, ends, failure, jitter, latency, loss, queue, rate, transport"
+LINK_FIELDS = "emulate, encrypted, ends, failure, jitter, latency, loss, queue, rate, transport"
 HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join, unplug, plug"
 
 

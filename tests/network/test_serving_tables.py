@@ -234,7 +234,7 @@ PATH = "the path of a file, absolute or relative to this one"
         ),
         (
             'mqt_tls = "0.0.0.0:8883"',
-            "2: brokers.a.mqt_tls: found an unknown field, allowed is admin, amqp, amqp_tls, clock_drift_ppm,"
+            "2: brokers.a.mqt_tls: found an unknown field, allowed is admin, amqp, amqp_tls, capacity, clock_drift_ppm,"
             " clock_offset, datagrams, domain, failure, http, http_tls, latitude, longitude, mqtt, mqtt_tls, nats,"
             " nats_tls, overlay, role, uplinks, websocket, websocket_tls; did you mean mqtt_tls?",
         ),

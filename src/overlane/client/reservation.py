@@ -58,6 +58,7 @@ class Traffic:
         return json.dumps(found).encode()
 
     def properties(self) -> tuple[tuple[str, str], ...]:
+        """The user properties of a subscription that say the same."""
         found = [("overlane-size", _range(self.size))]
         if self.rate is not None:
             found.append(("overlane-rate", _range(self.rate)))

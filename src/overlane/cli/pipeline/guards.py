@@ -9,6 +9,7 @@ from types import FrameType
 from urllib.parse import urlsplit
 
 from overlane.errors import Unavailable
+from overlane.extras import is_installed, missing_extra
 
 CONNECT_PORT = 15002
 WITHIN_S = 2.0
@@ -45,3 +46,9 @@ def ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def check_spark() -> None:
+    """Unavailable if PySpark is not installed."""
+    if not is_installed("pyspark"):
+        raise Unavailable("Spark", missing_extra("pyspark", "pipeline"))

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
-from overlane.cli.pipeline.guards import check_remote, ended_by_sigterm
+from overlane.cli.pipeline.guards import check_remote, check_spark, ended_by_sigterm
 from overlane.cli.plan import rollout
 from overlane.errors import Unavailable
 from overlane.pipeline.expectations import Expectations, read_expectations, unmet
@@ -71,7 +71,9 @@ def run(
         settings, brief = replace(settings, case_tasks=CASE_TASKS), SMALL_RUN_CONF
     output = OutputDirectory(out)
     with exit_on_error(), ended_by_sigterm(), output.locked():
-        list_lake(settings.lake)  # what is missing is told before Spark is started
+        # What is missing is told before Spark is started.
+        check_spark()
+        list_lake(settings.lake)
         check_remote(remote)
         output.spark_log.unlink(missing_ok=True)
         with session(master, remote, conf, brief, output.spark_log) as spark, _runner(output.spark_log) as runner:
