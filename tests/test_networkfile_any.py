@@ -117,6 +117,24 @@ password_file = "password"
 overlay = "plant/+/#"
 local = "+/x/#"
 direction = "in"
+[[mediation]]
+name = "calm"
+topic = "a/+"
+where = "t > 5"
+deadband = { field = "t", change = 0.5 }
+every = "1s"
+set_fields = { c = "t * 2", d = true }
+remove_fields = ["t"]
+set_properties = { unit = "C" }
+encode = "cbor"
+rename = "b/{2-}"
+call = "a.b:c"
+[[dds]]
+name = "hall"
+broker = "a"
+domain = 3
+topics = ["x*"]
+format = "json"
 [web]
 origins = ["https://app.example"]
 url = "https://events.example"

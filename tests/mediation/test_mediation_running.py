@@ -163,6 +163,13 @@ def test_a_wrong_rule_is_refused_with_its_field(lines: str, told: str) -> None:
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize("table", ["mediation", "dds", "gateways"])
+def test_tables_without_a_name_are_refused_each(table: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_network(f"[brokers.here]\n[[{table}]]\n[[{table}]]\n")
+    assert str(refused.value).count("].name: found nothing") == 2
+
+
 def test_two_rules_have_two_names() -> None:
     rule = '[[mediation]]\nname = "one"\ndrop = true\n'
     with pytest.raises(ConfigError, match="a name that no rule before it has"):

@@ -23,7 +23,7 @@ def read_dds(tables: Iterable[Table], names: Sequence[str], taken: Iterable[str]
             prefix=table.optional("prefix", kinds.topic_name(), "dds"),
             format=table.optional("format", kinds.choice(DDS_FORMATS), DDS_FORMATS[0]),
         )
-        if gateway.name in known:
+        if gateway.name and gateway.name in known:
             table.refuse("name", "a name of its own, and another gateway has this one")
         known.add(gateway.name)
         table.close()

@@ -51,7 +51,7 @@ def read_mediation(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Me
             call=table.optional("call", _function(), None) or "",
             call_within_ns=table.optional("call_within", _call_within, CALL_WITHIN_NS),
         )
-        if rule.name in seen:
+        if rule.name and rule.name in seen:
             table.refuse("name", "a name that no rule before it has")
         seen.add(rule.name)
         _check(table, rule)
