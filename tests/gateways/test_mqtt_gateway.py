@@ -51,9 +51,9 @@ class Pair:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     made = Pair(tmp_path)
-    made.foreign.start()
-    made.ours.start()
     try:
+        made.foreign.start()
+        made.ours.start()
         yield made
     finally:
         made.end()

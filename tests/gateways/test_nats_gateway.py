@@ -53,9 +53,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     if NATS_SERVER is None:
         pytest.skip("nats-server is not installed")
     made = Pair(tmp_path)
-    made.foreign.start()
-    made.ours.start()
     try:
+        made.foreign.start()
+        made.ours.start()
         yield made
     finally:
         made.end()

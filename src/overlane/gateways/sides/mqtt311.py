@@ -106,7 +106,8 @@ class Mqtt311Side(Side):
                 writer.close()
                 raise
         connected()
-        self.host.up()
+        if not self._options.filters:
+            self.host.up()
         pinging = asyncio.create_task(_ping(writer))
         try:
             while True:
@@ -139,7 +140,9 @@ class Mqtt311Side(Side):
                     self.host.accepted(number)
             case 9 if 0x80 in body[2:]:
                 raise _Lost("it refuses the subscription")
-            case 9 | 13:
+            case 9:
+                self.host.up()  # nothing is missed from now on
+            case 13:
                 pass
             case other:
                 raise _Lost(f"unexpected packet of type {other}")

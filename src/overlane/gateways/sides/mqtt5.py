@@ -70,9 +70,10 @@ class Mqtt5Side(Side):
                     self._client = client
                     pauses.connected()
                     self._outbox = asyncio.Queue()
-                    tasks.create_task(self._watch(client))
+                    subscriptions = self._subscriptions(client)
+                    tasks.create_task(self._watch(client, subscriptions[0]))
                     tasks.create_task(self._send_all(client, self._outbox))
-                    for subscription in self._subscriptions(client):
+                    for subscription in subscriptions:
                         tasks.create_task(self._read(subscription))
             except* ClientError as errors:
                 self._lost(client.last_error or str(_first(errors)))
@@ -123,7 +124,9 @@ class Mqtt5Side(Side):
         )
         return [wanted, client.unclaimed()]
 
-    async def _watch(self, client: Client) -> None:
+    async def _watch(self, client: Client, wanted: Subscription) -> None:
+        """The side is connected when the broker has agreed to the subscription: nothing is missed from then on."""
+        await wanted.ready()
         while True:
             self.host.up()
             await client.wait_disconnected()

@@ -20,6 +20,7 @@ from typing import Any
 
 import nats
 import nats.errors
+import nats.js
 import nats.js.api
 import nats.js.errors
 from nats.aio.client import Client
@@ -33,6 +34,7 @@ CONTENT_TYPE, TTL, CORRELATION = "Content-Type", "Nats-TTL", "Mqtt-Correlation-D
 RETAIN = "Mqtt-Retain"
 FETCH = 100
 FETCH_S = 1.0
+EMPTY_S = 0.05
 ACK_WAIT_S = 10.0
 """After which the stream delivers again. What is still here is known by its number in the stream."""
 DONE_MAX = 10_000
@@ -83,11 +85,11 @@ class NatsSide(Side):
             try:
                 await self._connect(client, closed)
                 pauses.connected()
-                self.host.up()
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(_raise_when(closed))
-                    tasks.create_task(self._send_all(client))
                     await self._subscribe(client, tasks)
+                    self.host.up()  # nothing is missed from now on
+                    tasks.create_task(self._send_all(client))
             except* (nats.errors.Error, OSError, TimeoutError) as errors:
                 error = _first(errors)
             finally:
@@ -149,16 +151,21 @@ class NatsSide(Side):
                 if options.stream is None:
                     await client.subscribe(subject, queue=options.group or "", cb=self._on_message)
                 else:
-                    tasks.create_task(self._consume(client, subject, options.stream))
+                    pulling = await self._durable(client, subject, options.stream)
+                    tasks.create_task(self._consume(pulling))
+        await client.flush(5)
 
     async def _on_message(self, message: Msg) -> None:
         self._arrived(message, None)
 
-    async def _consume(self, client: Client, subject: str, stream: str) -> None:
+    async def _durable(self, client: Client, subject: str, stream: str) -> nats.js.JetStreamContext.PullSubscription:
+        """The place of this gateway, or of its group, in the stream."""
         name = self._options.group or self._options.name
         durable = "".join(char if char.isalnum() or char in "-_" else "-" for char in f"{name}-{subject}")
         config = nats.js.api.ConsumerConfig(ack_wait=ACK_WAIT_S)
-        pulling = await client.jetstream().pull_subscribe(subject, durable=durable, stream=stream, config=config)
+        return await client.jetstream().pull_subscribe(subject, durable=durable, stream=stream, config=config)
+
+    async def _consume(self, pulling: nats.js.JetStreamContext.PullSubscription) -> None:
         while True:
             try:
                 batch = await pulling.fetch(FETCH, FETCH_S)
@@ -174,7 +181,10 @@ class NatsSide(Side):
                 else:
                     self._held[number] = message
                     self._arrived(message, number)
-            self.host.kept(batch[-1].metadata.num_pending)
+            if batch:
+                self.host.kept(batch[-1].metadata.num_pending)
+            else:  # the connection is being lost
+                await asyncio.sleep(EMPTY_S)
 
     def _arrived(self, message: Msg, receipt: int | None) -> None:
         try:
