@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import tempfile
 import time
@@ -124,7 +125,7 @@ class Traffic:
     async def run(self, addresses: list[str], ready: asyncio.Event, until: asyncio.Event) -> None:
         from overlane.client import connect
 
-        name = self.topic.replace("/", "-")
+        name = f"{self.topic.replace(chr(47), chr(45))}-{secrets.token_hex(4)}"  # sessions of earlier runs are kept
         pub = connect(addresses, client_id=f"pub-{name}", session_expiry="1h", directory=True)
         sub = connect(addresses, client_id=f"sub-{name}", session_expiry="1h", directory=True)
         async with pub, sub, sub.subscribe(self.topic, qos=1) as messages:

@@ -11,6 +11,7 @@ from overlane.items.plans import (
     PlannedItem,
     State,
     check_plan,
+    domain_plan,
     failure_states,
     fitted,
     make_plan,
@@ -21,6 +22,7 @@ from overlane.items.plans import (
 )
 from overlane.items.policy import Place, is_sound, moves, promoted, spread_out
 from overlane.items.rates import exceedance
+from overlane.network.plan import BadPlan, read_plan
 
 ITEMS = [PlannedItem(f"i{number}", 100.0 + 10 * number, number == 0) for number in range(6)]
 ROWS = [[900.0 if row == column else 300.0 * (row % 2 == column % 2) for column in range(6)] for row in range(6)]
@@ -109,6 +111,40 @@ def test_a_plan_is_fitted_to_the_items_of_the_file() -> None:
 def test_a_plan_from_outside_is_checked(changes: dict[str, object]) -> None:
     with pytest.raises(BadDomainPlan):
         unpack_plan(pack_plan(msgspec.structs.replace(PLAN, **changes)))
+
+
+def test_a_plan_that_is_applied_becomes_that_of_the_domain_with_its_case_base() -> None:
+    state = solve(PLAN, frozenset("a"))
+    told = {
+        "made_ns": 1,
+        "domains": {
+            "west": {
+                "items": [{"name": one.name, "mean": one.mean} for one in ITEMS],
+                "covariance": ROWS,
+                "brokers": [{"name": one.name, "capacity": one.capacity} for one in BROKERS],
+                "primary": {item: place.primary for item, place in PLAN.places.items()},
+                "mirror": {item: place.mirror for item, place in PLAN.places.items()},
+                "states": [
+                    {
+                        "failed": ["a"],
+                        "primary": {item: place.primary for item, place in state.places.items()},
+                        "mirror": {item: place.mirror for item, place in state.places.items()},
+                        "status": state.status,
+                        "risk": state.risk,
+                    },
+                    {"off": ["b"], "primary": {}, "mirror": {}},
+                ],
+            }
+        },
+    }
+    forecast = read_plan(msgspec.json.encode(told)).domains["west"]
+    found = domain_plan(forecast, 9, {one.name: one.critical for one in ITEMS})
+    assert (found.version, found.items, found.places) == (9, PLAN.items, PLAN.places)
+    assert found.state(frozenset("a")) == state
+    assert found.state(frozenset("b")) is None
+    told["domains"]["west"]["primary"]["i0"] = "nowhere"  # type: ignore[index]
+    with pytest.raises(BadPlan, match="nowhere"):
+        read_plan(msgspec.json.encode(told))
 
 
 def test_bytes_that_are_no_plan_are_refused() -> None:

@@ -90,6 +90,17 @@ def test_a_client_whose_session_is_elsewhere_is_passed_on_with_all_that_it_has_s
     assert not bench.server.state.connections
 
 
+def test_a_client_whose_session_belongs_here_is_let_in_without_asking_others() -> None:
+    bench = DomainBench()
+    here = [("overlane-here", "yes")]
+    client = bench.client("alice@seattle", expiry=60, user_properties=here)
+    assert (bench.said, code(client)) == ([], 0)
+    other = bench.client("alice@denver", expiry=60, user_properties=here)
+    plain = bench.client("bob@seattle", expiry=60)
+    assert [one.client_id for one in bench.said if isinstance(one, Ask)] == ["alice@denver", "bob@seattle"]
+    assert (code(other), code(plain)) == (None, None)
+
+
 def test_a_client_that_has_gone_is_not_passed_on() -> None:
     bench = DomainBench()
     client = bench.client("alice", expiry=60)

@@ -123,7 +123,9 @@ def connect(
         address = at.clients.get("mqtt" if context is None else "mqtt_tls")
         if address is None:
             return None
-        own = replace(settings, client_id=f"{settings.client_id}@{at.broker}", will=None, run=secrets.token_hex(8))
+        own = replace(
+            settings, client_id=f"{settings.client_id}@{at.broker}", will=None, is_here=True, run=secrets.token_hex(8)
+        )
         book = AddressBook([parse_address(address, tls=context is not None)], learns=False)
         quick = replace(options, addresses=book, follows=False, pause_max_ns=min(options.pause_max_ns, SECOND))
         return Client(own, quick, keep_session=keep_session, outbox_max=outbox_max, outbox_bytes_max=outbox_bytes_max)

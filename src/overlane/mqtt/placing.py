@@ -6,7 +6,9 @@ A client is let in here before anything is asked of others: who cannot log in le
 work elsewhere. What is passed on is CONNECT as it came but for the password, which no other broker needs to see.
 
 An MQTT 5 client that wants to go to the right broker itself says so by a user property of CONNECT, `overlane-redirect:
-yes`. Every MQTT 5 client is told other addresses of the domain by user properties of CONNACK (`overlane-alternative`).
+yes`. One whose session belongs to this broker says `overlane-here: yes`, and has a name that ends with `@` and that of
+the broker: then nobody else is asked, so that another broker that is down does not keep it waiting. Every MQTT 5 client
+is told other addresses of the domain by user properties of CONNACK (`overlane-alternative`).
 """
 
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from overlane.pubsub.state import State
 ALTERNATIVE_PROPERTY = "overlane-alternative"
 REDIRECT_PROPERTY = "overlane-redirect"
 REDIRECT_WANTED = (REDIRECT_PROPERTY, "yes")
+HERE_WANTED = ("overlane-here", "yes")
 
 PASSWORD_FLAG = 0x40
 
@@ -51,6 +54,8 @@ class Placing:
     def must_search(self, connection: Connection, packet: mqtt5.ConnectPacket, now: Nanos) -> bool:
         """Whether the session may be elsewhere. One that another broker has found here may have ended meanwhile."""
         if not self._lookup.is_needed or not packet.client_id:
+            return False
+        if HERE_WANTED in (packet.user_properties or ()) and packet.client_id.endswith(f"@{self._state.name}"):
             return False
         return not connection.peer.via or packet.clean_start or not self._lookup.is_kept_here(packet.client_id, now)
 

@@ -39,7 +39,7 @@ from overlane.mqtt.codec import codec5
 from overlane.mqtt.codec.framing import Framer
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.codec.writing import PINGREQ
-from overlane.mqtt.placing import ALTERNATIVE_PROPERTY, REDIRECT_WANTED
+from overlane.mqtt.placing import ALTERNATIVE_PROPERTY, HERE_WANTED, REDIRECT_WANTED
 from overlane.pubsub.sessions.deduplication import PROPERTY
 
 PACKET_BYTES_LIMIT = 1 << 28
@@ -62,6 +62,8 @@ class Settings:
     packet_bytes_max: int = 16 * 1024 * 1024
     will: mqtt5.Will | None = None
     redirect: bool = False
+    is_here: bool = False
+    """Whether the session belongs to the broker that it is asked of, whose name ends the client's."""
     """Whether to ask brokers for the address of the one that has the session."""
     run: str = ""
     """What this life of the client is called, for brokers that let it have QoS 1 messages once; "" asks for nothing."""
@@ -126,6 +128,8 @@ class Protocol:
         wanted at all."""
         settings = self._settings
         properties = [(PROPERTY, settings.run)] if settings.run else []
+        if settings.is_here:
+            properties.append(HERE_WANTED)
         if settings.redirect and is_redirected:
             properties.append(REDIRECT_WANTED)
         self._stage = Stage.GREETING
