@@ -1,8 +1,8 @@
 """Items with a primary and a mirror: risks by plan and by simulation, and lost brokers under load.
 
-    python bench/items.py risks                  # 20 brokers, 200 items: every state of the case base, simulated
-    python bench/items.py risks --quick
-    python bench/items.py failures --repeat 3    # four real brokers: the primary is lost, then the mirror
+    python bench/items.py                            # 20 brokers, 200 items: every state of the case base, simulated
+    python bench/items.py --quick
+    python bench/items.py --only failures --repeat 3 # four real brokers: the primary is lost, then the mirror
 
 `risks` draws rates of items from a normal distribution with known covariance (factors that many items share) and
 counts how often the rate of a broker exceeds its capacity, in every state of the case base, beside the figure that the
@@ -246,14 +246,14 @@ async def _one_failure(tiers: "object", fault: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("risks", "failures"), nargs="?", default="risks")
+    parser.add_argument("--only", choices=("risks", "failures"), default="risks")
     parser.add_argument("--quick", action="store_true", help="risks: 4 brokers and 24 items")
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--faults", nargs="*", default=["none", "kill", "stop", "kill both"])
     given = parser.parse_args()
-    if given.what == "risks":
+    if given.only == "risks":
         show_risks(*((4, 24) if given.quick else (20, 200)), given.samples, given.seed)
     else:
         asyncio.run(show_failures(given.repeat, given.faults))

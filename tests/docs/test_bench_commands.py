@@ -53,7 +53,7 @@ BENCHMARKS: dict[str, Small] = {
     "gateways": Small("--only nats --systems overlane --rounds 1 --seconds 0.2 --no-real-time"),
     "growth": Small("--sizes 6 --seconds 2"),
     "incarnation_proofs": Small(constants={"ROUNDS": "1", "TIMES": "5"}),
-    "items": Small("risks --quick --samples 1000"),
+    "items": Small("--only risks --quick --samples 1000"),
     "linkqueue": Small(constants={"LENGTHS": "(10,)", "TURNS": "100"}),
     "lone": Small("--rounds 1", {"MESSAGES": "10", "WARM": "10"}),
     "mixed": Small("--quick --only one-1 --systems overlane --rounds 1 --seconds 0.2 --no-real-time"),
