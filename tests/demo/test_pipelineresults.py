@@ -79,6 +79,9 @@ def test_a_pipeline_that_cannot_run_is_told_with_its_own_words(tmp_path: Path, m
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     told: list[str] = []
+    file = tmp_path / "lake" / "links" / "date=2026-01-02" / "a-1-1.parquet"
+    file.parent.mkdir(parents=True)
+    file.touch()
     with pytest.raises(Unavailable, match="requires Java 17 or newer"):
         asyncio.run(run_pipeline(tmp_path / "lake", tmp_path / "tables", told.append))
     assert told
