@@ -18,8 +18,8 @@ from overlane.core.routing.path_trust import (
     SAMPLES_MAX,
     PathTrust,
 )
+from overlane.core.routing.route import Route
 from overlane.core.routing.route_plan import RoutePlan
-from overlane.core.routing.routes import Route
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Advert, LinkClaim
 

@@ -7,8 +7,10 @@ from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.links.link_health import LinkState
 from overlane.core.qos import QosClass, Routing
 from overlane.core.routing.link_risks import CAUTION, Risks
+from overlane.core.routing.route import Route
 from overlane.core.routing.route_plan import RoutePlan, plan
-from overlane.core.routing.routes import REVIEW_GAP, SILENCE_MAX, Route, RoutePlanner
+from overlane.core.routing.route_reasons import REVIEW_GAP, SILENCE_MAX
+from overlane.core.routing.routes import RoutePlanner
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Advert, LinkClaim
 

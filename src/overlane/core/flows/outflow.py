@@ -25,7 +25,7 @@ from overlane.core.flows.send_window import BELIEVED, UNSENT, WINDOW_MIN, WINDOW
 from overlane.core.qos import Order, QosClass, Routing
 from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
 from overlane.core.requirements import StoredRequirements, read_requirements, stored_requirements
-from overlane.core.routing.routes import Route
+from overlane.core.routing.route import Route
 from overlane.core.units import NEVER, Nanos
 from overlane.core.wire.mixed_run import MixedRun
 from overlane.core.wire.parcel import ALONE, Columns, FlowPart, Message, Predecessor, pack_messages

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from overlane.core.flows.outflow import Retained
 from overlane.core.qos import DEADLINE_US_MAX, QosClass, Routing
-from overlane.core.routing.routes import Route
+from overlane.core.routing.route import Route
 from overlane.core.units import NEVER, US, Nanos
 from overlane.core.wire.frame_codec import AGE_US_MAX, ENCRYPTED_ONLY, Header, ParcelFlag
 

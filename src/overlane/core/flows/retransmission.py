@@ -40,7 +40,7 @@ class Retransmission:
         send_window.waits_for_room = False
         route = self.planner.routes.get((flow.qos, flow.destinations))
         route_id = 0 if route is None else route.id
-        found = self.planner.quickest_path(flow.qos, route_id, destination)
+        found = self.planner.maps.quickest_path(flow.qos, route_id, destination)
         if found is None:
             send_window.resend_at = NEVER  # until it is reachable again
             send_window.is_reachable = False
@@ -53,7 +53,7 @@ class Retransmission:
             if not send_window.tries % 2:
                 # It does not arrive over that path, or its receipt does not return.
                 other = self.trust.other_path(path)
-                path = path if other is None or not self.planner.may_take(flow.qos, other) else other
+                path = path if other is None or not self.planner.maps.may_take(flow.qos, other) else other
         for place, parcel in enumerate(due):
             part = self.part_owed(flow, parcel, (destination,))
             if names_too_many(part):

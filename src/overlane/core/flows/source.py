@@ -28,8 +28,9 @@ from overlane.core.qos import QosClass, QosTable
 from overlane.core.routing.duplicate_window import DuplicateWindow
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.path_trust import PathTrust
+from overlane.core.routing.route import Route
 from overlane.core.routing.route_announcer import RouteAnnouncer
-from overlane.core.routing.routes import Route, RoutePlanner
+from overlane.core.routing.routes import RoutePlanner
 from overlane.core.routing.signalling import RouteTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Receipt
@@ -94,7 +95,7 @@ class Source:
         self.held = HeldMessages(self.forwarding.losses, self.effects)
         self._planner, self._routes = self.route_announcer.planner, self.route_announcer.routes
         self.trust = PathTrust(self.me, self.table)
-        self._planner.experience = self.trust
+        self._planner.maps.experience = self.trust
         self._headers = Headers(self.identity, self.incarnation)
         self.waiting_for_link = WaitingForLink(self.forwarding)
         self._table = FlowTable(self.incarnation, self.flows)
@@ -317,7 +318,7 @@ class Source:
         self._is_asked = True
         self.trust.sent(route, header.sequence, header.age_us, now)
         for path in self.trust.copies(route, now):
-            if not self._planner.may_take(route.qos, path):
+            if not self._planner.maps.may_take(route.qos, path):
                 continue
             copy = self._headers.copy_on_path(route.qos, header)
             due_ns = NEVER if not header.deadline_us else now + route.slack_ns

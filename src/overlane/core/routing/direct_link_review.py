@@ -8,7 +8,8 @@ from collections.abc import Callable, Container, Iterable
 from overlane.core.events import DirectLinksWanted
 from overlane.core.gossip.network_map import NetworkMap
 from overlane.core.routing.direct_links import DirectLinks, Traffic
-from overlane.core.routing.routes import Route, RoutePlanner
+from overlane.core.routing.route import Route
+from overlane.core.routing.routes import RoutePlanner
 from overlane.core.units import NEVER, US, Nanos
 
 
@@ -29,7 +30,7 @@ class DirectLinkReview:
             return []
         self._seen = seen
         before = self._links.wanted()
-        traffic = deadline_traffic(self._me, self._planner.routes.values(), self._planner.believed_map, linked)
+        traffic = deadline_traffic(self._me, self._planner.routes.values(), self._planner.maps.towards, linked)
         given_up = self._links.review(traffic, now)
         wanted = self._links.wanted()
         return [DirectLinksWanted(wanted, tuple(given_up))] if wanted != before else []

@@ -33,8 +33,9 @@ from math import log
 from overlane.core.events import PathSuspected, PathTrusted
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.gossip.network_map import MILLION, NetworkMap
+from overlane.core.routing.believed_maps import AVOIDED_US
 from overlane.core.routing.path_latency import PathLatency
-from overlane.core.routing.routes import AVOIDED_US, Route
+from overlane.core.routing.route import Route
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 
 Link = tuple[str, str]

@@ -1,0 +1,50 @@
+"""Route description: the message that tells the brokers on a route of its present version."""
+
+from msgspec import structs
+
+from overlane.core.routing.route import Route
+from overlane.core.routing.route_latency import RouteLatencies
+from overlane.core.routing.route_plan import Links
+from overlane.core.units import US
+from overlane.core.wire.control_messages import BROKERS_MAX, Establish, EstablishReserved
+
+DESCRIBED_MAX = 32_768
+"""Links in the description of a route: with as many brokers as there may be, it fits into a frame."""
+
+
+def describe(me: str, incarnation: int, route: Route, before: Links, latencies: RouteLatencies) -> Establish | None:
+    """The description of a route that took the links `before` in its previous version. None where no frame could hold
+    it; what is reliable goes without a route then, broker by broker."""
+    links = route.plan.links
+    reached = sorted(route.plan.latency_ns)
+    if len(links | before) > DESCRIBED_MAX:
+        before = frozenset()  # it expires at the brokers that carried it, because nobody refreshes it
+    brokers = sorted({me, *(name for link in links | before for name in link), *reached})
+    if len(brokers) > BROKERS_MAX or len(links) > DESCRIBED_MAX:
+        return None
+    place = {name: at for at, name in enumerate(brokers)}
+
+    def flat(links: Links) -> list[int]:
+        return [place[name] for link in sorted(links) for name in link]
+
+    ahead = latencies.ahead(route)
+    described = Establish(
+        origin=me,
+        incarnation=incarnation,
+        route=route.id,
+        version=route.version,
+        brokers=brokers,
+        kept=flat(links & before),
+        added=flat(links - before),
+        obsolete=flat(before - links),
+        destinations=[place[name] for name in reached],
+        ahead_us=[ahead.get(name, 0) // US for name in brokers],
+        deadline_us=route.qos.deadline_us,
+        latency_us=route.latency_ns // US,
+        hops=latencies.hops(route),
+        confined=route.qos.requires.is_trust,
+        encrypted=route.qos.requires.encrypted,
+    )
+    if not route.qos.reservation:
+        return described
+    return EstablishReserved(**structs.asdict(described), reservation=route.qos.reservation)
