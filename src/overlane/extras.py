@@ -10,6 +10,7 @@ EXTRAS = {
     "mediation": ("cbor2",),
     "nats": ("nats",),
     "dds": ("cyclonedds",),
+    "kafka": ("confluent_kafka",),
 }
 """The packages that come with each extra, by the names under which they are imported."""
 

@@ -11,7 +11,7 @@ from overlane.network.schema import MQTT_VERSIONS, Endpoint, Gateway, NameRule
 from overlane.network.table import NOTHING, Table, show
 from overlane.topic_names import DIRECTIONS, ambiguities, are_alike, overlaps
 
-Technology: TypeAlias = Literal["mqtt", "nats"]
+Technology: TypeAlias = Literal["mqtt", "nats", "kafka"]
 TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
 RATE_MAX = 10**7
 ADDRESSES_MAX = 16
@@ -22,6 +22,7 @@ _SCHEMES: dict[str, tuple[Technology, bool, int]] = {
     "mqtts": ("mqtt", True, 8883),
     "nats": ("nats", False, 4222),
     "tls": ("nats", True, 4222),
+    "kafka": ("kafka", False, 9092),
 }
 
 
@@ -124,6 +125,11 @@ def _check(gateway: Gateway, table: Table) -> None:
         table.refuse("version", "nothing where to is no MQTT broker")
     if technology != "nats" and gateway.stream is not None:
         table.refuse("stream", "nothing where to is no NATS server")
+    if technology == "kafka":
+        for index, rule in enumerate(rules):
+            if rule.local.split("/")[0] in ("+", "#"):
+                allowed = "a filter that begins with a topic of Kafka such as readings/#"
+                table.faults.add((*table.path, "topics", index, "local"), show(rule.local), allowed)
     if gateway.qos > 1 and (technology != "mqtt" or gateway.version != "5"):
         table.refuse("qos", "0 or 1; 2 only to brokers with MQTT 5")
     for field, needed in (("certificate", "key"), ("key", "certificate"), ("password_file", "user")):

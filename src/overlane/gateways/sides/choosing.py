@@ -62,6 +62,12 @@ def foreign_side(host: SideHost, gateway: Gateway, filters: Sequence[str], group
                     servers, options.client_id, filters, group, gateway.stream, gateway.user, password, context
                 ),
             )
+        case "kafka", _:
+            _require("confluent_kafka", "kafka")
+            from overlane.gateways.sides.kafka import KafkaSide
+
+            cluster = ",".join(str(one) for one in address.endpoints)
+            return KafkaSide(host, cluster, group or options.client_id, tuple(filters))
     raise AssertionError(address.technology)
 
 
