@@ -84,6 +84,9 @@ class SideEvents(SideHost):
             self._outgoing.forget_source()
         self._changed()
 
+    def trouble(self, reason: str) -> None:
+        self._state.last_error = reason
+
     def arrived(self, message: BridgedMessage, receipt: object | None) -> None:
         self._outgoing.arrived(message, receipt)
 

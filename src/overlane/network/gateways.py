@@ -1,5 +1,6 @@
 """Reads [[gateways]]: foreign brokers, and which topics cross to and from them under which names."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from overlane.network import kinds
 from overlane.network.kinds import Kind
-from overlane.network.schema import MQTT_VERSIONS, Endpoint, Gateway, NameRule
+from overlane.network.schema import MQTT_VERSIONS, SASL_MECHANISMS, Endpoint, Gateway, NameRule
 from overlane.network.table import NOTHING, Table, show
 from overlane.topic_names import DIRECTIONS, ambiguities, are_alike, overlaps
 
@@ -16,6 +17,7 @@ TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
 RATE_MAX = 10**7
 ADDRESSES_MAX = 16
 QOS_MAX = 2
+_KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _SCHEMES: dict[str, tuple[Technology, bool, int]] = {
     "mqtt": ("mqtt", False, 1883),
@@ -23,6 +25,7 @@ _SCHEMES: dict[str, tuple[Technology, bool, int]] = {
     "nats": ("nats", False, 4222),
     "tls": ("nats", True, 4222),
     "kafka": ("kafka", False, 9092),
+    "kafkas": ("kafka", True, 9093),
 }
 
 
@@ -73,6 +76,7 @@ def _read_gateway(table: Table, names: Sequence[str], directory: Path | None) ->
         stream=table.optional("stream", kinds.name(), None),
         user=table.optional("user", _user(), None),
         password_file=table.optional("password_file", path, None),
+        sasl=table.optional("sasl", kinds.choice(SASL_MECHANISMS), default.sasl),
         ca=table.optional("ca", path, None),
         certificate=table.optional("certificate", path, None),
         key=table.optional("key", path, None),
@@ -125,9 +129,11 @@ def _check(gateway: Gateway, table: Table) -> None:
         table.refuse("version", "nothing where to is no MQTT broker")
     if technology != "nats" and gateway.stream is not None:
         table.refuse("stream", "nothing where to is no NATS server")
+    if technology != "kafka" and "sasl" in table:
+        table.refuse("sasl", "nothing where to is no Kafka cluster")
     if technology == "kafka":
         for index, rule in enumerate(rules):
-            if rule.local.split("/")[0] in ("+", "#"):
+            if rule.local and not _KAFKA_TOPIC.fullmatch(rule.local.split("/")[0]):
                 allowed = "a filter that begins with a topic of Kafka such as readings/#"
                 table.faults.add((*table.path, "topics", index, "local"), show(rule.local), allowed)
     if gateway.qos > 1 and (technology != "mqtt" or gateway.version != "5"):

@@ -32,6 +32,7 @@ Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
 MqttVersion: TypeAlias = Literal["5", "3.1.1"]
+SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 Launcher: TypeAlias = Literal["local", "command", "systemd", "kubernetes"]
 
 RELIABILITIES: tuple[Reliability, ...] = get_args(Reliability)
@@ -46,6 +47,7 @@ TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
 ROLES: tuple[Role, ...] = get_args(Role)
 MQTT_VERSIONS: tuple[MqttVersion, ...] = get_args(MqttVersion)
+SASL_MECHANISMS: tuple[SaslMechanism, ...] = get_args(SaslMechanism)
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 EXCESSES: tuple[Excess, ...] = get_args(Excess)
 STRATEGIES = ("least-loaded", "topics", "latency")
@@ -361,6 +363,8 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
     """A JetStream stream that has what comes from NATS."""
     user: str | None = None
     password_file: str | None = None
+    sasl: SaslMechanism = "PLAIN"
+    """How it logs in at Kafka."""
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None

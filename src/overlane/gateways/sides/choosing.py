@@ -64,10 +64,11 @@ def foreign_side(host: SideHost, gateway: Gateway, filters: Sequence[str], group
             )
         case "kafka", _:
             _require("confluent_kafka", "kafka")
-            from overlane.gateways.sides.kafka import KafkaSide
+            from overlane.gateways.sides.kafka.settings import kafka_options
+            from overlane.gateways.sides.kafka.side import KafkaSide
 
-            cluster = ",".join(str(one) for one in address.endpoints)
-            return KafkaSide(host, cluster, group or options.client_id, tuple(filters))
+            place = group or options.client_id
+            return KafkaSide(host, kafka_options(gateway, address, place, filters, options.password))
     raise AssertionError(address.technology)
 
 

@@ -19,6 +19,9 @@ class SideHost(Interface):
         """The connection is lost. `forgot_sent`: so is what was given to `send` and is not answered.
         `forgot_receipts`: what has arrived and is not acknowledged will arrive again."""
 
+    def trouble(self, reason: str) -> None:
+        """It is connected, but something is wrong, such as a topic that does not exist there."""
+
     def arrived(self, message: BridgedMessage, receipt: object | None) -> None: ...
 
     def accepted(self, number: int) -> None: ...
