@@ -3,6 +3,7 @@
     python bench/compare_costs.py [--only opcodes] [--write]
 
     lone a, b, c     opcodes of a single message, at each of three brokers in a row (`lone.py`)
+    ordinary a, c    opcodes of a single message that is not on the fast path: with a payload format
     QoS 1, one       opcodes of a message at one broker, of 20 that a publisher writes at once into a durable session,
                      with its acknowledgements on both sides; without the disk
     chain, CPU       CPU time of three brokers for a message of the mixed load (`mixed.py --only chain-1`), in
@@ -32,10 +33,12 @@ import mqtt5
 from rich.console import Console
 from rich.table import Table
 
-from _lone_row import PUBLISH, LoneRow
+from _lone_row import PAYLOAD, PUBLISH, TOPIC, LoneRow
 from _qos1_row import IN_FLIGHT, Qos1Row
 from lone import one, opcodes
 
+ORDINARY = mqtt5.PublishPacket(TOPIC, PAYLOAD, payload_format_indicator=1).write()
+"""A message that the broker has to look at."""
 FIGURES = Path(__file__).parent / "costs.json"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 TOLERANCES = {"opcodes": 0.02, "cpu": 0.5}
@@ -49,11 +52,18 @@ Figures = dict[str, float]
 
 def opcodes_of_lone(messages: int = MESSAGES) -> Figures:
     """The least of many: pings, timers and other things that brokers do now and then are not the message's."""
-    row = LoneRow()
+    plain = _opcodes_of(PUBLISH, messages)
+    ordinary = _opcodes_of(ORDINARY, messages)
+    found = {f"lone {broker}": count for broker, count in plain.items()}
+    return found | {f"ordinary {broker}": ordinary[broker] for broker in "ac"}
+
+
+def _opcodes_of(message: bytes, messages: int) -> Figures:
+    row = LoneRow(message=message)
     for _ in range(WARM):
         one(row, lambda _, work: work())
     counted = [opcodes(row, messages=1) for _ in range(messages)]
-    return {f"lone {broker}": min(counts[broker].total() for counts in counted) for broker in "abc"}
+    return {broker: min(counts[broker].total() for counts in counted) for broker in "abc"}
 
 
 def opcodes_of_qos1(rounds: int = ROUNDS) -> Figures:

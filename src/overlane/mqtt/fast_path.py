@@ -87,6 +87,11 @@ class FastPath:
         self._shared: dict[Hashable, dict[bytes, TopicEntry]] = {}
         """Entries of clients with the same rights."""
 
+    def knows(self, connection: Connection, topic: str) -> bool:
+        """Whether plain messages of this client on the topic may take the lane, so that it need not be entered."""
+        known = connection.entries.get(plain_prefix(topic.encode(), connection.version == V5))
+        return known is not None and not known.stats.is_forgotten
+
     def enter(self, connection: Connection, session: Session, topic: str, now: Nanos) -> None:
         """A plain message on this topic came from this client: those that follow may take the lane."""
         state = self._state

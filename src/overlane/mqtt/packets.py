@@ -75,7 +75,8 @@ class Packets:
             self._publishing.publish(connection, session, published, now)
             if data[0] == PLAIN or data[0] == PLAIN_QOS1:
                 topic = published.topic or (connection.aliases_in or {}).get(published.alias or 0, "")
-                self._fast_path.enter(connection, session, topic, now)
+                if not self._fast_path.knows(connection, topic):
+                    self._fast_path.enter(connection, session, topic, now)
             return
         if data[0] == writing.PUBACK and len(data) == SHORT_ACK_BYTES and (packet_id := data[2] << 8 | data[3]):
             self._acknowledged(connection, session, packet_id, now)

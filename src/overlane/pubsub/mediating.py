@@ -126,7 +126,7 @@ class Mediating:
                 if isinstance(changed, str):
                     return self._dead(message, session.client_id, changed, now)
                 pairs = result.draft.properties
-                accepted = self._publishing.accept_as_it_is(changed, session, pairs, now, publisher, is_will)
+                accepted = self._publishing.accept(changed, session, pairs, now, publisher, is_will, is_mediated=True)
                 return accepted._replace(is_mediated=True)
             case Dropped():
                 self._state.counters.mediation_dropped += 1
@@ -270,7 +270,7 @@ class Mediating:
         speaker = Session(message.sender, None, 0)
         pairs = message.properties.user_properties
         try:
-            self._publishing.accept_as_it_is(message, speaker, pairs, now)
+            self._publishing.accept(message, speaker, pairs, now, is_mediated=True)
         except PublishRefused as refused:
             if not message.qos or refused.fault is not Fault.NO_ROOM:
                 self._dead(message, message.sender, refused.told, now)

@@ -24,7 +24,7 @@ from overlane.pubsub.consumer import Publisher
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import NOT_GIVEN, Delivery, Given, both
 from overlane.pubsub.message import Message, Run
-from overlane.pubsub.message_ids import read_id
+from overlane.pubsub.message_ids import MessageId, read_id
 from overlane.pubsub.mirrored import NO_MIRROR
 from overlane.pubsub.policies.policy import Policy
 from overlane.pubsub.policies.publishers import PublisherPolicies
@@ -165,7 +165,7 @@ class Publishing:
 
     # Every message
 
-    def accept(
+    def accept(  # noqa: C901 - every message comes here: further calls would cost more than they explain
         self,
         message: Message,
         session: Session,
@@ -173,36 +173,19 @@ class Publishing:
         now: Nanos,
         publisher: Publisher | None = None,
         is_will: bool = False,
+        is_mediated: bool = False,
     ) -> Accepted:
-        """Take responsibility for a client's message, or a will; or PublishRefused."""
-        state = self._state
-        topic = message.topic
-        if not state.may_publish(session, topic):
-            raise PublishRefused(Fault.NOT_ALLOWED, Refusal.DENIED, f"not allowed to publish on {topic[:100]}")
-        message_id = read_id(user_properties) if user_properties and not is_will else None
-        if message_id is not None and state.message_ids.published.has(message_id):
-            state.message_ids.duplicates += 1
-            return Accepted(True, message.qos > 0, 0.0)  # its acknowledgement rests on records of this turn or before
-        mediation = state.settings.mediation
-        if mediation is None or self.mediate is None or not mediation.concerns(topic):
-            return self.accept_as_it_is(message, session, user_properties, now, publisher, is_will)
-        accepted = self.mediate(message, session, now, publisher, is_will)
-        if message_id is not None:
-            state.message_ids.published.add(message_id)
-        return accepted
-
-    def accept_as_it_is(
-        self,
-        message: Message,
-        session: Session,
-        user_properties: Sequence[tuple[str, str]],
-        now: Nanos,
-        publisher: Publisher | None = None,
-        is_will: bool = False,
-    ) -> Accepted:
-        """As `accept`, of what its client may publish, and no rule of mediation is to change any more."""
+        """Take responsibility for a client's message, or a will; or PublishRefused. `is_mediated`: its client may
+        publish it, and no rule of mediation is to change it any more."""
         state, topic = self._state, message.topic
         message_id = read_id(user_properties) if user_properties and not is_will else None
+        if not is_mediated:
+            if not state.may_publish(session, topic):
+                raise PublishRefused(Fault.NOT_ALLOWED, Refusal.DENIED, f"not allowed to publish on {topic[:100]}")
+            if message_id is not None or state.settings.mediation is not None:
+                otherwise = self._otherwise(message, session, message_id, now, publisher, is_will)
+                if otherwise is not None:
+                    return otherwise
         if message.qos and not is_will and state.settings.mirrored is not None:
             self._need_mirror(topic)
         policy = self._stamp(message, session, user_properties) if state.settings.policies and not is_will else None
@@ -243,11 +226,36 @@ class Publishing:
                 # Another broker's copy was here before; it is still passed on, since that one may be lost.
                 state.message_ids.duplicates += 1
                 return Accepted(True, is_stored, crowding)
-        spread = self._policies.spread(message, audience, policy, now, session.client_id)
-        given = both((is_stored, crowding), spread)
+        if policy is None:
+            stored, crowded = self._delivery.spread(message, audience, now, session.client_id)
+        else:
+            stored, crowded = self._policies.spread(message, audience, policy, now, session.client_id)
+        given = is_stored or stored, max(crowding, crowded)
         if audience.groups or shared:
             given = both(given, self._share(message, audience, shared, qos, now))
         return Accepted(bool(audience.receivers or audience.groups or is_carried), *given)
+
+    def _otherwise(
+        self,
+        message: Message,
+        session: Session,
+        message_id: MessageId | None,
+        now: Nanos,
+        publisher: Publisher | None,
+        is_will: bool,
+    ) -> Accepted | None:
+        """Accept a message that was published before, or that a rule of mediation concerns; None if it is neither."""
+        published = self._state.message_ids.published
+        if message_id is not None and published.has(message_id):
+            self._state.message_ids.duplicates += 1
+            return Accepted(True, message.qos > 0, 0.0)  # its acknowledgement rests on records of this turn or before
+        mediation = self._state.settings.mediation
+        if mediation is None or self.mediate is None or not mediation.concerns(message.topic):
+            return None
+        accepted = self.mediate(message, session, now, publisher, is_will)
+        if message_id is not None:
+            published.add(message_id)
+        return accepted
 
     def _need_mirror(self, topic: str) -> None:
         """On a mirrored topic its records have to be on another host too; PublishRefused while there is none."""

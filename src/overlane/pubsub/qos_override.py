@@ -81,13 +81,15 @@ def read_override(user_properties: Iterable[tuple[str, str]]) -> QosOverride:
 
 def apply_override(qos: QosClass, override: QosOverride) -> QosClass:
     """The class itself where the override asks for no more than it gives."""
+    if override is NONE:
+        return qos
     order = Order.STRICT if override.strict else qos.order
     requires = qos.requires if override.requires is NO_REQUIREMENTS else qos.requires.tightened(override.requires)
     if (
         override.deadline_ns >= qos.deadline_ns
         and override.reliable <= qos.reliable
         and order is qos.order
-        and requires == qos.requires
+        and (requires is qos.requires or requires == qos.requires)
     ):
         return qos
     return replace(

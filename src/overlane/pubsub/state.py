@@ -140,13 +140,17 @@ class State:
         return policies is not None and policies.of(topic) is not None
 
     def may_receive(self, session: Session, topic: str) -> bool:
-        if topic.startswith("$") and topic == own_topic(session.client_id):
+        if session.is_operators:
             return True
-        if topic.startswith(REPORTS):  # of a topic: for those who may receive that
-            told_of = topic.split("/", 2)[2]
-            if not (session.is_operators or self.settings.access.may_receive(session.user, session.client_id, told_of)):
-                return False
-        return session.is_operators or self.settings.access.may_receive(session.user, session.client_id, topic)
+        access, client_id = self.settings.access, session.client_id
+        if topic.startswith("$"):
+            if topic == own_topic(client_id):
+                return True
+            if topic.startswith(REPORTS):  # of a topic: for those who may receive that
+                told_of = topic.split("/", 2)[2]
+                if not access.may_receive(session.user, client_id, told_of):
+                    return False
+        return access.may_receive(session.user, client_id, topic)
 
     def awaits(self, session: Session, now: Nanos) -> bool:
         """Whether publishers wait for it where it falls behind: it is there, and answers, or cannot answer. Where the

@@ -139,6 +139,7 @@ class Turn:
         self.core = core
         self.reserving = Reserving(core, self.pubsub.state.timers, uplink.tell)
         self.pubsub.reservations.use(self.reserving)
+        self._reservations_noted = self.pubsub.reservations.noted
         self.pubsub.reservations.reserving.on_held = self.reserving.delays.watch
         self.backpressure = Backpressure(uplink)
         self.is_open = False
@@ -286,7 +287,7 @@ class Turn:
         pubsub, core, uplink = self.pubsub, self.core, self._uplink
         if pubsub.admission.take_room_again(now):
             self.handle(ReadersReady(), now)
-        if pubsub.reservations.has_news or self.reserving.agent is not None:
+        if self._reservations_noted or self.reserving.agent is not None:
             pubsub.reservations.follow(now)
             self.reserving.follow(now)
         is_core_turn = self._is_core_touched or uplink.is_touched or now >= self._core_due
@@ -311,7 +312,7 @@ class Turn:
         for effect in pubsub.take_effects():
             _record(effect, records)
         self._finish(outcome, records, is_core_turn, now)
-        if pubsub.reservations.has_news:
+        if self._reservations_noted:
             outcome.needs_turn, outcome.is_plain = True, False
         return outcome
 

@@ -26,7 +26,7 @@ from overlane.pubsub.cluster.names import (
 )
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.message import Message
-from overlane.pubsub.qos_override import Deadlines, QosOverride, apply_override
+from overlane.pubsub.qos_override import NONE, Deadlines, QosOverride, apply_override
 
 RETAINED_CLASS = QosClass(reliable=True, history=1)
 HANDOUT_CLASS = QosClass(reliable=True)
@@ -60,7 +60,8 @@ class Cluster:
 
     def class_of(self, topic: str, qos: QosClass, now: Nanos) -> QosClass:
         """The class of a topic, with what subscribers of other brokers ask for beyond the network file."""
-        return self.apply_override(qos, self.directory.override(topic), now)
+        override = self.directory.override(topic)
+        return qos if override is NONE else self.apply_override(qos, override, now)
 
     def apply_override(self, qos: QosClass, override: QosOverride, now: Nanos) -> QosClass:
         if override.deadline_ns < qos.deadline_ns:

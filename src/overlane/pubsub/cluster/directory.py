@@ -6,7 +6,6 @@ It is updated name by name as the overlay reports them, so the cost of a change 
 from dataclasses import dataclass
 
 from overlane.core.topics import FilterTrie
-from overlane.core.units import NEVER
 from overlane.pubsub.cluster.names import ADVERTISED, RESERVE, SHARE, WANT, read_share_name, read_want_name, tag_of
 from overlane.pubsub.qos_override import NONE, QosOverride
 
@@ -88,9 +87,12 @@ class Directory:
             if len(self._strictest) >= OVERRIDES_REMEMBERED:
                 self._strictest.clear()
             wants = [want for topic_filter in self._wants.match(topic) for _, want in self._wanted[topic_filter]]
-            found = self._strictest[topic] = QosOverride(
-                min((want.deadline_ns for want in wants), default=NEVER),
-                any(want.reliable for want in wants),
-                any(want.strict for want in wants),
-            )
+            found = NONE
+            if wants:
+                found = QosOverride(
+                    min(want.deadline_ns for want in wants),
+                    any(want.reliable for want in wants),
+                    any(want.strict for want in wants),
+                )
+            self._strictest[topic] = found
         return found

@@ -58,7 +58,8 @@ class Reservations:
         self.advertising = Advertising(uplink, network)
         self.reserving = Reserving(uplink, network, timers, lambda: self.advertising.flows, self._changed)
         self.flow_of = self.advertising.flow_of
-        self._noted = noted
+        self.noted = noted
+        """What other brokers announce, until it is followed: looked at in every turn."""
         self._named: dict[str, str] = {}
         """Names of documents, and the filters that they advertise."""
         self._seen_changes = 0
@@ -70,13 +71,9 @@ class Reservations:
 
     # Other brokers
 
-    @property
-    def has_news(self) -> bool:
-        return bool(self._noted)
-
     def follow(self, now: Nanos) -> None:
-        noted = self._noted.copy()
-        self._noted.clear()
+        noted = self.noted.copy()
+        self.noted.clear()
         for name, broker, is_needed in noted:
             kind = ADVERTISED if name.startswith(ADVERTISED) else RESERVE
             topic_filter = name[len(kind) :]
