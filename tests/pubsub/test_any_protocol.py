@@ -13,7 +13,7 @@ from overlane.pubsub.access import Access, Rule
 from overlane.pubsub.cluster.cluster import Cluster
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.consumer import Ending
-from overlane.pubsub.delivery.delivery import UnexpectedConfirmation
+from overlane.pubsub.delivery.confirmations import UnexpectedConfirmation
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import Properties

@@ -15,7 +15,7 @@ links parcels take), route demands (what routes require of this broker), the rol
 end of a turn), views (what people see of it), and one neighbour per link.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from overlane.core.broker_views import BrokerViews
@@ -65,7 +65,6 @@ from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.link_queue import SchedulingPolicy
 from overlane.core.links.neighbour import Neighbour
-from overlane.core.links.reserved_lane import FlowCounters
 from overlane.core.qos import QosClass
 from overlane.core.record_kinds import KINDS
 from overlane.core.records import Record, restore
@@ -203,6 +202,7 @@ class OverlayBroker:
             self._sink,
         )
         self._demands = RouteDemands(self._routes)
+        self.patience_ns = self._demands.patience_ns
         self._role = TierRole(self._links, self._local, self._source, self._drafts, self._interest_changed, now)
         self.scope_digest, self.scope_size = self._role.digest, self._role.size
         self._upkeep = Upkeep(self._links, self._admission, self._source, self._sink, self._dispatcher, self._role, now)
@@ -326,36 +326,9 @@ class OverlayBroker:
         """Call `listener` with every message that had to wait until it was known who needs it, when it is sent."""
         self._source.held.on_released = listener
 
-    def needing(self, topic: str) -> tuple[str, ...]:
-        """The other brokers that need a topic."""
-        return self._remote.needing(topic)
-
     def carriers(self) -> Mapping[int, str]:
         """Bundles, and the routing brokers that carry them."""
         return self.config.assignment
-
-    def known_brokers(self) -> int:
-        """How many brokers this one knows the links of."""
-        return len(self._table.adverts)
-
-    def needs_size(self) -> tuple[int, int]:
-        """Number and bytes of the filters that this broker has announced as its interest."""
-        return self._local.size
-
-    def is_congested(self, besides: str) -> bool:
-        """Whether the queue of any link, except the one to `besides`, is more than half full."""
-        for name, one in self._neighbours.items():
-            if 2 * one.queue.bytes > one.queue.bytes_max and one.connected and name != besides:
-                return True
-        return False
-
-    def left_bytes(self, besides: str) -> int:
-        """Bytes of parcels sent to all neighbours except `besides`."""
-        return sum([one.queue.left_bytes for name, one in self._neighbours.items() if name != besides])
-
-    def patience_ns(self, peer: str) -> Nanos:
-        """For how long a neighbour may be left unread, given the most urgent route that comes from it."""
-        return self._demands.patience_ns(peer)
 
     def count_messages(self, count: MessageCount) -> None:
         """Set how to count the messages of an entry of a parcel, by its flags and body."""
@@ -372,27 +345,10 @@ class OverlayBroker:
             return (f"?{group_of(topic)}",)
         return self._source.destinations.of(topic)
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Whether there are local subscribers to a topic that others know of."""
-        return bool(self._sink.subscribers(topic))
-
-    def can_reach(self, broker: str) -> bool:
-        return self._table.map.quickest_path(self.name, broker) is not None
-
     @property
     def map_changes(self) -> int:
         """Grows whenever the map of the links may have changed."""
         return self._table.changes
-
-    def claimed_links(self) -> Mapping[tuple[str, str], int]:
-        """The links of the map, in each direction, with their latencies in microseconds."""
-        return {link: claim.latency_us for link, claim in self._table.map.claims.items()}
-
-    def reserved_counters(self, peer: str) -> Mapping[Hashable, FlowCounters]:
-        """What became of the parcels of reserved flows on the link to a neighbour, by the group of the flow."""
-        neighbour = self._neighbours.get(peer)
-        lane = None if neighbour is None else neighbour.queue.reserved
-        return {} if lane is None else lane.counters()
 
     def _interest_changed(self) -> None:
         """Forget which topic goes to whom."""
@@ -526,6 +482,10 @@ class OverlayBroker:
         self.link_views, self.queue_bytes, self.missing = views.link_views, views.queue_bytes, views.missing
         self.routes, self.inbound_routes = views.routes, views.inbound_routes
         self.carried_topics, self.map_digest = views.carried_topics, views.map_digest
+        self.known_brokers, self.needs_size, self.can_reach = views.known_brokers, views.needs_size, views.can_reach
+        self.is_congested, self.left_bytes = views.is_congested, views.left_bytes
+        self.needing, self.is_subscribed = views.needing, views.is_subscribed
+        self.claimed_links, self.reserved_counters = views.claimed_links, views.reserved_counters
         self._counters = views.counters
 
     @property

@@ -1,6 +1,6 @@
 """Views: what people, tests and telemetry see of a broker, its links, routes and counters. Nothing here changes it."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -16,6 +16,7 @@ from overlane.core.gossip.incarnation_proofs import IncarnationProofs
 from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.link_view import LinkView, view_of
+from overlane.core.links.reserved_lane import FlowCounters
 from overlane.core.qos import QosClass
 from overlane.core.routing.signalling import links_of
 from overlane.core.units import NEVER, US
@@ -32,6 +33,46 @@ class BrokerViews:
     source: Source
     drafts: Drafts
     dispatcher: FrameDispatcher
+
+    def known_brokers(self) -> int:
+        """How many brokers this one knows the links of."""
+        return len(self.source.table.adverts)
+
+    def needs_size(self) -> tuple[int, int]:
+        """Number and bytes of the filters that this broker has announced as its interest."""
+        return self.local.size
+
+    def is_congested(self, besides: str) -> bool:
+        """Whether the queue of any link, except the one to `besides`, is more than half full."""
+        for name, one in self.links.neighbours.items():
+            if 2 * one.queue.bytes > one.queue.bytes_max and one.connected and name != besides:
+                return True
+        return False
+
+    def left_bytes(self, besides: str) -> int:
+        """Bytes of parcels sent to all neighbours except `besides`."""
+        return sum([one.queue.left_bytes for name, one in self.links.neighbours.items() if name != besides])
+
+    def can_reach(self, broker: str) -> bool:
+        return self.source.table.map.quickest_path(self.links.me, broker) is not None
+
+    def claimed_links(self) -> Mapping[tuple[str, str], int]:
+        """The links of the map, in each direction, with their latencies in microseconds."""
+        return {link: claim.latency_us for link, claim in self.source.table.map.claims.items()}
+
+    def reserved_counters(self, peer: str) -> Mapping[Hashable, FlowCounters]:
+        """What became of the parcels of reserved flows on the link to a neighbour, by the group of the flow."""
+        neighbour = self.links.neighbours.get(peer)
+        lane = None if neighbour is None else neighbour.queue.reserved
+        return {} if lane is None else lane.counters()
+
+    def needing(self, topic: str) -> tuple[str, ...]:
+        """The other brokers that need a topic."""
+        return self.source.destinations.remote.needing(topic)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether there are local subscribers to a topic that others know of."""
+        return bool(self.sink.subscribers(topic))
 
     def queue_bytes(self, peer: str) -> int:
         return self.links.neighbours[peer].queue_bytes

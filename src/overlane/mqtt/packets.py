@@ -23,7 +23,8 @@ from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
 from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
 from overlane.pubsub.connection import Phase
-from overlane.pubsub.delivery.delivery import Delivery, UnexpectedConfirmation
+from overlane.pubsub.delivery.confirmations import UnexpectedConfirmation
+from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.sessions.session import Session

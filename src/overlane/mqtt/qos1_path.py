@@ -21,7 +21,8 @@ from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.fast_path import FastPath, Lane
 from overlane.mqtt.reasons import NO_SUBSCRIBERS
 from overlane.pubsub import backpressure
-from overlane.pubsub.delivery.delivery import Delivery, UnexpectedConfirmation
+from overlane.pubsub.delivery.confirmations import UnexpectedConfirmation
+from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message, Run
 from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.sessions.session import Session

@@ -16,7 +16,8 @@ from overlane.core.flows.cut_through import CutThrough, single_message_frame
 from overlane.core.flows.destinations import Destinations
 from overlane.core.flows.flow_table import FlowTable
 from overlane.core.flows.held_messages import HeldMessages
-from overlane.core.flows.history import Kept, TopicHistory, wrap
+from overlane.core.flows.history import Kept, TopicHistory
+from overlane.core.flows.history_replay import HistoryReplay
 from overlane.core.flows.outflow import PARCELS, FlowName, Outflow, Retained, read_parcel
 from overlane.core.flows.parcel_headers import Headers, age_us
 from overlane.core.flows.retransmission import PARCEL_FLAGS_MOST, Retransmission
@@ -69,7 +70,6 @@ class Source:
     """Bytes left for bodies of reliable messages."""
     wake_at: Nanos = NEVER
     _places: TopicOrder = field(default_factory=TopicOrder)
-    _local_count: int = 0
     _sealed: list[tuple[Outflow, Retained, bool]] = field(default_factory=list)
     """Reliable parcels of this turn, and whether their flow is full."""
     unsaved: deque[tuple[int, list[tuple[Outflow, Retained, bool]]]] = field(default_factory=deque)
@@ -89,6 +89,7 @@ class Source:
     waiting_for_link: WaitingForLink = field(init=False)
     _table: FlowTable = field(init=False)
     _retransmission: Retransmission = field(init=False)
+    _replay: HistoryReplay = field(init=False)
 
     def __post_init__(self) -> None:
         self.effects = self.route_announcer.effects
@@ -101,6 +102,9 @@ class Source:
         self._table = FlowTable(self.incarnation, self.flows)
         known = self.flows, self._planner, self.trust, self.forwarding, self._headers, self.waiting_for_link
         self._retransmission = Retransmission(self.incarnation, *known)
+        self._replay = HistoryReplay(
+            (self.identity, self.incarnation), self.history, self.federation, self._table, self._places, self._seal
+        )
         self.room = self.retention_bytes_max
         self._own = self.forwarding.duplicates.window(self.identity, self.incarnation)
 
@@ -337,9 +341,7 @@ class Source:
         """Keep a message that no other broker needs yet for late subscribers."""
         qos = self.qos.of(topic)
         if qos.history:
-            self._local_count += 1
-            name = self.identity, self.incarnation, 0, self._local_count, 0
-            self.effects += self.history.keep(Kept(name, topic, flags, body, qos, now), now)
+            self.effects += self._replay.keep_unsent(topic, body, flags, qos, now)
 
     # Interest
 
@@ -347,25 +349,7 @@ class Source:
         """A broker newly needs filters: send it what is kept for late subscribers."""
         if not self.qos.keeps_history or broker == self.me:
             return
-        chosen: dict[tuple[int, ...], Kept] = {}
-        for kept in self.history.matching_any(filters, own_only=True, now=now):
-            if self.federation.may_leave(kept.topic, broker):
-                chosen[kept.name] = kept
-        flows: dict[FlowName, tuple[Outflow, list[Kept]]] = {}
-        for kept in chosen.values():
-            flow = self._table.open(kept.qos, (broker,), now)
-            flows.setdefault(flow.name, (flow, []))[1].append(kept)
-        for flow, past in flows.values():
-            for piece in cut([(kept.topic, kept.flags, wrap(kept)) for kept in past]):
-                self._replay(flow, piece, now)
-
-    def _replay(self, flow: Outflow, messages: Columns, now: Nanos) -> None:
-        before = {topic: self._places.of(topic) for topic in messages[0]}
-        self._seal(flow, messages, now, history=True)
-        for topic, places in before.items():
-            for name, (sequence, at) in places.items():
-                if name != flow.name:
-                    self._places.also_at(topic, name, sequence, at)
+        self._replay.send(broker, filters, now)
 
     def left(self, broker: str) -> None:
         """A broker left for good: nothing is kept for it."""

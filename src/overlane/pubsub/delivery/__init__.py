@@ -1,3 +1,3 @@
 """From a message to the sessions that receive it: queues, acknowledgements, dead letters."""
 
-__all__ = ["delivery", "returns", "window"]
+__all__ = ["confirmations", "delivery", "returns", "window"]

@@ -10,11 +10,12 @@ from itertools import takewhile
 
 from overlane.core.events import PublishResult
 from overlane.core.units import Nanos
-from overlane.errors import InDoubt, OverlaneError
+from overlane.errors import InDoubt
 from overlane.pubsub.cluster.names import tag_of
-from overlane.pubsub.consumer import Confirmation, Consumer
+from overlane.pubsub.consumer import Consumer
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery import dead_letters
+from overlane.pubsub.delivery.confirmations import Confirmations
 from overlane.pubsub.delivery.window import Entry, Stage
 from overlane.pubsub.message import Message, Run
 from overlane.pubsub.qos_override import RELIABLE, apply_override
@@ -41,13 +42,6 @@ HEADWAY_WINDOWS = 4
 sent as if it had been sent before after a crash."""
 
 
-class UnexpectedConfirmation(OverlaneError, ValueError):
-    """A consumer confirms a message otherwise than its QoS asks for."""
-
-    def __init__(self, tag: int, qos: int) -> None:
-        super().__init__(f"message {tag} is of QoS {qos}")
-
-
 class Delivery:
     def __init__(self, state: State) -> None:
         self._state = state
@@ -55,6 +49,10 @@ class Delivery:
         self._stalled: dict[str, Session] = {}
         """Those whose next message is not on disk, while the store fails."""
         self.has_stalled = False
+        self._confirmations = confirmations = Confirmations(state, self.pump)
+        # Bound once, since they are called for every message.
+        self.acknowledged, self.acknowledged_run = confirmations.acknowledged, confirmations.acknowledged_run
+        self.received, self.completed, self.done = confirmations.received, confirmations.completed, confirmations.done
 
     # To many
 
@@ -305,7 +303,7 @@ class Delivery:
                     continue
                 if entry.qos == 2 and entry.stage is Stage.SENT:
                     window.give_up(entry)
-                    self._release(session, consumer, entry)
+                    self._confirmations.release(session, consumer, entry)
                 else:
                     window.drop(entry)
                     state.queue_records.take(entry)
@@ -389,108 +387,13 @@ class Delivery:
         is_stored, _ = both(self.spread(letter, audience, now, overrun=1), self.share_here(letter, audience, now, 1))
         return is_stored
 
-    # Confirmations of the client
-
-    def acknowledged(self, session: Session, consumer: Consumer, tag: int, now: Nanos) -> bool:
-        """QoS 1: the consumer has the message. False if nothing with this tag was owed; UnexpectedConfirmation."""
-        entry = session.window.sent.get(tag)
-        if entry is None:
-            return False
-        if entry.qos != 1:
-            raise UnexpectedConfirmation(tag, entry.qos)
-        session.window.answered_ns = now
-        self.done(session, entry)
-        self.pump(session, consumer, now)
-        return True
-
-    def acknowledged_run(self, session: Session, consumer: Consumer, tags: Iterable[int], now: Nanos) -> None:
-        """As `acknowledged`, for each tag in turn."""
-        window, records = session.window, self._state.queue_records
-        sent, is_owed = window.sent, False
-        try:
-            for tag in tags:
-                entry = sent.get(tag)
-                if entry is None:
-                    continue
-                if entry.qos != 1:
-                    raise UnexpectedConfirmation(tag, entry.qos)
-                is_owed = True
-                del sent[tag]
-                window.bytes -= entry.message.size_bytes
-                records.take(entry)
-        finally:
-            if is_owed:
-                window.answered_ns = now
-                self.pump(session, consumer, now)
-
-    def received(self, session: Session, consumer: Consumer, tag: int, is_refused: bool, now: Nanos) -> bool:
-        """QoS 2: the consumer has the message, and it is released; or the consumer refuses it, and it is done with.
-        False if nothing with this tag was owed; UnexpectedConfirmation."""
-        entry = session.window.sent.get(tag)
-        if entry is None:
-            return False
-        if entry.qos != 2:
-            raise UnexpectedConfirmation(tag, entry.qos)
-        session.window.answered_ns = now
-        if is_refused:
-            self.done(session, entry)
-            self.pump(session, consumer, now)
-            return True
-        if self._postpone(session, consumer, entry):
-            return True
-        if entry.stage is Stage.RELEASED:
-            consumer.release(tag)
-        else:
-            session.window.release(entry)
-            self._release(session, consumer, entry)
-        return True
-
-    def _postpone(self, session: Session, consumer: Consumer, entry: Entry) -> bool:
-        """Postpone its release if it is not in the store and cannot be stored now; whether that was done."""
-        tag, rests_on = entry.tag, 0
-        if entry.stage is Stage.RELEASED:
-            rests_on = session.exchanged_in
-        elif entry.is_stored:
-            rests_on = self._state.turn
-        return self._state.postpone(
-            rests_on,
-            consumer,
-            Confirmation.RECEIVED,
-            tag,
-            lambda then: self.received(session, consumer, tag, False, then),
-        )
-
-    def _release(self, session: Session, consumer: Consumer, entry: Entry) -> None:
-        # Not before the store knows: after a crash the message would be sent again, and the client take it for new.
-        if entry.is_stored:
-            try:
-                self._state.queue_records.changed(entry)
-            except Exception as error:
-                raise InDoubt(f"the store cannot be told that a message of {session.client_id} is released") from error
-            session.exchanged_in = self._state.turn
-            consumer.waits = True
-        consumer.release(entry.tag)
-
-    def completed(self, session: Session, consumer: Consumer, tag: int, now: Nanos) -> bool:
-        """QoS 2: the consumer has forgotten the tag."""
-        entry = session.window.sent.get(tag)
-        if entry is None or entry.stage is not Stage.RELEASED:
-            return False
-        self.done(session, entry)
-        self.pump(session, consumer, now)
-        return True
-
-    def done(self, session: Session, entry: Entry) -> None:
-        session.window.done(entry)
-        self._state.queue_records.take(entry)
-
     # Sessions
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
         """The client is back: what it may have missed is sent again. From now on it owes answers."""
         session.window.answered_ns = now
         for entry in session.window.reconnected():
-            if not self._postpone(session, consumer, entry):
+            if not self._confirmations.postpone(session, consumer, entry):
                 consumer.release(entry.tag)
         self.pump(session, consumer, now)
 
