@@ -43,6 +43,7 @@ from overlane.network.schema import (
     Back,
     Border,
     Coordination,
+    CopiesOf,
     Emulated,
     Plug,
     Recovery,
@@ -81,6 +82,9 @@ ca = "ca.pem"
 [recovery]
 silence = "2s"
 on_takeover = "./move-address now"
+together = [["a", "b"]]
+[recovery.brokers.a]
+hosts = ["b"]
 [recovery.scoring]
 cpu = 2.0
 memory_needed = "1GiB"
@@ -237,6 +241,10 @@ recoveries = st.builds(
     mirrors=st.just(0),
     silence_ns=st.integers(100, 5_000).map(lambda count: count * 10**6),
     on_takeover=st.lists(printable, max_size=2).map(tuple),
+    together=st.lists(st.sampled_from([("a", "b"), ("b", "c", "d.e")]), max_size=2).map(tuple),
+    brokers=st.sets(st.sampled_from(["a", "b.c"])).map(
+        lambda names: tuple(CopiesOf(name=name, hosts=("b", "c-1")) for name in sorted(names))
+    ),
     scoring=st.builds(
         Scoring,
         cpu=weights,

@@ -3,8 +3,9 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from overlane.network.plan import check_plan, read_plan
+from overlane.network.plan import BadPlan, PairForecast, Plan, check_plan, read_plan
 from overlane.pipeline.plans.broker_plan import brokers_plan
 
 HOUR_NS = 3_600 * 10**9
@@ -35,6 +36,23 @@ def test_a_link_that_was_always_down_is_not_certain_to_be() -> None:
     plan = brokers_plan(RELIABILITY, [], FILES)
     assert plan is not None
     assert 0.99 < plan.failures_around("a")["b"] < 1
+
+
+def test_brokers_that_fail_together_are_in_the_plan_and_links_are_not() -> None:
+    pairs = [
+        {"kind": "broker", "broker": "a", "other_kind": "broker", "other_broker": "b", "correlation": 0.6},
+        {"kind": "broker", "broker": "a", "other_kind": "link", "other_broker": "b", "correlation": 0.9},
+    ]
+    plan = brokers_plan(RELIABILITY, LOAD, FILES, pairs)
+    assert plan is not None
+    assert plan.together == (PairForecast(("a", "b"), 0.6),)
+    assert read_plan(msgspec.json.encode(plan)) == plan
+
+
+def test_a_pair_that_fails_together_more_often_than_always_is_refused() -> None:
+    for pair in (PairForecast(("a", "b"), 1.5), PairForecast(("a", "no name"), 0.5)):
+        with pytest.raises(BadPlan, match="together"):
+            check_plan(Plan(made_ns=1, together=(pair,)))
 
 
 def test_no_history_is_no_plan() -> None:

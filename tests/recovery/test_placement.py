@@ -1,10 +1,15 @@
 """Which hosts get copies: few change when hosts come and go, and brokers of one host are spread."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from overlane.coordination.records import MalformedRecord
+from overlane.core.units import MS, NEVER, SECOND
+from overlane.recovery.host_knowledge import Presence, load_of, together_of
 from overlane.recovery.host_records import (
     EndpointRecord,
     HostRecord,
@@ -13,7 +18,7 @@ from overlane.recovery.host_records import (
     decode_record,
     encode_record,
 )
-from overlane.recovery.placement import choose_mirrors
+from overlane.recovery.placement import Known, choose_mirrors
 from overlane.recovery.questions import Heard, HeardAgo, decode_message, encode_message
 
 EDGE, BACKUP = HostRecord("edge"), HostRecord("backup")
@@ -95,3 +100,106 @@ def test_a_znode_that_no_host_would_write_is_malformed(data: bytes, kind: type[H
 def test_questions_survive_their_bytes() -> None:
     for message in (Heard("seattle"), HeardAgo("seattle", -1)):
         assert decode_message(encode_message(message)) == message
+
+
+# Risk, distance, load and the file
+
+FIVE = dict.fromkeys(("boise", "denver", "provo", "reno", "tulsa"), EDGE)
+PAIR = frozenset(("seattle", "denver"))
+
+
+def test_a_copy_is_not_where_it_would_be_lost_with_the_broker_and_moves_away_from_there() -> None:
+    two = {"denver": EDGE, "boise": EDGE}
+    for known in (Known(together={PAIR: 0.6}), Known(down={"denver": 0.6})):
+        assert choose_mirrors("seattle", 1, two, (), "seattle", known=known) == ("boise",)
+        assert choose_mirrors("seattle", 1, two, {"denver"}, "seattle", known=known) == ("boise",)
+    # Better there than nowhere.
+    assert choose_mirrors("seattle", 1, {"denver": EDGE}, (), "seattle", known=Known(together={PAIR: 1.0})) == (
+        "denver",
+    )
+
+
+def test_two_copies_are_not_where_they_would_be_lost_together() -> None:
+    known = Known(together={frozenset(("boise", "denver")): 0.8})
+    assert choose_mirrors("seattle", 2, {"boise": EDGE, "denver": EDGE, "reno": EDGE}, (), "seattle", known=known) in (
+        ("boise", "reno"),
+        ("denver", "reno"),
+    )
+
+
+def test_a_copy_goes_to_a_host_nearby_and_does_not_move_for_that() -> None:
+    known = Known(round_trip={"boise": 300 * MS, "denver": 1 * MS, "provo": NEVER, "reno": 200 * MS, "tulsa": 90 * MS})
+    assert choose_mirrors("seattle", 1, FIVE, (), "seattle", known=known) == ("denver",)
+    assert choose_mirrors("seattle", 1, FIVE, {"provo"}, "seattle", known=known) == ("provo",)
+
+
+def test_brokers_that_choose_one_after_the_other_spread_their_copies_evenly_and_backups_still_come_first() -> None:
+    mirrors: dict[str, MirrorsRecord] = {}
+    for name in HOSTS:
+        known = Known(load=load_of(name, mirrors))
+        mirrors[name] = MirrorsRecord(1, name, choose_mirrors(name, 2, HOSTS, (), name, known=known))
+    counts = Counter(host for record in mirrors.values() for host in record.hosts)
+    assert set(counts) == set(HOSTS)
+    assert max(counts.values()) - min(counts.values()) <= 2
+    with_backup = {**HOSTS, "spare": BACKUP}
+    assert choose_mirrors("h0", 1, with_backup, (), "h0", known=Known(load={"spare": 9})) == ("spare",)
+
+
+def test_the_file_names_the_hosts_and_their_order() -> None:
+    for present, expected in (((), ("tulsa",)), (("reno",), ("reno",)), (("denver",), ("tulsa",))):
+        assert choose_mirrors("seattle", 1, FIVE, present, "seattle", named=("tulsa", "gone", "reno")) == expected
+    assert choose_mirrors("seattle", 3, FIVE, (), "seattle", named=("tulsa", "gone", "reno")) == ("reno", "tulsa")
+    assert choose_mirrors("seattle", 1, FIVE, {"tulsa"}, "seattle", "boise", named=("tulsa",)) == ("boise",)
+    assert choose_mirrors("boise", 1, FIVE, (), "tulsa", named=("tulsa", "reno")) == ("boise",), "it is back"
+
+
+shares = st.floats(0, 1)
+some_hosts = st.dictionaries(st.sampled_from([f"h{number}" for number in range(8)]), st.sampled_from([EDGE, BACKUP]))
+pairs = st.sets(st.sampled_from([f"h{number}" for number in range(8)]), min_size=2, max_size=2).map(frozenset)
+knowledge = st.builds(
+    Known,
+    down=st.dictionaries(st.sampled_from(sorted(HOSTS)), shares),
+    together=st.dictionaries(pairs, shares),
+    round_trip=st.dictionaries(st.sampled_from(sorted(HOSTS)), st.integers(0, 10**9) | st.just(NEVER)),
+    load=st.dictionaries(st.sampled_from(sorted(HOSTS)), st.integers(0, 9)),
+)
+
+
+@given(some_hosts, knowledge, st.integers(0, 4), st.sets(st.sampled_from(sorted(HOSTS)), max_size=3))
+def test_a_choice_is_complete_stays_as_it_is_and_survives_the_loss_of_others(
+    hosts: dict[str, HostRecord], known: Known, count: int, present: set[str]
+) -> None:
+    chosen = choose_mirrors("h0", count, hosts, present, "h1", known=known)
+    assert len(chosen) == min(count, len(hosts.keys() - {"h1"}))
+    assert set(chosen) <= hosts.keys() - {"h1"}
+    assert choose_mirrors("h0", count, hosts, chosen, "h1", known=known) == chosen
+    for lost in hosts.keys() - set(chosen):
+        left = {name: record for name, record in hosts.items() if name != lost}
+        assert choose_mirrors("h0", count, left, chosen, "h1", known=known) == chosen
+
+
+@given(knowledge, st.sampled_from(sorted(HOSTS)), st.integers(0, 10**9), st.integers(0, 9))
+def test_no_distance_and_no_load_moves_a_copy(known: Known, at: str, round_trip: int, load: int) -> None:
+    riskless = replace(known, down={}, together={})
+    changed = replace(riskless, round_trip={**known.round_trip, at: round_trip}, load={**known.load, at: load})
+    chosen = choose_mirrors("b", 2, HOSTS, (), "h1", known=riskless)
+    assert choose_mirrors("b", 2, HOSTS, chosen, "h1", known=changed) == chosen
+
+
+def test_a_host_that_was_often_gone_is_a_risk_and_one_that_was_watched_briefly_is_none() -> None:
+    presence, hour = Presence(), 3_600 * SECOND
+    presence.noted({"boise", "denver"}, 0)
+    presence.noted({"boise"}, hour)
+    assert presence.down(2 * hour) == {"boise": 0.0, "denver": 0.04}
+    presence.noted({"boise", "denver"}, 25 * hour)
+    assert presence.down(24 * hour + 2 * hour) == {"boise": 0.0, "denver": 0.48}
+
+
+def test_what_file_and_plan_say_of_hosts_that_fail_together() -> None:
+    group, planned = ("a", "b", "c"), {frozenset(("a", "b")): 0.95, frozenset(("c", "d")): 0.3}
+    assert together_of([group], planned) == {
+        frozenset(("a", "b")): 0.95,
+        frozenset(("a", "c")): 0.9,
+        frozenset(("b", "c")): 0.9,
+        frozenset(("c", "d")): 0.3,
+    }

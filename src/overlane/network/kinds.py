@@ -246,6 +246,19 @@ def name() -> Kind[str]:
     return Kind("a name of 1 to 64 letters, digits, '-', '_' and '.', with a letter or digit first", read, blank="")
 
 
+def names(at_least: int, at_most: int) -> Kind[tuple[str, ...]]:
+    """Of hosts that need not be in the file."""
+
+    def read(value: object) -> tuple[str, ...]:
+        one = name()
+        found = tuple(one.read(element) for element in _list(value))
+        if not at_least <= len(set(found)) == len(found) <= at_most:
+            raise ValueError("too few, too many, or one twice")
+        return found
+
+    return Kind(f"a list of {at_least} to {at_most} different names", read, blank=())
+
+
 def interface() -> Kind[str]:
     def read(value: object) -> str:
         if _INTERFACE.fullmatch(_text(value)) is None:

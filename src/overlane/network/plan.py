@@ -3,6 +3,7 @@
     {"version": 7, "made_ns": 1790000000000000000, "source": "lake of 7 days",
      "brokers": {"denver": {"failure": 0.004}},
      "links": [{"ends": ["denver", "seattle"], "failure": 0.03}],
+     "together": [{"brokers": ["denver", "boise"], "share": 0.6}],
      "topics": {"alarms/1": {"messages_per_second": 12.5, "bytes_per_second": 800.0}},
      "domains": {"west": {
         "items": [{"name": "tolls", "mean": 120.0}], "covariance": [[400.0]],
@@ -10,8 +11,9 @@
         "primary": {"tolls": "west-1"}, "mirror": {"tolls": "west-2"},
         "states": [{"failed": ["west-1"], "primary": {"tolls": "west-2"}, "mirror": {}}]}}}
 
-`failure` is the share of time that a broker or link is down; it overrides the value of the network file. The rates are
-those of peak periods. Versions grow: a broker rejects a plan that is not newer than all it has received, or that was
+`failure` is the share of time that a broker or link is down; it overrides the value of the network file. `together` has
+the share of failures of two brokers that begin at the same time, for copies of brokers. The rates are those of peak
+periods. Versions grow: a broker rejects a plan that is not newer than all it has received, or that was
 made from older history.
 
 `domains` has allocation, mirrors and case base for items of the network file, in the words of `overlane plan casebase`.
@@ -46,6 +48,11 @@ class BrokerForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LinkForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ends: tuple[str, str]
     failure: float
+
+
+class PairForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    brokers: tuple[str, str]
+    share: float
 
 
 class TopicForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,6 +103,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     links: tuple[LinkForecast, ...] = ()
     topics: dict[str, TopicForecast] = {}
     domains: dict[str, DomainForecast] = {}
+    together: tuple[PairForecast, ...] = ()
 
     def failure_of(self, broker: str) -> float | None:
         known = self.brokers.get(broker)
@@ -136,6 +144,8 @@ def check_plan(plan: Plan) -> None:
     for ends, same in groupby(sorted(tuple(sorted(link.ends)) for link in plan.links)):
         if len(list(same)) > 1:
             raise BadPlan("links", f"{ends[0]}-{ends[1]} twice", "every link once")
+    for number, pair in enumerate(plan.together):
+        _check_pair(f"together[{number}]", pair)
     for domain, forecast in plan.domains.items():
         _check_domain(f"domains.{domain}", forecast)
     for topic, rates in plan.topics.items():
@@ -146,6 +156,13 @@ def check_plan(plan: Plan) -> None:
         for rate in (rates.messages_per_second, rates.bytes_per_second):
             if not (math.isfinite(rate) and rate >= 0):
                 raise BadPlan(f"topics.{topic}", f"{rate}", "rates that are not negative")
+
+
+def _check_pair(field: str, pair: PairForecast) -> None:
+    for broker in pair.brokers:
+        _check_name(f"{field}.brokers", broker)
+    if not 0 <= pair.share <= 1:
+        raise BadPlan(f"{field}.share", f"{pair.share}", "a share from 0 to 1")
 
 
 def _check_domain(field: str, forecast: DomainForecast) -> None:

@@ -1,7 +1,7 @@
 """Reads [recovery]: copies of brokers on other hosts of their domain."""
 
 from overlane.network import kinds
-from overlane.network.schema import Coordination, Recovery, Scoring
+from overlane.network.schema import Coordination, CopiesOf, Recovery, Scoring
 from overlane.network.table import NOTHING, Table
 from overlane.quantities import MS, SECOND
 
@@ -10,6 +10,8 @@ SILENCE_MIN_NS = 100 * MS
 SILENCE_MAX_NS = 600 * SECOND
 WEIGHT_MAX = 1_000.0
 NEEDED_GHZ_MAX = 10_000.0
+HOSTS_MAX = 16
+"""Whom the file names for one broker, or in one group."""
 
 
 def read_recovery(root: Table, coordination: Coordination | None, *, needs_coordination: bool) -> Recovery:
@@ -23,12 +25,24 @@ def read_recovery(root: Table, coordination: Coordination | None, *, needs_coord
         mirrors=table.optional("mirrors", count, default.mirrors),
         silence_ns=table.optional("silence", silence, default.silence_ns),
         on_takeover=_read_command(table, "on_takeover"),
+        together=table.many("together", kinds.names(2, HOSTS_MAX)),
         scoring=_read_scoring(table.table("scoring")),
+        brokers=tuple(_read_copies(name, one) for name, one in table.named_tables("brokers")),
     )
     table.close()
     if recovery.mirrors and coordination is None and needs_coordination:
         table.faults.add(("coordination",), NOTHING, "a table [coordination], since [recovery] has mirrors")
     return recovery
+
+
+def _read_copies(name: str, table: Table) -> CopiesOf:
+    try:
+        kinds.name().read(name)
+    except ValueError:
+        table.faults.add(table.path, repr(name), "the name of a broker")
+    copies = CopiesOf(name=name, hosts=table.required("hosts", kinds.names(1, HOSTS_MAX)))
+    table.close()
+    return copies
 
 
 def _read_command(table: Table, field: str) -> tuple[str, ...]:

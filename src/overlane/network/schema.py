@@ -445,6 +445,15 @@ class Scoring(msgspec.Struct, frozen=True, kw_only=True):
     """Prints a number from 0 to 1, which counts as much as a weight of 1."""
 
 
+class CopiesOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Where copies of one broker may be."""
+
+    name: str
+    """Of the broker."""
+    hosts: tuple[str, ...]
+    """Best first."""
+
+
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of the durable state of brokers on other hosts of their domain."""
 
@@ -454,7 +463,10 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """After which a silent broker is continued elsewhere."""
     on_takeover: tuple[str, ...] = ()
     """A command that the host runs which has continued a broker."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Groups of hosts that are likely to fail together."""
     scoring: Scoring = Scoring()
+    brokers: tuple[CopiesOf, ...] = ()
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from overlane.network.schema import (
     Border,
     Broker,
     Coordination,
+    CopiesOf,
     Crash,
     Cut,
     DdsGateway,
@@ -136,6 +137,7 @@ Fields = (
     | Web
     | Gateway
     | Coordination
+    | CopiesOf
     | RoutingTier
     | Recovery
     | Scoring
@@ -166,8 +168,10 @@ def _optional_table(name: str, fields: Fields, default: Fields) -> Iterator[str]
 
 def _recovery(recovery: Recovery) -> Iterator[str]:
     if recovery != Recovery():
-        yield _table("[recovery]", recovery, {"scoring": recovery.scoring})
+        yield _table("[recovery]", recovery, {"scoring": recovery.scoring, "brokers": recovery.brokers})
     yield from _optional_table("recovery.scoring", recovery.scoring, Scoring())
+    for one in recovery.brokers:
+        yield _table(f"[recovery.brokers.{_key(one.name)}]", one, {"name": one.name})
 
 
 def _topic_defaults(topic: Topic, network: Network) -> dict[str, object]:

@@ -29,6 +29,7 @@ from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.mediation import mediation_of
 from overlane.network.members import members_of, of_broker
+from overlane.network.plan import Plan
 from overlane.network.reading import read_network
 from overlane.network.reservations import reservation_settings
 from overlane.network.schema import Network, Security
@@ -101,6 +102,8 @@ class Replicated:
     host: str
     """On which the broker runs."""
     view: Callable[[], RecoveryView]
+    planned: Callable[[Plan | None], None]
+    """Called with every plan that is in use from now on; None: none is."""
 
 
 class Node:
@@ -220,6 +223,7 @@ class Node:
         inspection.closed_listeners = lambda: [one.name for one in self._listeners if not one.is_open]
         if self.replicated is not None:
             inspection.recovery = self.replicated.view
+            self.admin_service.tell_plans(self.replicated.planned)
         inspection.is_serving = True
         self._serving.set()
         for damaged in self.store.quarantined:

@@ -5,7 +5,8 @@
     events                   events, effects and settings of the machines
     replica                  one host's part of one broker: `mirror`, `claim` or `primary`, and the way between them
     batch_log, mirrors, durability, lease    what a primary knows and decides
-    host_records, placement  hosts of a domain, and which of them should have copies
+    host_records             what hosts of a domain tell each other
+    placement, host_knowledge    which of them should have copies, and what is known of them
     questions                what neighbours are asked
     watching                 signs of life, silence, and what neighbours say of it
     stored_record            what a storage knows of itself, as a record
@@ -19,6 +20,7 @@ __all__ = [
     "events",
     "fragments",
     "frames",
+    "host_knowledge",
     "host_records",
     "mirrors",
     "placement",

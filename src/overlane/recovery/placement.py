@@ -1,44 +1,133 @@
 """Placement: which hosts should have a copy of a broker.
 
-Hosts that have one keep it as long as they are there: a copy costs a snapshot. Free places go to the host that the
-broker is configured for, whose disk may still have most of it, then to backups, then to others. Among equals it is
-rendezvous hashing, weighted by the score of the host: brokers of one host get their copies on different hosts, and when
-a host comes or goes, only the brokers that it concerns change. A host whose certificate does not name the broker could
-not prove to be it, and gets no copy.
+The file may name the hosts; the copies are then on the first of them that are there, and on the host that the broker
+is configured for once it runs elsewhere. Otherwise each place goes to the
+candidate with the least cost, and the next place is decided in the light of the ones before it:
+
+    cost = 4 risk + distance + load + role - 1.5 where there is a copy already
+
+    risk      how likely the copy is lost together with the broker: 1 - (1 - f) (1 - c_1) (1 - c_2) ..., where f is the
+              share of time that the host is down, and the c are the shares of its failures that come together with
+              those of the host that serves, and of the hosts that already got a copy
+    distance  r / (r + 40 ms) for a round trip of r: each acknowledgement waits for it. 1 where there is no answer
+    load      0.1 for each other broker that runs or has a copy there, at most 0.4: one failure should hit few copies
+    role      -0.25 for the host that the broker is configured for, whose disk may still have most of it; 0 for a
+              backup; 0.5 for others
+
+So a copy moves only where that gains much, which risk alone does: it costs a snapshot. What is not known costs nothing.
+Costs that differ by less than a step are equal. Among equals it is rendezvous hashing, weighted by the score of the
+host: brokers of one host get their copies on different hosts, and when a host comes or goes, only the brokers that it
+concerns change. A host whose certificate does not name the broker could not prove to be it, and gets no copy.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from math import log
 
+from overlane.core.units import MS, NEVER, Nanos
 from overlane.recovery.host_records import HostRecord
 
 SCORE_MIN = 0.01
+RISK_WEIGHT = 4.0
+ROUND_TRIP_HALF: Nanos = 40 * MS
+"""The round trip that costs half as much as no answer."""
+LOAD_EACH, LOAD_MAX = 0.1, 0.4
+HOME, BACKUP, OTHER = -0.25, 0.0, 0.5
+STAYS = 1.5
+STEP = 0.05
+
+Pair = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the hosts of a domain."""
+
+    down: Mapping[str, float] = field(default_factory=dict)
+    """The share of time that a host is down."""
+    together: Mapping[Pair, float] = field(default_factory=dict)
+    """The share of failures of two hosts that come together."""
+    round_trip: Mapping[str, Nanos] = field(default_factory=dict)
+    """From the host that serves; NEVER: it did not answer."""
+    load: Mapping[str, int] = field(default_factory=dict)
+    """How many other brokers a host serves or has copies of, besides the one that it is configured for."""
+
+
+NOTHING = Known()
 
 
 def choose_mirrors(
-    broker: str, count: int, hosts: Mapping[str, HostRecord], present: Collection[str], excluded: str, wanted: str = ""
+    broker: str,
+    count: int,
+    hosts: Mapping[str, HostRecord],
+    present: Collection[str],
+    excluded: str,
+    wanted: str = "",
+    *,
+    known: Known = NOTHING,
+    named: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """`present`: hosts with a copy, or that are getting one. `excluded`: where the broker runs. `wanted`: the host that
-    an operator wants it to move to. Sorted by name."""
-    candidates = {
+    an operator wants it to move to. `named`: the hosts that the file allows, best first; all where it names none.
+    Sorted by name."""
+    named = (broker, *named) if named else ()
+    candidates = eligible(broker, hosts, excluded, (*named, wanted) if named else ())
+    chosen: list[str] = []
+    while len(chosen) < count and candidates:
+        if named:
+            best = min(candidates, key=lambda name: (name != wanted, name not in present, _position(name, named)))
+        else:
+            ranks = {
+                name: (name != wanted, _steps(_cost(broker, name, record, present, (excluded, *chosen), known)))
+                for name, record in candidates.items()
+            }
+            best = min(candidates, key=lambda name: (ranks[name], -_weighted(broker, name, candidates[name]), name))
+        chosen.append(best)
+        del candidates[best]
+    return tuple(sorted(chosen))
+
+
+def eligible(
+    broker: str, hosts: Mapping[str, HostRecord], excluded: str, named: Collection[str] = ()
+) -> dict[str, HostRecord]:
+    """The hosts that may have a copy."""
+    return {
         name: record
         for name, record in hosts.items()
-        if name != excluded and (not record.brokers or broker in record.brokers)
+        if name != excluded and (not record.brokers or broker in record.brokers) and (not named or name in named)
     }
-    ranked = sorted(candidates, key=lambda name: (name != wanted, name not in present, _rank(broker, name, candidates)))
-    return tuple(sorted(ranked[:count]))
 
 
-def _rank(broker: str, host: str, hosts: Mapping[str, HostRecord]) -> tuple[int, float, str]:
-    """Less is better."""
-    record = hosts[host]
-    preferred = 0 if host == broker else 1 if record.role == "backup" else 2
-    return preferred, -_weighted(broker, host, max(SCORE_MIN, record.score)), host
+def copy_risk(host: str, others: Collection[str], known: Known) -> float:
+    """How likely a copy at this host is not there when those at the others are lost."""
+    survives = 1.0 - known.down.get(host, 0.0)
+    for other in others:
+        survives *= 1.0 - known.together.get(frozenset((host, other)), 0.0)
+    return 1.0 - survives
 
 
-def _weighted(broker: str, host: str, weight: float) -> float:
+def _cost(
+    broker: str, host: str, record: HostRecord, present: Collection[str], others: Collection[str], known: Known
+) -> float:
+    round_trip = known.round_trip.get(host, 0)
+    distance = 1.0 if round_trip >= NEVER else round_trip / (round_trip + ROUND_TRIP_HALF)
+    load = min(LOAD_MAX, LOAD_EACH * known.load.get(host, 0))
+    role = HOME if host == broker else BACKUP if record.role == "backup" else OTHER
+    stays = STAYS if host in present else 0.0
+    return RISK_WEIGHT * copy_risk(host, others, known) + distance + load + role - stays
+
+
+def _steps(cost: float) -> int:
+    return round(cost / STEP)
+
+
+def _position(host: str, named: Sequence[str]) -> int:
+    return named.index(host) if host in named else len(named)
+
+
+def _weighted(broker: str, host: str, record: HostRecord) -> float:
     """The share of brokers that a host wins is that of its weight."""
     digest = sha256(f"{broker}\0{host}".encode()).digest()
     share = (int.from_bytes(digest[:8]) + 1) / (2**64 + 2)
-    return -weight / log(share)
+    return -max(SCORE_MIN, record.score) / log(share)

@@ -31,8 +31,8 @@ class PlanOperations:
         self._driver = driver
         self._book = book
         self._one_at_a_time = asyncio.Lock()
-        self.on_followed: Callable[[Plan], None] = lambda _: None
-        """Called with every plan that is followed from now on."""
+        self._on_followed: list[Callable[[Plan | None], None]] = []
+        """Called with every plan that is followed from now on; None: none is."""
         refused = {400: ErrorView, 409: ErrorView, 507: ErrorView}
         self.all: tuple[Operation, ...] = (
             Operation("GET", "/plan", "The plan in use, and the plans that are kept.", self._show, {200: PlanView}),
@@ -102,11 +102,12 @@ class PlanOperations:
         else:
             log.info("using plan %d", plan.version)
             self._driver.tell_core(SetFailureRisk(plan.failure_of(me), plan.failures_around(me)))
-            self.on_followed(plan)
+        for on_followed in self._on_followed:
+            on_followed(plan)
 
-    def tell(self, on_followed: "Callable[[Plan], None]") -> None:
-        """Of the plan that is followed, and of all later ones."""
-        self.on_followed = on_followed
+    def tell(self, on_followed: Callable[[Plan | None], None]) -> None:
+        """Of the plan that is followed, and of all later ones; None: none is."""
+        self._on_followed.append(on_followed)
         if self._book.followed is not None:
             on_followed(self._book.followed)
 

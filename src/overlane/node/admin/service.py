@@ -72,8 +72,8 @@ class AdminService:
         """Follow the plan from before the restart, if there was one."""
         self._plans.begin()
 
-    def tell_plans(self, on_followed: Callable[[Plan], None]) -> None:
-        """Of the plan that is followed, and of all later ones."""
+    def tell_plans(self, on_followed: Callable[[Plan | None], None]) -> None:
+        """Of the plan that is followed, and of all later ones; None: none is."""
         self._plans.tell(on_followed)
 
     async def stop(self) -> None:

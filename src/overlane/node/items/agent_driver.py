@@ -105,10 +105,10 @@ class ItemsAgent:
         self._take(self.agent.configure(self._items, network.placement, strategy, self._now()))
         self._publish_directory()
 
-    def planned(self, plan: Plan) -> None:
+    def planned(self, plan: Plan | None) -> None:
         """An operator has applied a plan: its placement of this domain counts if it is later than the one in use."""
-        forecast = plan.domains.get(self._domain)
-        if forecast is None:
+        forecast = None if plan is None else plan.domains.get(self._domain)
+        if plan is None or forecast is None:
             return
         critical = {item.name: item.critical for item in self._items}
         try:

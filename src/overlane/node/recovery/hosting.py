@@ -33,6 +33,7 @@ from overlane.node.node import Node, Options, Replicated
 from overlane.node.recovery.certified import named_in_certificate
 from overlane.node.recovery.children import DEPOSED, Children
 from overlane.node.recovery.directory import Directory
+from overlane.node.recovery.distances import Distances
 from overlane.node.recovery.host_options import HostOptions, host_options
 from overlane.node.recovery.host_view import recovery_view, why_waiting
 from overlane.node.recovery.lines import Lines
@@ -106,6 +107,7 @@ class Hosting:
         self._lines = Lines(options, self._directory, self._replication, self._overlay)
         self._driver: ReplicaDriver | None = None
         self._placing: Placing | None = None
+        self._distances: Distances | None = None
         self._watch: PrimaryWatch | None = None
         self._may_continue = named_in_certificate(options)
         self._measuring: Measuring | None = None
@@ -166,7 +168,8 @@ class Hosting:
             is_home=options.is_home,
         )
         self._replication.on_event = driver.handle
-        self._placing = Placing(options, self._directory, driver.replica, driver.handle)
+        self._distances = Distances(self._replication, self._look)
+        self._placing = Placing(options, self._directory, driver.replica, driver.handle, self._distances, monotonic_ns)
         self._watch = PrimaryWatch(driver, self._directory, self._replication, options.watch_settings)
         self._replication.on_sign_of_life = self._watch.heard
 
@@ -245,7 +248,8 @@ class Hosting:
         if self._ending.is_set():
             return None
         options, network = self._options.configuration()
-        replicated = Replicated(store, self._epoch, self._options.host, self._view)
+        assert self._placing is not None
+        replicated = Replicated(store, self._epoch, self._options.host, self._view, self._placing.planned)
         return Node(options, network, replicated=replicated)
 
     def end_soon(self) -> None:
@@ -269,6 +273,8 @@ class Hosting:
             self._measuring.end()
         if self._watch is not None:
             self._watch.end()
+        if self._distances is not None:
+            self._distances.end()
         if self._driver is not None:
             self._driver.stop()
         self._replication.close()

@@ -10,7 +10,9 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import monotonic_ns
 
+from overlane.core.units import NEVER, Nanos
 from overlane.errors import Unavailable
 from overlane.membership.endpoint import Endpoint
 from overlane.node.links.greeting import Credentials
@@ -107,17 +109,41 @@ class Replication:
     async def ask(self, name: str, at: Endpoint, broker: str, within_s: float) -> int:
         """How long ago BROKER@HOST has heard a broker; OSError or TimeoutError where it does not answer."""
         async with asyncio.timeout(within_s):
-            link = await self.dial(name, at)
-            if link is None:
-                raise ConnectionError(f"{name} does not greet")
-            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self._answers[link] = future
+            link = await self._dial_to_ask(name, at)
             try:
-                link.send(Heard(broker))
-                return await future
+                return await self._asked(link, broker)
             finally:
-                del self._answers[link]
                 link.close()
+
+    async def round_trip(self, name: str, at: Endpoint, questions: int, within_s: float) -> Nanos:
+        """The shortest that BROKER@HOST has answered one of several questions in; OSError or TimeoutError where it does
+        not answer."""
+        shortest = NEVER
+        async with asyncio.timeout(within_s):
+            link = await self._dial_to_ask(name, at)
+            try:
+                for _ in range(questions):
+                    asked_at = monotonic_ns()
+                    await self._asked(link, name.partition("@")[0])
+                    shortest = min(shortest, monotonic_ns() - asked_at)
+            finally:
+                link.close()
+        return shortest
+
+    async def _dial_to_ask(self, name: str, at: Endpoint) -> ReplicationLink:
+        link = await self.dial(name, at)
+        if link is None:
+            raise ConnectionError(f"{name} does not greet")
+        return link
+
+    async def _asked(self, link: ReplicationLink, broker: str) -> int:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._answers[link] = future
+        try:
+            link.send(Heard(broker))
+            return await future
+        finally:
+            del self._answers[link]
 
     def probe(self, host: str) -> None:
         """Ask the replica of this broker at another host for a sign of life."""

@@ -30,7 +30,8 @@ def write_plans(run: Run, settings: Settings) -> None:
     paths = paths_problem(rows_of(run, "reliability"))
     if paths is not None:
         (run.plans / "paths.json").write_bytes(msgspec.json.format(msgspec.json.encode(paths), indent=1))
-    plan = brokers_plan(rows_of(run, "reliability"), rows_of(run, "topic_load"), rows_of(run, "lake_files"))
+    tables = ("reliability", "topic_load", "lake_files", "failure_pairs")
+    plan = brokers_plan(*(rows_of(run, table) for table in tables))
     if plan is not None:
         (run.plans / "brokers.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
     interest = rows_of(run, "interest")
