@@ -151,6 +151,8 @@ def test_the_file_names_the_hosts_and_their_order() -> None:
     assert choose_mirrors("seattle", 3, FIVE, (), "seattle", named=("tulsa", "gone", "reno")) == ("reno", "tulsa")
     assert choose_mirrors("seattle", 1, FIVE, {"tulsa"}, "seattle", "boise", named=("tulsa",)) == ("boise",)
     assert choose_mirrors("boise", 1, FIVE, (), "tulsa", named=("tulsa", "reno")) == ("boise",), "it is back"
+    gone = Known(round_trip={"boise": NEVER, "reno": MS})
+    assert choose_mirrors("boise", 1, FIVE, (), "tulsa", known=gone, named=("tulsa", "reno")) == ("reno",)
 
 
 shares = st.floats(0, 1)

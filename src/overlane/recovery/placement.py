@@ -76,7 +76,7 @@ def choose_mirrors(
     chosen: list[str] = []
     while len(chosen) < count and candidates:
         if named:
-            best = min(candidates, key=lambda name: (name != wanted, name not in present, _position(name, named)))
+            best = min(candidates, key=lambda name: _order(name, wanted, present, named, known))
         else:
             ranks = {
                 name: (name != wanted, _steps(_cost(broker, name, record, present, (excluded, *chosen), known)))
@@ -122,8 +122,13 @@ def _steps(cost: float) -> int:
     return round(cost / STEP)
 
 
-def _position(host: str, named: Sequence[str]) -> int:
-    return named.index(host) if host in named else len(named)
+def _order(
+    host: str, wanted: str, present: Collection[str], named: Sequence[str], known: Known
+) -> tuple[bool, bool, bool, int]:
+    """Among hosts that the file names: one that does not answer is the last."""
+    is_present, is_silent = host in present, known.round_trip.get(host, 0) >= NEVER
+    position = named.index(host) if host in named else len(named)
+    return host != wanted, is_silent and not is_present, not is_present, position
 
 
 def _weighted(broker: str, host: str, record: HostRecord) -> float:

@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from client_state import At, ClientState
 
 from overlane.coordination.ensemble.java import java_command, server_jars
 from overlane.errors import Unavailable
@@ -183,6 +184,51 @@ def test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced(
         await load.until_more()
 
     run(tmp_path, ensemble, "/moved", story, silence="3s")
+
+
+NAMED = """
+[recovery.brokers.west-1]
+hosts = ["spare-1", "spare-2"]
+"""
+
+
+def test_all_that_a_broker_keeps_for_clients_outlives_its_host_and_the_host_that_took_over(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    from _domain import domain
+
+    state = ClientState()
+
+    async def go(made: "Domain") -> None:
+        for name in ("spare-1", "spare-2"):
+            made.add(name, "backup")
+        await made.until_host("spare-1")  # a copy stays where it is
+        made.add("west-1")
+        at = At(made.hosts["west-1"].ports[0], f"127.0.0.1:{made.hosts['west-1'].ports[2]}")
+        for host, successor in (("west-1", "spare-1"), ("spare-1", "spare-2")):
+            before = await made.until_set("west-1", host, 1)
+            assert {copy.host for copy in before.mirrors} == {successor}
+            await asyncio.to_thread(state.prepare, at)
+            made.lose(host)
+            await made.until_set("west-1", successor, 0)
+            port = int((await made.address("west-1", before.epoch + 1)).rpartition(":")[2])
+            at = At(port, await asyncio.to_thread(admin_of, made, successor))
+            await asyncio.to_thread(state.look, at)
+
+    with domain(tmp_path, ensemble, (), path="/kept", more=NAMED) as made:
+        asyncio.run(go(made))
+
+
+def admin_of(made: "Domain", host: str) -> str:
+    """Of west-1, where this host has continued it."""
+    from waiting import eventually
+
+    def shown() -> str | None:
+        lines = (made.folder / f"{host}.log").read_text().splitlines()
+        return next((one.split()[-1] for one in lines if one.startswith("hosted  west-1")), None)
+
+    found: str = eventually(shown, "the host tells where the broker is", 60)
+    return found
 
 
 RANKED = """

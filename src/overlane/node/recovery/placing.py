@@ -80,10 +80,11 @@ class Placing:
         self._plan = plan
 
     def _may_choose(self, present: Collection[str]) -> bool:
-        """Whether all is known that a choice needs: nothing where every host gets a copy, or the file decides."""
+        """Whether all is known that a choice needs: nothing where every host gets a copy."""
         options, directory, count = self._options, self._directory, self._options.network.recovery.mirrors
-        candidates = eligible(options.name, directory.hosts, options.host)
-        if self._named or len(candidates) <= count:
+        named = (*self._named, options.name) if self._named else ()
+        candidates = eligible(options.name, directory.hosts, options.host, named)
+        if len(candidates) <= count:
             return True
         at = {name: directory.endpoints.get(endpoint_name(name, name)) for name in candidates}
         is_measured = self._distances.want({name: address for name, address in at.items() if address is not None})
