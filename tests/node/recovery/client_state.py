@@ -2,6 +2,7 @@
 it. One round for each loss; the sessions are those of the first."""
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.request import Request, urlopen
 
 import mqtt5
@@ -9,7 +10,9 @@ import msgspec
 
 from overlane.adminapi.views.streams import StreamMessagePage
 from waiting import WITHIN_S
-from watched import Caller
+from watched import Caller, Packet
+
+Other = TypeVar("Other", bound=mqtt5.Packet)
 
 KEPT_S = 3_600
 WILL_DELAY_S = 3
@@ -95,8 +98,8 @@ class ClientState:
             assert wills == {("will/dies-with-it", text), ("will/died-before", text)}
         with self._come(at, f"new-{self.round}") as new:
             new.send(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("state/#", max_qos=mqtt5.QoS.AT_LEAST_ONCE)]))
-            found = {type(one): one for one in (new.next(), new.next())}
-            assert found[mqtt5.PublishPacket].payload == self.retained
+            message, _ = _two(new, mqtt5.PublishPacket, mqtt5.SubAckPacket)
+            assert message.payload == self.retained
         read = msgspec.json.decode(request(at.admin, "GET", "/streams/log/messages?from=0"), type=StreamMessagePage)
         assert [(one.offset, one.payload) for one in read.messages] == list(enumerate(self.logged))
 
@@ -111,9 +114,8 @@ class ClientState:
 
     def _finish_taking(self, taker: Caller, text: bytes) -> None:
         """The first message is not sent again, only released; the second comes again under its number."""
-        found = {type(one): one for one in (taker.next(), taker.next())}
-        assert found[mqtt5.PubRelPacket].packet_id == self.released
-        message = found[mqtt5.PublishPacket]
+        message, release = _two(taker, mqtt5.PublishPacket, mqtt5.PubRelPacket)
+        assert release.packet_id == self.released
         assert (message.packet_id, message.payload, message.duplicate) == (self.unanswered, text + b"b", True)
         taker.send(mqtt5.PubCompPacket(self.released), mqtt5.PubRecPacket(self.unanswered))
         assert taker.read(mqtt5.PubRelPacket).packet_id == self.unanswered
@@ -138,6 +140,14 @@ def absent_payload(caller: Caller) -> tuple[str, bytes | None]:
     else:
         caller.send(mqtt5.PubAckPacket(number))
     return message.topic, message.payload
+
+
+def _two(caller: Caller, kind: type[Packet], other: type[Other]) -> tuple[Packet, Other]:
+    """The next two packets, in whatever order they come."""
+    one, next_one = sorted((caller.next(), caller.next()), key=lambda packet: isinstance(packet, other))
+    assert isinstance(one, kind)
+    assert isinstance(next_one, other)
+    return one, next_one
 
 
 def _number(message: mqtt5.PublishPacket) -> int:
