@@ -42,6 +42,7 @@ from _wan_peers import MosquittoTree, NatsCluster, NatsLeaves, NoBroker, Overlan
 from _wan_rabbit import RabbitFederation
 from _wan_scenarios import PhaseSeconds, Scenario, scenarios
 from _wan_tables import STEP_S, PhaseRow, ScenarioRow, SystemRow, aims, described, draw, show
+from _wan_tiers import OverlaneTiers
 from _wan_trial import Found, Trial
 from overlane import errors
 from overlane.testbed.wide_area import why_not
@@ -51,6 +52,7 @@ SYSTEMS: tuple[System, ...] = (
     OverlaneOverlay("overlane-qos1", "Overlane, QoS 1", "mqtt-1"),
     OverlaneOverlay("overlane-tcp", "Overlane, TCP alone", "mqtt-0", transport="stream"),
     OverlaneOverlay("overlane-rates", "Overlane, rates in the file", "mqtt-0", knows_rates=True),
+    OverlaneTiers("overlane-tiers", "Overlane, two tiers", "mqtt-0"),
     NatsCluster("nats-cluster", "NATS cluster", "nats"),
     NatsLeaves("nats-leaf", "NATS leaf nodes", "nats"),
     ZenohMesh("zenoh", "Zenoh", "zenoh"),

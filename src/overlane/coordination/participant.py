@@ -200,10 +200,10 @@ class Participant:
         if unreachable or self._reporting.content(path) is not None:
             self._reporting.tell(path, encode(SuspectsRecord(unreachable)))
 
-    def know(self, names: Iterable[str]) -> None:
-        """Edges of other domains that are to be known from now on; more than SOUGHT_MAX are not."""
+    def know(self, names: Iterable[str], at_most: int = SOUGHT_MAX) -> None:
+        """Edges of other domains that are to be known from now on; more than so many are not."""
         for name in names:
-            if name not in self.members and name not in self._sought and len(self._sought) < SOUGHT_MAX:
+            if name not in self.members and name not in self._sought and len(self._sought) < at_most:
                 self._sought.add(name)
                 self.follower.follow(f"{NAMES}/{name}")
 

@@ -480,6 +480,7 @@ class OverlayBroker:
         parts = self._names, self._local, self._proofs, self._admission, sink, links, source, self._drafts, dispatcher
         views = BrokerViews(*parts)
         self.link_views, self.queue_bytes, self.missing = views.link_views, views.queue_bytes, views.missing
+        self.link_state = views.link_state
         self.routes, self.inbound_routes = views.routes, views.inbound_routes
         self.carried_topics, self.map_digest = views.carried_topics, views.map_digest
         self.known_brokers, self.needs_size, self.can_reach = views.known_brokers, views.needs_size, views.can_reach

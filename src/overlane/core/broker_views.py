@@ -15,6 +15,7 @@ from overlane.core.gossip.broker_admission import BrokerAdmission
 from overlane.core.gossip.incarnation_proofs import IncarnationProofs
 from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.link_supervisor import LinkSupervisor
+from overlane.core.links.link_health import LinkState
 from overlane.core.links.link_view import LinkView, view_of
 from overlane.core.links.reserved_lane import FlowCounters
 from overlane.core.qos import QosClass
@@ -76,6 +77,11 @@ class BrokerViews:
 
     def queue_bytes(self, peer: str) -> int:
         return self.links.neighbours[peer].queue_bytes
+
+    def link_state(self, peer: str) -> LinkState | None:
+        """None for a broker that has not been linked with this one."""
+        neighbour = self.links.neighbours.get(peer)
+        return None if neighbour is None else neighbour.health.state
 
     def link_views(self) -> list[LinkView]:
         return [view_of(self.links.neighbours[name]) for name in sorted(self.links.neighbours)]

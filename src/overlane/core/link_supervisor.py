@@ -14,11 +14,12 @@ from overlane.core.gossip.link_state import differs, processing_differs
 from overlane.core.gossip.network_map import MILLION
 from overlane.core.links.link_health import LinkState
 from overlane.core.links.link_queue import QueuedItem
-from overlane.core.links.neighbour import HOP_ACK_AHEAD, Chunk, Neighbour, OutgoingParcel, Signals
+from overlane.core.links.neighbour import HOP_ACK_AHEAD, Chunk, Neighbour, OutgoingParcel
+from overlane.core.links.signals import Signals
 from overlane.core.qos import coarse_us
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.signalling import RouteTable
-from overlane.core.units import MS, NEVER, US, Nanos
+from overlane.core.units import MS, US, Nanos
 from overlane.core.wire.control_messages import CLAIMED_US_MAX, ControlMessage, ForNeighbour, LinkClaim
 from overlane.core.wire.frame_codec import AGE_US_MAX, ParcelFlag, RouteName, aged
 from overlane.errors import Failure
@@ -161,7 +162,7 @@ class LinkSupervisor:
         is_closed = False
         if now < self.next_deadline():
             return is_closed
-        for name in sorted(self.neighbours):
+        for name in self._signals.due(now):
             neighbour = self.neighbours[name]
             if neighbour.connected and now >= neighbour.next_deadline():
                 self._tend(neighbour, now)
@@ -170,15 +171,7 @@ class LinkSupervisor:
 
     def next_deadline(self) -> Nanos:
         signals = self._signals
-        if signals.woken:
-            signals.woken = False
-            wake_at = NEVER
-            for one in self.neighbours.values():
-                due_ns = one.next_deadline() if one.wake_at is None else one.wake_at
-                if due_ns < wake_at:
-                    wake_at = due_ns
-            signals.wake_at = wake_at
-        return signals.wake_at
+        return signals.next_deadline() if signals.woken else signals.wake_at
 
     def _tend(self, neighbour: Neighbour, now: Nanos) -> None:
         before = neighbour.health.state
@@ -376,14 +369,16 @@ class LinkSupervisor:
 
     def has_news(self) -> bool:
         """Whether there may be something to advertise."""
-        return self._signals.touched or self._processing_news or self._has_new_failure_risk
+        return bool(self._signals.touched) or self._processing_news or self._has_new_failure_risk
 
     def advertise(self, now: Nanos) -> bool:
         """Advertise our links, if something significant has changed."""
         news = self._links_differ(now) or self._processing_news or self._has_new_failure_risk
-        if not news and now < self.gossip.next_deadline():
-            return False
+        if not news and now < self.gossip.announce_at():
+            return now >= self.gossip.next_deadline()
         self._processing_news = self._has_new_failure_risk = False
+        if not self.leaving and self.gossip.must_wait_to_announce(now):
+            return True  # an advert is made when it may be sent
         claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}
         links = [claim for claim in claims.values() if claim is not None]
         processing_us = {deadline: us for deadline, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
@@ -401,14 +396,12 @@ class LinkSupervisor:
         self.advertise(now)
 
     def _links_differ(self, now: Nanos) -> bool:
-        news = False
+        news = is_trouble = False
         if not self._signals.touched:
             return news
-        self._signals.touched = False
-        for neighbour in self.neighbours.values():
-            if not neighbour.touched:
-                continue
-            neighbour.touched = False
+        touched, self._signals.touched = self._signals.touched, {}
+        for name in touched:
+            neighbour = self.neighbours[name]
             state = neighbour.health.state
             if state is not neighbour.reported_state:
                 neighbour.reported_state = state
@@ -417,8 +410,10 @@ class LinkSupervisor:
             if said is not None and self._is_as_said(neighbour, said, now):
                 continue
             claim = self._claim(neighbour, now)
-            news |= claim != said if claim is None or said is None else differs(said, claim)
-        if news:
+            if claim != said if claim is None or said is None else differs(said, claim):
+                news = True
+                is_trouble |= said is not None
+        if is_trouble:
             # Trouble of one link often affects the whole broker, and an unused link is only checked by pings.
             for neighbour in self.neighbours.values():
                 neighbour.ask(now + ASK_AFTER)

@@ -43,12 +43,14 @@ class Subscribers:
         self._drivers = drivers
         self._judge = judge
         self._subscribers: dict[str, _Subscriber] = {}
+        self._of_broker: dict[str, list[_Subscriber]] = {}
 
     def add(self, spec: Subscriber) -> str:
         """Add a subscriber that is subscribed from its start to its stop; returns its name. Start zero means now."""
         start = spec.start_ns if spec.start_ns > 0 else self._engine.now
         subscriber = _Subscriber(f"{spec.broker}.{len(self._subscribers)}", spec, self._drivers[spec.broker], start)
         self._subscribers[subscriber.name] = subscriber
+        self._of_broker.setdefault(spec.broker, []).append(subscriber)
         self._judge.add_subscriber(subscriber.name, subscriber.broker, subscriber.topic_filter)
         self._engine.at(start, self._subscribe, subscriber)
         if subscriber.stop < NEVER:
@@ -63,17 +65,16 @@ class Subscribers:
 
     def broker_is_back(self, broker: str) -> None:
         """Requests that were not possible meanwhile are made now."""
-        for subscriber in self._subscribers.values():
-            if subscriber.broker == broker:
-                if subscriber.owes_unsubscribe:
-                    subscriber.owes_unsubscribe = False
-                    subscriber.driver.unsubscribe(subscriber.name, subscriber.topic_filter)
-                self._subscribe(subscriber)
+        for subscriber in self._of_broker.get(broker, ()):
+            if subscriber.owes_unsubscribe:
+                subscriber.owes_unsubscribe = False
+                subscriber.driver.unsubscribe(subscriber.name, subscriber.topic_filter)
+            self._subscribe(subscriber)
 
     def broker_leaves(self, broker: str) -> None:
         """The broker leaves for good, and its subscribers with it."""
-        for subscriber in self._subscribers.values():
-            if subscriber.broker == broker and subscriber.is_subscribed:
+        for subscriber in self._of_broker.get(broker, ()):
+            if subscriber.is_subscribed:
                 subscriber.is_subscribed = False
                 self._judge.unsubscribed(subscriber.name)
 

@@ -1,7 +1,8 @@
 """A neighbour's link is judged by what the link does, not by when this broker comes to look."""
 
 from overlane.core.links.link_health import LinkState
-from overlane.core.links.neighbour import LATE_MIN, Neighbour, Signals
+from overlane.core.links.neighbour import LATE_MIN, Neighbour
+from overlane.core.links.signals import Signals
 from overlane.core.units import MS, SECOND, Nanos
 
 ROUND_TRIP: Nanos = 20 * MS

@@ -248,7 +248,7 @@ class EdgeScope:
         """A connection with a routing broker begins: it has been told nothing, and will tell everything anew."""
         telling = self._tellings[peer] = Telling(is_connected=True)
         self._tellers.setdefault(peer, Teller()).connected()
-        for bundle in self._assignment:
+        for bundle in sorted({*self._needed, *self._in_bundle} - {ANY}):
             if peer in self._servers_of(bundle):
                 telling.changed_filters.update(self._needed.get(bundle, {}))
                 telling.changed_groups.update(self._in_bundle.get(bundle, {}))

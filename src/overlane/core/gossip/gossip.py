@@ -100,7 +100,10 @@ class Gossip:
         self._unheard: dict[str, tuple[str, Nanos]] = {}
         """Brokers whose interest came before they were admitted, or in a later incarnation than known: sender, time."""
         self._greeted_names: tuple[str, ...] | None = None
-        """The neighbours that are here; None if that may have changed."""
+        """The neighbours that are here, as of the last survey; None if that may have changed."""
+        self._greeted_now: list[Neighbour] | None = None
+        self._flooded_now: list[Neighbour] | None = None
+        """The neighbours that are here, and those of them that are told what is flooded; None if not known."""
         self.tiers = Tiers(neighbours, table, proofs, self._next_sequence)
         self.own_name = OwnName(me, incarnation, neighbours, table, proofs, admission)
         self._advert_throttle = AdvertThrottle()
@@ -113,7 +116,7 @@ class Gossip:
 
     def greet(self, neighbour: Neighbour) -> None:
         """A new neighbour: tell it what we know, so that it can tell us what we do not."""
-        self._greeted_names = None
+        self._greeted_names = self._greeted_now = self._flooded_now = None
         if self.tiers.own_tier == EDGE_TIER or self.tiers.is_edge(neighbour):
             if (proof := self._proofs.proof_of(self._me)) is not None:
                 neighbour.send(proof)
@@ -139,6 +142,14 @@ class Gossip:
             return {self._me}
         away = (name for name in self._remote.brokers() if self._admission.is_trusted(name))
         return {*self._table.adverts, *away, self._me}
+
+    def announce_at(self) -> Nanos:
+        """When to consider an advert of our own links without news of them."""
+        return self._advert_throttle.next_deadline()
+
+    def must_wait_to_announce(self, now: Nanos) -> bool:
+        """Whether news of our own links have to wait, since others were told just now. `next_deadline` tells when."""
+        return self._advert_throttle.must_wait(now)
 
     def announce(
         self, links: list[LinkClaim], processing_us: dict[str, int], failure: int, left: bool, now: Nanos
@@ -184,7 +195,7 @@ class Gossip:
 
     def lost(self, peer: str) -> None:
         """A link is gone: what its neighbour had still to tell of others' needs is asked of those that are there."""
-        self._greeted_names = None
+        self._greeted_names = self._greeted_now = self._flooded_now = None
         self.tiers.lost(peer)
         for broker in self._remote.lost(peer):
             for neighbour in self._greeted():
@@ -447,8 +458,10 @@ class Gossip:
     def _flood(self, message: ControlMessage, except_for: str | None = None) -> None:
         if self.tiers.own_tier == EDGE_TIER and not self._is_own(message):
             return
-        for neighbour in self._greeted():
-            if neighbour.name == except_for or self.tiers.is_edge(neighbour):
+        if self._flooded_now is None:
+            self._flooded_now = [one for one in self._greeted() if not self.tiers.is_edge(one)]
+        for neighbour in self._flooded_now:
+            if neighbour.name == except_for:
                 continue
             if isinstance(message, InterestUpdate) and (
                 self.tiers.is_scoped(neighbour)
@@ -462,4 +475,7 @@ class Gossip:
         return isinstance(message, (Advert, InterestUpdate, IncarnationProof)) and message.broker == self._me
 
     def _greeted(self) -> list[Neighbour]:
-        return [self._neighbours[name] for name in sorted(self._neighbours) if self._neighbours[name].greeted]
+        if self._greeted_now is None:
+            names = sorted(self._neighbours)
+            self._greeted_now = [self._neighbours[name] for name in names if self._neighbours[name].greeted]
+        return self._greeted_now

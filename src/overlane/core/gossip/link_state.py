@@ -141,6 +141,13 @@ class AdvertThrottle:
     def next_deadline(self) -> Nanos:
         return min(self._pending_at, self._refresh_at)
 
+    def must_wait(self, now: Nanos) -> bool:
+        """Whether an advert would have to wait, whatever it says; then `next_deadline` tells when to ask again."""
+        if self._said is None or now >= self._refresh_at or now >= self._said_at + self._gap:
+            return False
+        self._pending_at = self._said_at + self._gap
+        return True
+
     def consider(self, advert: Advert, now: Nanos) -> bool:
         """Whether this advert should go out now; if it must wait, `next_deadline` tells when to ask again."""
         said = self._said

@@ -109,6 +109,8 @@ class RoutingScope:
         self._carried_since: dict[int, Nanos] = {}
         self._gathered = 0
         self._gather_at: Nanos = NEVER
+        self._awaited = ""
+        """The edge that was last found to have told nothing: while it has not, no other need be looked at."""
         self._linger_until: Nanos = NEVER
 
     def configure(
@@ -425,10 +427,14 @@ class RoutingScope:
             return
         known, unknown = missing, missing
         """Of which edges that need something here have told everything, and of which the others have."""
-        for name in self._expected:
+        awaited = (self._awaited,) if self._awaited in self._expected else ()
+        for name in (*awaited, *self._expected):
             edge = self._edges.get(name)
             if edge is not None and (edge.is_connected or edge.groups or self._remote.held(name)):
                 known &= edge.spoken_for
+                if not known:
+                    self._awaited = name
+                    break
             else:
                 unknown &= 0 if edge is None else edge.spoken_for
         found = 0

@@ -130,12 +130,13 @@ class Tiers:
             return
         changed, self._own_changed = self._own_changed, {}
         introduced, self._introduced = self._introduced, {}
+        own_links = {} if self._own is None else {link.peer: link for link in self._own.links}
         for name in changed:
             neighbour = self._greeted_edge(name)
             if self._own is None or neighbour is None:
                 continue
             told = {name, *scope.partners(name)}
-            links = [link for link in self._own.links if link.peer in told]
+            links = [own_links[one] for one in sorted(told) if one in own_links]
             neighbour.send(replace(self._own, sequence=self._next_sequence(), links=links))
         for name, partner in introduced:
             if (advert := self._table.adverts.get(partner)) is not None:

@@ -7,7 +7,7 @@ come in order. Parcels whose hop acknowledgement is overdue are handed back for 
 
 import struct
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from overlane.core.events import Lane
@@ -15,6 +15,7 @@ from overlane.core.links.hop_acknowledgements import HOP_ACK_DELAY, HopAckGenera
 from overlane.core.links.interest_transfer import InterestTransfers
 from overlane.core.links.link_health import LinkHealth, LinkState
 from overlane.core.links.link_queue import LinkQueue, QueuedItem
+from overlane.core.links.signals import Signals
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import (
@@ -26,7 +27,7 @@ from overlane.core.wire.control_messages import (
     encode_checked,
 )
 from overlane.core.wire.frame_codec import AGE_US_MAX, Header, HopAck, ParcelFlag, RouteName
-from overlane.errors import Failure, ProtocolViolation
+from overlane.errors import ProtocolViolation
 
 GREETING_WITHIN: Nanos = 5000 * MS
 CONTROL_BYTES_MAX = 8 << 20
@@ -40,8 +41,6 @@ ACK_AT_ONCE_LAXITY: Nanos = 150 * MS
 """A parcel with more laxity than this can wait for a delayed acknowledgement."""
 HURRY = 4
 """A parcel with less laxity than this fraction of the acknowledgement's timeout cannot be repaired in time."""
-FAILURES_TOLD = 16
-"""Failures reported per turn."""
 URGENT_MAX = 4096
 """Pings, pongs and hop acknowledgements that wait; of more, the oldest are dropped."""
 
@@ -80,35 +79,13 @@ class OutgoingParcel:
     """The reserved flow that it belongs to."""
 
 
-@dataclass(slots=True)
-class Signals:
-    """State that all neighbours share, so that the broker need not poll each of them every turn."""
-
-    woken: bool = True
-    """The next deadline of one of them may be later than it was."""
-    wake_at: Nanos = NEVER
-    """The next deadline of all of them, unless `woken`."""
-    touched: bool = True
-    """The state or measurements of some link have changed."""
-    ready: set[str] = field(default_factory=set)
-    """Neighbours with something to send."""
-    failures: list[Failure] = field(default_factory=list)
-    """Messages and parcels that could not be encoded."""
-    unsendable: int = 0
-    """How many there were."""
-
-    def fail(self, kind: str, peer: str, error: Exception) -> None:
-        self.unsendable += 1
-        if len(self.failures) < FAILURES_TOLD:
-            self.failures.append(Failure(kind, peer, error))
-
-
 class Neighbour:
     def __init__(
         self, name: str, scheduling: str, queue_bytes_max: int, ping_interval_ns: Nanos, signals: Signals | None = None
     ) -> None:
         self.name = name
         self._signals = signals or Signals()
+        self._group = self._signals.join(self)
         self.identity = frame_codec.broker_id(name)
         self.health = LinkHealth(ping_interval_ns)
         self.queue = LinkQueue(scheduling, queue_bytes_max)
@@ -407,18 +384,20 @@ class Neighbour:
 
     def touch(self) -> None:
         """The link's state may have changed: its next deadline and its claim are computed again."""
-        self.touched = True
-        self._signals.touched = True
+        self._signals.touched[self.name] = None
         self._wake()
 
     def _wake(self) -> None:
         self.wake_at = None
+        self._group.woken = True
         self._signals.woken = True
 
     def _wake_by(self, when: Nanos) -> None:
         """Something is due at this time, beside what was due before."""
         if self.wake_at is not None and when < self.wake_at:
             self.wake_at = when
+            if when < self._group.wake_at:
+                self._group.wake_at = when
             if when < self._signals.wake_at:
                 self._signals.wake_at = when
 

@@ -26,6 +26,7 @@ from overlane.coordination.contract import (
 )
 from overlane.coordination.leader import Leader, Policy
 from overlane.coordination.participant import (
+    SOUGHT_MAX,
     AssignmentChanged,
     ConfigChanged,
     Ignored,
@@ -55,6 +56,8 @@ BEATS_PER_SECOND = 10
 DRAIN_STALLED_S = 1.5
 """How long a broker that leaves waits for the next of its bundles to be taken over."""
 KEEP_AFTER_S = 1.0
+KNOWN_AHEAD_MAX = SOUGHT_MAX // 2
+"""Edges of other domains that are looked up before a direct link is wanted; the rest is for links that are wanted."""
 TOLD_MAX = 1_000
 """Znodes that are reported: whoever can write them could fill the log."""
 
@@ -68,6 +71,10 @@ class Links(Protocol):
 
     def latencies_us(self) -> dict[str, int]:
         """To neighbours, where it has been measured."""
+        ...
+
+    def deadline_partners(self) -> set[str]:
+        """Brokers with which messages with a deadline are exchanged, in either direction."""
         ...
 
     def sent(self) -> tuple[int, int | None]:
@@ -131,6 +138,8 @@ class Coordinated:
         self._measured_at = time.monotonic()
         self._is_due = False
         self._is_registered_anew = False
+        self._strangers: set[str] = set()
+        """Brokers that have dialled this one, and whose registrations are being read."""
         self._timer: asyncio.TimerHandle | None = None
         self._keeping: asyncio.TimerHandle | None = None
         self.is_connected = False
@@ -193,13 +202,21 @@ class Coordinated:
         self._take_up_soon()
 
     def dialled_by(self, stranger: str) -> None:
-        """A broker that is no neighbour has dialled this one. If it may be one, its next attempt succeeds."""
-        if self.view.accept_direct(stranger, self._now()):
-            log.info("%s may open a direct link", stranger)
+        """A broker that is no neighbour has dialled this one. If it may be one, its next attempt succeeds: the next one
+        after its registration has been read, where it is not known yet."""
+        if self._accept_direct(stranger):
             self._take_up_soon()
         elif self.view.own.role == "edge" and stranger not in self.view.members:
+            if len(self._strangers) < SOUGHT_MAX:
+                self._strangers.add(stranger)
             self.participant.know((stranger,))
             self._ask()
+
+    def _accept_direct(self, peer: str) -> bool:
+        is_accepted = self.view.accept_direct(peer, self._now())
+        if is_accepted:
+            log.info("%s may open a direct link", peer)
+        return is_accepted
 
     def follow(self, tier: RoutingTier, file: Membership) -> None:
         """The network file, or the configuration in ZooKeeper, says this from now on. ConfigError."""
@@ -331,6 +348,9 @@ class Coordinated:
         if self._is_registered_anew:
             self._is_registered_anew = False
             self.view.registered(self.participant.members, self._now())
+            for stranger in sorted(self._strangers & self.view.members.keys()):
+                self._strangers.discard(stranger)
+                self._accept_direct(stranger)
         self._take_up()
         self._domain_changed()
 
@@ -352,6 +372,9 @@ class Coordinated:
         if self._beats % BEATS_PER_SECOND == 0:
             for peer in filter(self._links.is_up, self.view.accepted()):
                 self.view.is_up(peer, self._now())
+            if self.view.own.role == "edge":
+                # A direct link with them may be wanted soon, and what they registered can take long to read then.
+                self.participant.know(sorted(self._links.deadline_partners()), KNOWN_AHEAD_MAX)
             self._measure()
             self._report()
             wanted = self.participant.wanted

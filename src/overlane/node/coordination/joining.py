@@ -13,7 +13,7 @@ from overlane.coordination.contract import Deliver, Service
 from overlane.coordination.records import BrokerRecord, ConfigRecord
 from overlane.coordination.zookeeper import ZooKeeper
 from overlane.core.links.link_health import LinkState
-from overlane.core.units import US
+from overlane.core.units import NEVER, US
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.membership import Membership
 from overlane.network.schema import Coordination, Network, RoutingTier
@@ -191,12 +191,17 @@ class Coordinating:
     def is_up(self, peer: str) -> bool:
         if peer not in self._node.overlay.links:
             return False
-        views = {view.peer: view for view in self._node.driver.core.link_views()}
-        return peer not in views or views[peer].state is not LinkState.FAILED
+        return self._node.driver.core.link_state(peer) is not LinkState.FAILED
 
     def latencies_us(self) -> dict[str, int]:
         views = self._node.driver.core.link_views()
         return {view.peer: view.latency_ns // US for view in views if view.is_measured}
+
+    def deadline_partners(self) -> set[str]:
+        core = self._node.driver.core
+        sources = {route.origin for route in core.inbound_routes() if route.deadline_ns < NEVER}
+        routes = [route for route in core.routes() if route.qos.deadline_ns < NEVER]
+        return sources.union(*(route.destinations for route in routes))
 
     def sent(self) -> tuple[int, int | None]:
         overlay = self._node.overlay

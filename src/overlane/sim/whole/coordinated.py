@@ -238,8 +238,7 @@ class Member:
     def _is_up(self, peer: str) -> bool:
         if not self._broker.links[peer].end_of(self._broker.name).is_up:
             return False
-        views = {view.peer: view for view in self._broker.turn.core.link_views()}
-        return peer not in views or views[peer].state is not LinkState.FAILED
+        return self._broker.turn.core.link_state(peer) is not LinkState.FAILED
 
     def _report(self) -> None:
         used = pack(self._digest.subscribed), pack(self._digest.published)
