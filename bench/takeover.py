@@ -22,6 +22,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ BACKUP = "spare"
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 PARTS = ("takeover", "costs", "throughput", "peers")
 PATIENCE_S = 120.0
+PEER_S = 40.0
+"""How long is waited for messages of a peer after the fault; the gap that is shown where none come."""
 ROUNDS = 4
 SECONDS = 4.0
 WRITERS, IN_FLIGHT = 4, 50
@@ -47,7 +51,7 @@ SETTLED_BYTES = 2_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--silence", default="600ms", help="after which a silent broker is continued elsewhere")
     parser.add_argument("--kinds", nargs="+", choices=tuple(SIGNALS), default=tuple(SIGNALS))
     parser.add_argument("--counts", nargs="+", type=int, choices=range(1, len(BROKERS) + 1), default=(1, 2, 3, 4, 5))
@@ -55,12 +59,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.nice:
         os.setpriority(os.PRIO_PROCESS, 0, arguments.nice)
-    parts = PARTS if arguments.only is None else (arguments.only,)
+    parts = set(arguments.only)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if "peers" in parts:
             peers(folder)
-        if parts == ("peers",):
+        if parts == {"peers"}:
             return
         ensemble = Ensemble(folder / "zookeeper")
         ensemble.start()
@@ -93,13 +97,36 @@ def takeover(folder: Path, ensemble: Ensemble, kind: str, count: int, silence: s
         asyncio.run(_start(made, brokers))
         for name in brokers:
             asyncio.run(made.until_set(name, name, 1))
-        gaps, lost, twice = asyncio.run(_fail(made, kind, brokers[:count]))
-    shown = ", ".join(f"{gap:.2f}" for gap in sorted(gaps))
+        outcome = asyncio.run(_fail(made, kind, brokers[:count]))
+        served = _served_s(made, outcome.since_s)
     print(
-        f"{kind} {count} at once: gap {shown} s; {lost} acknowledged lost, {twice} of QoS 2 twice;"
-        f" load average {_load()}",
+        f"{kind} {count} at once: gap {_shown(outcome.gaps)} s; {outcome.lost} acknowledged lost,"
+        f" {outcome.twice} of QoS 2 twice; load average {_load()}\n"
+        f"  the mirror is to serve after {_shown(served)} s, clients find it after {_shown(outcome.moved)} s",
         flush=True,
     )
+
+
+def _shown(seconds: list[float]) -> str:
+    return ", ".join(f"{one:.2f}" for one in sorted(seconds))
+
+
+def _served_s(made: Domain, since_s: float) -> list[float]:
+    """After the fault, as the log of the backup says."""
+    lines = (made.folder / f"{BACKUP}.log").read_text().splitlines()
+    times = [one.split()[0] for one in lines if "is served here from epoch" in one]
+    return [datetime.fromisoformat(one).timestamp() - since_s for one in times]
+
+
+@dataclass
+class Outcome:
+    since_s: float
+    """When the fault was, since 1970."""
+    gaps: list[float]
+    moved: list[float]
+    """After how long the name of a broker leads to another address."""
+    lost: int
+    twice: int
 
 
 async def _start(made: Domain, brokers: tuple[str, ...]) -> None:
@@ -110,13 +137,14 @@ async def _start(made: Domain, brokers: tuple[str, ...]) -> None:
         made.add(name)
 
 
-async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list[float], int, int]:
+async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> Outcome:
     async with AsyncExitStack() as stack:
         loads = []
-        for name in victims:
-            address = await stack.enter_async_context(Forwarder(made, name).running())
+        forwarders = [Forwarder(made, name) for name in victims]
+        for forwarder, name in zip(forwarders, victims, strict=True):
+            address = await stack.enter_async_context(forwarder.running())
             loads.append(await stack.enter_async_context(Load(address, f"{name}-").running()))
-        since = time.monotonic()
+        since, since_s = time.monotonic(), time.time()
         if kind == "kill":
             await asyncio.to_thread(made.lose, *victims)
         for name in victims if kind == "stop" else ():
@@ -124,7 +152,9 @@ async def _fail(made: Domain, kind: str, victims: tuple[str, ...]) -> tuple[list
         await asyncio.gather(*(load.until_more(40) for load in loads))
         until = time.monotonic()
         gaps = [_gap_s(load, since, until) for load in loads]
-    return gaps, sum(len(one) for load in loads for one in load.lost().values()), sum(one.twice(2) for one in loads)
+        moved = [at - since for forwarder in forwarders for at in forwarder.moved_at[:1]]
+    lost = sum(len(one) for load in loads for one in load.lost().values())
+    return Outcome(since_s, gaps, moved, lost, sum(one.twice(2) for one in loads))
 
 
 def _gap_s(load: Load, since: float, until: float) -> float:
@@ -220,18 +250,22 @@ async def _fail_peer(peer: Peer, kind: str) -> tuple[float, int]:
     await _until(lambda: len(arrived) >= 50)
     since = time.monotonic()
     os.kill(peer.leader(), SIGNALS[kind])
+    goes_on = False
     with suppress(TimeoutError):
-        await _until(lambda: sum(sent.published_at[number] > since for number in list(arrived)) >= 40)
-    with suppress(TimeoutError):
-        await _until(lambda: not sent.acknowledged - arrived.keys())
+        await _until(lambda: sum(sent.published_at[number] > since for number in list(arrived)) >= 40, PEER_S)
+        goes_on = True
+        await _until(lambda: not sent.acknowledged - arrived.keys(), PEER_S)
     over.set()
-    await running
+    with suppress(TimeoutError):
+        await asyncio.wait_for(running, PEER_S)
+    if not goes_on:
+        return PEER_S, len(sent.acknowledged - arrived.keys())
     times = sorted(at for at in arrived.values() if at >= since)
     return max(after - before for before, after in pairwise([since, *times])), len(sent.acknowledged - arrived.keys())
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+async def _until(holds: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
+    async with asyncio.timeout(within_s):
         while not holds():
             await asyncio.sleep(0.02)
 

@@ -7,6 +7,8 @@ from clients import Bench, Got
 
 from overlane.core.units import SECOND
 from overlane.pubsub.sessions.deduplication import PROPERTY
+from overlane.recovery.fragments import whole
+from overlane.recovery.frames import Append, encode
 
 
 def furnished() -> Bench:
@@ -96,3 +98,13 @@ def test_records_of_others_are_left_alone() -> None:
     bench.store["parcel", b"1"] = b"core's"
     bench.crash()
     assert bench.store["parcel", b"1"] == b"core's"
+
+
+def test_what_a_mirror_gets_of_a_queue_is_less_than_1_kb() -> None:
+    """The session of a subscriber and its subscription, as bytes of replication."""
+    bench = Bench()
+    before = set(bench.store)
+    bench.client("a-subscriber-with-a-long-name-0123456789", expiry=3_600).subscribe("plant/hall-7/boiler/+", qos=1)
+    changes = tuple((table, key, value) for (table, key), value in bench.store.items() if (table, key) not in before)
+    assert len(changes) >= 2
+    assert len(whole(encode(Append("seattle", 7, 1_000, changes, 10**9)))) < 1_000

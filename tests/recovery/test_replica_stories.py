@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from replica_world import SETTINGS, Host, World
 
-from overlane.core.units import MS, Nanos
+from overlane.core.units import MS, SECOND, Nanos
 from overlane.recovery.events import Alarm, AlarmKind, HandOver, Received, Settings
-from overlane.recovery.frames import Acknowledge, SnapshotPart
+from overlane.recovery.fragments import whole
+from overlane.recovery.frames import Acknowledge, Frame, SnapshotPart, encode
 from overlane.recovery.primary import Primary
 from overlane.recovery.replica import NotPrimary, Replica
 
@@ -62,6 +63,26 @@ class Story(World):
         replica = self.hosts[name].replica
         assert replica is not None
         return replica
+
+
+class Counted(Story):
+    """Of what is sent, the bytes are counted."""
+
+    sent_bytes = 0
+
+    def _send(self, sender: str, to: str, frame: Frame) -> None:
+        self.sent_bytes += len(whole(encode(frame)))
+        super()._send(sender, to, frame)
+
+
+def test_to_watch_an_idle_broker_takes_less_than_230_bytes_a_second_in_both_directions_together() -> None:
+    story = Counted(2, Settings())
+    story.passing(5 * SECOND)
+    assert story.in_sync == ["a", "b"]
+    before = story.sent_bytes
+    story.passing(60 * SECOND)
+    assert 60 < story.sent_bytes - before < 60 * 230
+    assert story.alarms == []
 
 
 @pytest.fixture

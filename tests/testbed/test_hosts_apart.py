@@ -171,7 +171,7 @@ def test_a_host_that_moves_serves_on_and_one_whose_cables_are_cut_is_continued_e
 ) -> None:
     area = hosts.area
     fibre, radio = area.addresses("west-1")
-    began = hosts.until_set("west-1", "west-1", 1)
+    began, mirrored = hosts.until_set("west-1", "west-1", 1), hosts.until_set("west-2", "west-2", 1)
     address = hosts.until_registered("west-1", fibre)
     hosts.at("west-2", subscribe(address))
     hosts.at("west-2", publish(address, range(20)))
@@ -181,6 +181,9 @@ def test_a_host_that_moves_serves_on_and_one_whose_cables_are_cut_is_continued_e
     hosts.at("west-2", publish(address, range(20, 40)))
     moved = hosts.until_set("west-1", "west-1", 1)
     assert moved.epoch == began.epoch, f"it was not continued elsewhere\n{hosts.logs()}"
+    # The host that has moved has a copy of the other broker too, which goes on with it.
+    hosts.at("west-2", publish(hosts.until_registered("west-2", area.address("west-2")), range(20)))
+    assert hosts.until_set("west-2", "west-2", 1).epoch == mirrored.epoch
 
     for uplink in ("fibre", "radio"):
         area.unplug("west-1", uplink)
