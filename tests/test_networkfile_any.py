@@ -400,7 +400,9 @@ def networks(draw: st.DrawFn) -> Network:
             Gateway(
                 name=name,
                 broker=draw(brokers),
-                to=draw(st.sampled_from(["mqtt://h:1", "nats://h,i:2", "kafka://k", "mqtts://[::1]:8883"])),
+                to=draw(
+                    st.sampled_from(["mqtt://h:1", "nats://h,i:2", "kafka://k", "amqps://a", "mqtts://[::1]:8883"])
+                ),
                 topics=(NameRule("a/#", draw(st.sampled_from(["a/#", "x/#"])), draw(st.sampled_from(DIRECTIONS))),),
                 qos=draw(st.integers(0, 1)),
                 backlog_rate=draw(st.none() | st.integers(1, 10**7)),

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from overlane.network import kinds
 from overlane.network.kinds import Kind
-from overlane.network.schema import MQTT_VERSIONS, SASL_MECHANISMS, Endpoint, Gateway, NameRule
+from overlane.network.schema import ADDRESS_SYNTAXES, MQTT_VERSIONS, SASL_MECHANISMS, Endpoint, Gateway, NameRule
 from overlane.network.table import NOTHING, Table, show
 from overlane.topic_names import DIRECTIONS, ambiguities, are_alike, overlaps
 
-Technology: TypeAlias = Literal["mqtt", "nats", "kafka"]
+Technology: TypeAlias = Literal["mqtt", "nats", "amqp", "kafka"]
 TECHNOLOGIES: tuple[Technology, ...] = get_args(Technology)
 RATE_MAX = 10**7
 ADDRESSES_MAX = 16
@@ -24,6 +24,8 @@ _SCHEMES: dict[str, tuple[Technology, bool, int]] = {
     "mqtts": ("mqtt", True, 8883),
     "nats": ("nats", False, 4222),
     "tls": ("nats", True, 4222),
+    "amqp": ("amqp", False, 5672),
+    "amqps": ("amqp", True, 5671),
     "kafka": ("kafka", False, 9092),
     "kafkas": ("kafka", True, 9093),
 }
@@ -74,6 +76,9 @@ def _read_gateway(table: Table, names: Sequence[str], directory: Path | None) ->
         qos=table.optional("qos", kinds.integer(0, QOS_MAX, "0, 1 or 2"), default.qos),
         backlog_rate=table.optional("backlog_rate", rate, 1_000) or None,
         stream=table.optional("stream", kinds.name(), None),
+        address=table.optional("address", _template(), default.address),
+        syntax=table.optional("syntax", kinds.choice(ADDRESS_SYNTAXES), default.syntax),
+        queue=table.optional("queue", _address(), None),
         user=table.optional("user", _user(), None),
         password_file=table.optional("password_file", path, None),
         sasl=table.optional("sasl", kinds.choice(SASL_MECHANISMS), default.sasl),
@@ -124,23 +129,35 @@ def _check(gateway: Gateway, table: Table) -> None:
             table.faults.add(path, found, "filters that have no topic in common, so that each name has one translation")
     if not gateway.to:
         return
+    _check_technology(gateway, table)
+    for field, needed in (("certificate", "key"), ("key", "certificate"), ("password_file", "user")):
+        if field in table and needed not in table:
+            table.faults.add((*table.path, needed), NOTHING, f"a value, since there is {field}")
+
+
+_ONLY: dict[str, tuple[Technology, str]] = {
+    "version": ("mqtt", "MQTT broker"),
+    "stream": ("nats", "NATS server"),
+    "address": ("amqp", "AMQP broker"),
+    "syntax": ("amqp", "AMQP broker"),
+    "queue": ("amqp", "AMQP broker"),
+    "sasl": ("kafka", "Kafka cluster"),
+}
+"""Fields that only one technology has."""
+
+
+def _check_technology(gateway: Gateway, table: Table) -> None:
     technology = foreign_address(gateway.to).technology
-    if technology != "mqtt" and gateway.version != MQTT_VERSIONS[0]:
-        table.refuse("version", "nothing where to is no MQTT broker")
-    if technology != "nats" and gateway.stream is not None:
-        table.refuse("stream", "nothing where to is no NATS server")
-    if technology != "kafka" and "sasl" in table:
-        table.refuse("sasl", "nothing where to is no Kafka cluster")
+    for field, (its, called) in _ONLY.items():
+        if field in table and technology != its:
+            table.refuse(field, f"nothing where to is no {called}")
     if technology == "kafka":
-        for index, rule in enumerate(rules):
+        for index, rule in enumerate(gateway.topics):
             if rule.local and not _KAFKA_TOPIC.fullmatch(rule.local.split("/")[0]):
                 allowed = "a filter that begins with a topic of Kafka such as readings/#"
                 table.faults.add((*table.path, "topics", index, "local"), show(rule.local), allowed)
     if gateway.qos > 1 and (technology != "mqtt" or gateway.version != "5"):
         table.refuse("qos", "0 or 1; 2 only to brokers with MQTT 5")
-    for field, needed in (("certificate", "key"), ("key", "certificate"), ("password_file", "user")):
-        if field in table and needed not in table:
-            table.faults.add((*table.path, needed), NOTHING, f"a value, since there is {field}")
 
 
 def _check_pair(one: Gateway, other: Gateway, table: Table) -> None:
@@ -172,6 +189,24 @@ def _foreign() -> Kind[str]:
 
     shown = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
     return Kind(f'an address such as "mqtt://10.0.0.5:1883", with {shown}', read, blank="")
+
+
+def _address() -> Kind[str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not value or not value.isprintable():
+            raise ValueError
+        return value
+
+    return Kind('an address such as "/queue/overlane"', read, blank="")
+
+
+def _template() -> Kind[str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value.count("{}") != 1 or not value.isprintable():
+            raise ValueError
+        return value
+
+    return Kind('an address with {} in the place of the name, such as "/topic/{}"', read, blank="{}")
 
 
 def _user() -> Kind[str]:

@@ -32,6 +32,7 @@ Transport: TypeAlias = Literal["datagram", "stream"]
 ClientCertificate: TypeAlias = Literal["required", "optional"]
 History: TypeAlias = int | Literal["all"]
 MqttVersion: TypeAlias = Literal["5", "3.1.1"]
+AddressSyntax: TypeAlias = Literal["slashes", "dots"]
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 Launcher: TypeAlias = Literal["local", "command", "systemd", "kubernetes"]
 
@@ -47,6 +48,7 @@ TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CLIENT_CERTIFICATES: tuple[ClientCertificate, ...] = get_args(ClientCertificate)
 ROLES: tuple[Role, ...] = get_args(Role)
 MQTT_VERSIONS: tuple[MqttVersion, ...] = get_args(MqttVersion)
+ADDRESS_SYNTAXES: tuple[AddressSyntax, ...] = get_args(AddressSyntax)
 SASL_MECHANISMS: tuple[SaslMechanism, ...] = get_args(SaslMechanism)
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 EXCESSES: tuple[Excess, ...] = get_args(Excess)
@@ -361,6 +363,11 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
     """Messages a second in each direction while what has waited is passed on."""
     stream: str | None = None
     """A JetStream stream that has what comes from NATS."""
+    address: str = "{}"
+    """How an AMQP broker writes the address of a topic; `{}` is its name."""
+    syntax: AddressSyntax = "slashes"
+    queue: str | None = None
+    """The address of an AMQP queue that has what comes from there."""
     user: str | None = None
     password_file: str | None = None
     sasl: SaslMechanism = "PLAIN"

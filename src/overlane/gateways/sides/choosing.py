@@ -1,15 +1,19 @@
 """Which side a foreign broker needs, and the secrets for it."""
 
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
 from overlane.client import Tls
 from overlane.errors import Unavailable
 from overlane.extras import is_installed, missing_extra
+from overlane.gateways.sides.amqp.addresses import Addresses
+from overlane.gateways.sides.amqp.contract import ClientOptions, Receiver
+from overlane.gateways.sides.amqp.side import AmqpOptions, AmqpSide
 from overlane.gateways.sides.mqtt5 import Mqtt5Options, Mqtt5Side
 from overlane.gateways.sides.mqtt311 import Mqtt311Side
 from overlane.gateways.sides.side import Side, SideHost
-from overlane.network.gateways import foreign_address
+from overlane.network.gateways import ForeignAddress, foreign_address
 from overlane.network.schema import Gateway
 from overlane.secret_file import read_secret_file
 from overlane.topic_names import overlaps
@@ -62,6 +66,9 @@ def foreign_side(host: SideHost, gateway: Gateway, filters: Sequence[str], group
                     servers, options.client_id, filters, group, gateway.stream, gateway.user, password, context
                 ),
             )
+        case "amqp", _:
+            context = None if tls is None else tls.context()
+            return AmqpSide(host, _amqp_options(gateway, address, options, context))
         case "kafka", _:
             _require("confluent_kafka", "kafka")
             from overlane.gateways.sides.kafka.settings import kafka_options
@@ -70,6 +77,28 @@ def foreign_side(host: SideHost, gateway: Gateway, filters: Sequence[str], group
             place = group or options.client_id
             return KafkaSide(host, kafka_options(gateway, address, place, filters, options.password))
     raise AssertionError(address.technology)
+
+
+def _amqp_options(
+    gateway: Gateway, address: ForeignAddress, options: Mqtt5Options, tls: ssl.SSLContext | None
+) -> AmqpOptions:
+    addresses = Addresses(gateway.address, gateway.syntax)
+    if gateway.queue is not None and options.filters:
+        receivers = [Receiver(gateway.queue, None)]
+    else:
+        receivers = [Receiver(addresses.of(one), one) for one in options.filters]
+    client = ClientOptions(
+        container_id=options.client_id,
+        hostname="",
+        receivers=tuple(receivers),
+        group=options.group,
+        is_reliable=gateway.qos > 0,
+        user=gateway.user,
+        password=options.password,
+        has_certificate=gateway.certificate is not None,
+        node="queue" if gateway.address.startswith("queue://") else "topic",
+    )
+    return AmqpOptions(address.endpoints, client, addresses, options.filters, gateway.qos, tls)
 
 
 def _goes_both_ways(gateway: Gateway) -> bool:
