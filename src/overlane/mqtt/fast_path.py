@@ -19,7 +19,7 @@ from overlane.core.events import PublishResult
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import V5, Connection
-from overlane.mqtt.plain_properties import end_of_properties
+from overlane.mqtt.plain_properties import PlainProperties
 from overlane.mqtt.run_delivery import RunDelivery
 from overlane.mqtt.runs import LONE, PLAIN, RUN, RUN_OF_V5, end_of_alike, pack_run, plain_prefix
 from overlane.mqtt.topic_aliases import expand, is_aliased
@@ -79,6 +79,7 @@ class FastPath:
     def __init__(self, state: State, delivery: RunDelivery) -> None:
         self._state = state
         self._delivery = delivery
+        self._properties = PlainProperties()
         self._entered = 0
         """Entries made since all were dropped: there are no more than that."""
         self._known_at = -1
@@ -161,7 +162,7 @@ class FastPath:
         topics: list[str] = []  # of the run, where other brokers need them
         run, count = position, 0  # where the run began, and its messages
         last_length, repeats = -1, 0
-        pairs_max = self._state.limits.user_properties
+        pairs_max, end_of_properties = self._state.limits.user_properties, self._properties.end
         while position + 4 < end:
             length = data[position + 1]
             body = position + 2

@@ -11,7 +11,7 @@ from overlane.core.topics import check_topic
 from overlane.core.units import Nanos
 from overlane.core.wire.parcel import MIXED_RUN
 from overlane.mqtt.codec.framing import packet_end
-from overlane.mqtt.plain_properties import end_of_properties
+from overlane.mqtt.plain_properties import PlainProperties
 from overlane.mqtt.run_delivery import RunDelivery
 from overlane.mqtt.runs import PLAIN, RUN, RUN_OF_V5, end_of_alike, plain_prefix, unpack_run
 from overlane.pubsub.cluster.arrivals import Mixed
@@ -31,6 +31,7 @@ class RunArrivals:
     def __init__(self, state: State, delivery: RunDelivery) -> None:
         self._state = state
         self._delivery = delivery
+        self._properties = PlainProperties()
         self._topics: dict[bytes, tuple[str, Audience]] = {}
         """By what a packet has between its length and its payload; of the versions no two are alike."""
         self._known_at = -1
@@ -118,7 +119,7 @@ class RunArrivals:
             if known is None:
                 known = self._learn(run[at:payload], is_v5)
                 if is_v5 and run[payload - 1]:
-                    payload = end_of_properties(run, payload - 1, following, PAIRS_MAX) or end + 1
+                    payload = self._properties.end(run, payload - 1, following, PAIRS_MAX) or end + 1
             topic, audience = known
             if run[position] != PLAIN or payload > following or following > end:
                 raise ValueError("not a plain packet")
