@@ -4,7 +4,7 @@ for of QoS 1, nothing left over.
 And proof that the stories would tell: with a server that does one thing wrong, some of them end badly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -15,7 +15,7 @@ from overlane.core.events import Effect, Erase
 from overlane.mqtt.connection import Connection
 from overlane.pubsub.delivery import delivery, queue_records
 from overlane.pubsub.delivery.queue_records import QueueRecords
-from overlane.pubsub.delivery.window import Entry, Window
+from overlane.pubsub.delivery.window import Entry, EntryRecord, Window
 from overlane.pubsub.message import Run, encode_run
 from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.sessions.deduplication import Deduplication
@@ -123,7 +123,7 @@ def do_not_store_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def keep_what_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QueueRecords, "take", lambda *_: None)
+    monkeypatch.setattr(QueueRecords, "_take_of", lambda *_: None)
 
 
 def resend_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,14 +190,13 @@ def test_a_server_that_does_one_thing_wrong_is_found_out(
 
 
 def erase_a_run_with_its_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = QueueRecords.take
+    take_of = QueueRecords._take_of
 
-    def taken(self: QueueRecords, entry: Entry) -> None:
-        if entry.record is not None:
-            entry.record.left = 1
-        take(self, entry)
+    def taken(self: QueueRecords, record: EntryRecord, done: Sequence[Entry]) -> None:
+        record.left = len(done)
+        take_of(self, record, done)
 
-    monkeypatch.setattr(QueueRecords, "take", taken)
+    monkeypatch.setattr(QueueRecords, "_take_of", taken)
 
 
 def store_the_first_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ some are suspected, those of a broker with mirrored topics, and those of clients
 may. Nothing else differs: a message counts, is limited, stored and acknowledged as there.
 """
 
-from struct import Struct
+from collections.abc import Sequence
+from struct import unpack_from
 
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.codec import writing
@@ -39,7 +40,6 @@ SHORT_ACK = PUBACK << 8 | 2
 ACK = bytes((PUBACK, 2))
 ACK_REASON = bytes((PUBACK, 3))
 NO_SUBSCRIBERS_BYTE = bytes((NO_SUBSCRIBERS,))
-_ACKS = Struct("!HH").iter_unpack
 
 
 class Qos1Path:
@@ -71,7 +71,10 @@ class Qos1Path:
         run_max = 1 if session.promises_once else RUN_MAX  # of one that fails it must be known which it was
         lane: Lane | None = None
         end = len(data)
-        while position + 6 < end and data[position] == PUBLISH and len(messages) < run_max:
+        behind_topic, last_head = (3 if is_v5 else 2), end - 6
+        for _ in range(run_max):
+            if position >= last_head or data[position] != PUBLISH:
+                break
             length = data[position + 1]
             body = position + 2
             if length > 0x7F:
@@ -82,7 +85,7 @@ class Qos1Path:
                 body += 1
             following = body + length
             middle = body + 2 + data[body + 1]
-            payload = middle + 3 if is_v5 else middle + 2
+            payload = middle + behind_topic
             if following > end or payload > following:
                 break
             entry = find(data[body:middle] + b"\0" if is_v5 else data[body:middle])
@@ -147,13 +150,20 @@ class Qos1Path:
         count = min((len(data) - position) // ACK_BYTES, ACKS_MAX)
         if session is None or not count:
             return position
-        tags: list[int] = []
-        for head, tag in _ACKS(memoryview(data)[position : position + count * ACK_BYTES]):
-            if head != SHORT_ACK or not tag:
-                break
-            tags.append(tag)
+        fields = unpack_from(f"!{2 * count}H", data, position)
+        tags = fields[1::2]
+        if fields[::2].count(SHORT_ACK) != count or 0 in tags:
+            tags = tuple(fields[at + 1] for at in range(0, _end_of_acks(fields), 2))
         try:
             self._delivery.acknowledged_run(session, connection, tags, now)
         except UnexpectedConfirmation as unexpected:
             raise Malformed(PROTOCOL_ERROR, f"PUBACK, but {unexpected}") from None
         return position + len(tags) * ACK_BYTES
+
+
+def _end_of_acks(fields: Sequence[int]) -> int:
+    """How many of the numbers are of acknowledgements without reason, heads and tags in turn."""
+    at = 0
+    while at < len(fields) and fields[at] == SHORT_ACK and fields[at + 1]:
+        at += 2
+    return at

@@ -41,8 +41,9 @@ class Confirmations:
 
     def acknowledged_run(self, session: Session, consumer: Consumer, tags: Iterable[int], now: Nanos) -> None:
         """As `acknowledged`, for each tag in turn."""
-        window, records = session.window, self._state.queue_records
-        sent, is_owed = window.sent, False
+        window = session.window
+        sent, size_bytes = window.sent, 0
+        done: list[Entry] = []
         try:
             for tag in tags:
                 entry = sent.get(tag)
@@ -50,13 +51,14 @@ class Confirmations:
                     continue
                 if entry.qos != 1:
                     raise UnexpectedConfirmation(tag, entry.qos)
-                is_owed = True
                 del sent[tag]
-                window.bytes -= entry.message.size_bytes
-                records.take(entry)
+                size_bytes += entry.message.size_bytes
+                done.append(entry)
         finally:
-            if is_owed:
+            if done:
+                window.bytes -= size_bytes
                 window.answered_ns = now
+                self._state.queue_records.take_run(done)
                 self._pump(session, consumer, now)
 
     def received(self, session: Session, consumer: Consumer, tag: int, is_refused: bool, now: Nanos) -> bool:

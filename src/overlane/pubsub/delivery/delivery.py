@@ -229,14 +229,10 @@ class Delivery:
             for message in messages:
                 given = both(given, self.give(session, message, 1, False, identifiers, now))
             return given
-        entries = [Entry(message, 1, False, identifiers) for message in messages]
-        if not identifiers:
-            for entry in entries:
-                entry.is_plain = True
-        window.add_run(entries, run.size_bytes)
+        entries = window.add_run(messages, identifiers, run.size_bytes)
         if session.is_durable:
             state.effects += session.deduplication.reserve(entries[-1].sequence)
-            state.queue_records.put_run(session.client_id, entries, state.turn)
+            state.queue_records.put_run(session.client_id, entries, messages, state.turn)
         if session.consumer is not None:
             self.pump(session, session.consumer, now)
         return session.is_durable, crowding

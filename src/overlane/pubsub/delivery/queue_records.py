@@ -11,7 +11,7 @@ last of them. The record of messages is erased with the last record of entries t
 Nothing here decides what is durable; it only determines the records, when the turn ends (`flush`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -45,21 +45,26 @@ class QueueRecords:
 
     def put(self, client_id: str, entry: Entry, turn: int) -> None:
         """Keep it, as of this turn."""
-        self.put_run(client_id, [entry], turn)
+        self.put_run(client_id, [entry], [entry.message], turn)
 
-    def put_run(self, client_id: str, entries: list[Entry], turn: int) -> None:
-        """Keep entries with consecutive sequence numbers, as of this turn, that are alike but for their messages. These
-        have come together: either all of them are in one record already, one behind the other, or none is in any."""
+    def put_run(self, client_id: str, entries: list[Entry], messages: Sequence[Message], turn: int) -> None:
+        """Keep entries with consecutive sequence numbers that wait, as of this turn, and are alike but for their
+        messages. These have come together: either all of them are in one record already, one behind the other, or none
+        is in any."""
         first = entries[0]
-        messages = first.message.record
-        if messages is None or not messages.holders:
-            messages = self._put_messages([entry.message for entry in entries])
-        messages.holders += 1
-        record = EntryRecord(_key(client_id, first.sequence), first.message.place, messages, [*entries])
+        stored = first.message.record
+        if stored is None or not stored.holders:
+            stored = self._put_messages(messages)
+        stored.holders += 1
+        record = EntryRecord(_key(client_id, first.sequence), first.message.place, stored, [*entries])
         for entry in entries:
             entry.record = record
             entry.stored_in = turn
-        self._effects.append(Save(QUEUES, record.key, _stored(record, first)))
+        count = len(entries)
+        stages = bytes(count) if count > 1 else bytes((first.stage,))
+        tries = [0] * count if count > 1 else [first.tries]
+        alike = first.qos, first.retain, first.identifiers, first.group
+        self._effects.append(Save(QUEUES, record.key, _encode((stored.number, record.first, *alike, stages, tries))))
         self.has_effects = True
 
     def _put_messages(self, messages: Sequence[Message]) -> MessageRecord:
@@ -85,12 +90,30 @@ class QueueRecords:
     def take(self, entry: Entry) -> None:
         """It is done with."""
         record = entry.record
-        if record is None:
-            return
-        entry.record = None
-        record.left -= 1
+        if record is not None:
+            entry.record = None
+            self._take_of(record, (entry,))
+
+    def take_run(self, entries: Iterable[Entry]) -> None:
+        """As `take`, of each in turn. Those of one record mostly come one behind the other, and all of them."""
+        record: EntryRecord | None = None
+        done: list[Entry] = []
+        for entry in entries:
+            if entry.record is not record:
+                if record is not None:
+                    self._take_of(record, done)
+                record, done = entry.record, []
+            entry.record = None
+            done.append(entry)
+        if record is not None:
+            self._take_of(record, done)
+
+    def _take_of(self, record: EntryRecord, done: Sequence[Entry]) -> None:
+        """These entries of a record are done with."""
+        record.left -= len(done)
         if record.left:
-            record.places[entry.message.place - record.first] = None
+            for entry in done:
+                record.places[entry.message.place - record.first] = None
             self._change(record)
             return
         self._effects.append(Erase(QUEUES, record.key))

@@ -14,9 +14,9 @@ the client would keep its tag forever and treat a later message under it as a du
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from itertools import islice
+from itertools import islice, takewhile
 
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.limits import Limits
@@ -53,16 +53,25 @@ class Entry:
         "tries",
     )
 
-    def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], group: str = "") -> None:
+    def __init__(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        group: str = "",
+        sequence: int = 0,
+        is_plain: bool = False,
+    ) -> None:
         self.message = message
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
         self.group = group
-        self.sequence = 0
+        self.sequence = sequence
         self.stage = Stage.WAITING
         self.tries = 0
-        self.is_plain = False
+        self.is_plain = is_plain
         """Of QoS 1, with a message that has nothing but topic and payload, and not sent before: such are sent together
         (`Consumer.take_run`)."""
         self.record: EntryRecord | None = None
@@ -176,17 +185,19 @@ class Window:
         is_countable = len(self) + count <= overrun * limits.queue_messages
         return is_countable and self.bytes + size_bytes <= overrun * limits.queue_bytes
 
-    def add_run(self, entries: list[Entry], size_bytes: int) -> None:
-        """Entries that do not expire, of messages of so many bytes together."""
-        sequence = self._next_sequence
-        for entry in entries:
-            entry.sequence = sequence
-            sequence += 1
-        self._next_sequence = sequence
+    def add_run(self, messages: Sequence[Message], identifiers: tuple[int, ...], size_bytes: int) -> list[Entry]:
+        """Add plain messages of QoS 1 that do not expire, of so many bytes together."""
+        is_plain = not identifiers
+        entries = [
+            Entry(message, 1, False, identifiers, "", sequence, is_plain)
+            for sequence, message in enumerate(messages, self._next_sequence)
+        ]
+        self._next_sequence += len(entries)
         self.bytes += size_bytes
         if self._waiting is None:
             self._waiting = deque()
         self._waiting += entries
+        return entries
 
     def _append(self, entry: Entry) -> None:
         if self._waiting is None:
@@ -236,12 +247,11 @@ class Window:
         room = self.receive_max - len(sent)
         if not self._waiting or room <= 0:
             return []
-        found: list[Entry] = []
-        for entry in islice(self._waiting, room):
-            if not entry.is_plain or entry.sequence % TAGS + 1 in sent:
-                break
-            found.append(entry)
-        return found
+        found = list(islice(self._waiting, room))
+        tags = [entry.sequence % TAGS + 1 for entry in found if entry.is_plain]
+        if len(tags) == len(found) and sent.keys().isdisjoint(tags):
+            return found
+        return list(takewhile(lambda one: one.is_plain and one.sequence % TAGS + 1 not in sent, found))
 
     def send_run(self, entries: list[Entry], now: Nanos) -> None:
         """These are the first that wait, plain, and on their way now."""
@@ -249,12 +259,16 @@ class Window:
         assert waiting
         if not sent:
             self.answered_ns = now
+        is_sent = Stage.SENT
         for entry in entries:
-            waiting.popleft()
             sent[entry.sequence % TAGS + 1] = entry
-            entry.stage = Stage.SENT
+            entry.stage = is_sent
             entry.tries = 1
             entry.is_plain = False
+        if len(entries) == len(waiting):
+            waiting.clear()
+        for _ in range(min(len(waiting), len(entries))):
+            waiting.popleft()
         self.sent_up_to = max(self.sent_up_to, entries[-1].sequence)
         if not waiting:
             self._waiting = None
