@@ -1,8 +1,9 @@
 """Load at QoS 1 over raw sockets: publishers that wait for their acknowledgements, and a session that outlives its
 connection and acknowledges all it gets.
 
-Every publisher has a number of messages in flight, as client libraries do, and sends the next ones when some are
-acknowledged. Every message has a number of its own, so that after the run it is known which arrived, and how often.
+Every publisher has a number of messages in flight, as client libraries do, on topics in random order, and sends the
+next ones when some are acknowledged. Every message has a number of its own, so that after the run it is known which
+arrived, and how often.
 """
 
 import selectors
@@ -18,6 +19,7 @@ from _tally import numbers
 from _wire import Far, Form, Mqtt, packet
 
 TOPICS = "assured/{:03d}"
+TOPIC_COUNT = 1_000
 FILTER = "assured/+"
 PUBLISHER_STEP = 1 << 40
 """Between the first numbers of two publishers."""
@@ -49,12 +51,16 @@ class Kept:
 
 class _Publisher:
     def __init__(self, number: int, port: int, payload_bytes: int) -> None:
-        form: Form = Mqtt().published_surely(TOPICS.format(number), payload_bytes)
+        form: Form = Mqtt().published_surely(TOPICS.format(0), payload_bytes)
         self.connection = Mqtt().connect(port, f"assured-publisher-{number}")
         self.connection.settimeout(SOCKET_PATIENCE_S)
         self._ring = np.tile(np.frombuffer(form.message, np.uint8), (RING, 1))
         identifiers = np.arange(1, RING + 1, dtype=">u2").view(np.uint8).reshape(RING, 2)
         self._ring[:, form.payload_at - 2 : form.payload_at] = identifiers
+        topics = np.random.default_rng(number).integers(0, TOPIC_COUNT, RING)
+        names = "".join(map(TOPICS.format, topics.tolist())).encode()
+        topic_at, topic_bytes = form.message.index(TOPICS.format(0).encode()), len(names) // RING
+        self._ring[:, topic_at : topic_at + topic_bytes] = np.frombuffer(names, np.uint8).reshape(RING, topic_bytes)
         self._numbers = self._ring[:, form.payload_at : form.payload_at + 8]
         self._first = number * PUBLISHER_STEP
         self._rest = b""

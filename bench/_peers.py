@@ -85,12 +85,19 @@ class Peer(Protocol):
     def command(self, port: int, directory: Path) -> list[str]: ...
 
 
+IN_FLIGHT_MAX = 1_000
+"""Unacknowledged messages of a durable subscriber that is to be fast: with the default of any broker it waits for round
+trips."""
+
+
 @dataclass(frozen=True, slots=True)
 class Overlane:
     name: str = "Overlane"
     sync: bool = True
     checkout: Path | None = None
     """Of another version, if it is not the one that is installed."""
+    in_flight: int = 0
+    """Unacknowledged messages to or from a client; 0 for the default."""
 
     @property
     def load(self) -> Load:
@@ -109,7 +116,8 @@ class Overlane:
         file = directory / "network.toml"
         addresses = {"mqtt": port, "overlay": free_port(), "admin": free_port()}
         lines = [f'{kind} = "{HOST}:{number}"' for kind, number in addresses.items()]
-        file.write_text("\n".join(["[brokers.bench]", *lines, ""]))
+        limits = ["[limits]", f"in_flight = {self.in_flight}"] if self.in_flight else []
+        file.write_text("\n".join([*limits, "[brokers.bench]", *lines, ""]))
         return self.broker(file, "bench", directory / "data")
 
     def broker(self, file: Path, name: str, data: Path) -> list[str]:
@@ -144,6 +152,7 @@ class Mosquitto:
         if self.persistent:
             # Without room for them it drops acknowledged messages for a subscriber that falls behind.
             lines += ["persistence true", f"persistence_location {directory}/", "max_queued_messages 0"]
+            lines.append(f"max_inflight_messages {IN_FLIGHT_MAX}")
         return lines
 
     def with_file(self, directory: Path, lines: Sequence[str]) -> list[str]:
