@@ -72,6 +72,8 @@ class Overlay:
         """Everything that was sent."""
         self.loses: Callable[[Frame], bool] = lambda _: False
         """Frames for which this says so are lost."""
+        self.control_delay_ms: dict[str, int] = {}
+        """By how much the control lane of a link, "a-b", is slower than its data lane."""
         self.up: set[tuple[str, str]] = set()
         self.brokers: dict[str, OverlayBroker] = {}
         self.instances: dict[str, int] = {}
@@ -218,7 +220,8 @@ class Overlay:
         ends = link(frame[0], frame[1])
         if ends in self.up and not self.loses(frame):
             self._sent += 1
-            self._on_the_way.append((self.now + self.latency_ns[ends], self._sent, frame))
+            delay_ms = self.control_delay_ms.get("-".join(ends), 0) if frame[2] is Lane.CONTROL else 0
+            self._on_the_way.append((self.now + self.latency_ns[ends] + delay_ms * MS, self._sent, frame))
 
     def _next(self) -> Nanos:
         deadlines = [broker.next_deadline() for broker in self.brokers.values()]

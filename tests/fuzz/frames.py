@@ -15,7 +15,6 @@ from overlane.core.wire import control_messages, frame_codec, parcel
 from overlane.core.wire.control_messages import (
     Advert,
     Establish,
-    Established,
     Farewell,
     ForNeighbour,
     GossipSummary,
@@ -178,7 +177,6 @@ control = st.one_of(
     establishes,
     receipts,
     st.builds(InterestRequest, names),
-    st.builds(Established, names, numbers, numbers, st.sampled_from((0, 0xFFFF))),
     st.builds(Teardown, names, numbers, numbers),
     st.builds(RouteRefresh, names, numbers, numbers, route_versions),
     st.builds(RouteRequest, names, numbers, route_versions),
@@ -311,21 +309,23 @@ detours = st.builds(
 raws = st.one_of(
     st.builds(
         lambda kind, body: Raw(struct.pack("!IB", 1 + len(body), kind) + body),
-        st.integers(0, 10),
+        st.integers(0, 11),
         st.binary(max_size=30),
     ),
     st.builds(
         lambda size, kind: Raw(struct.pack("!IB", size, kind), 100),
         st.sampled_from((0, 1 << 20, (1 << 20) + 1, U32_MAX)),
-        st.integers(1, 9),
+        st.integers(1, 10),
     ),
-    st.builds(lambda kind: Raw(struct.pack("!IB", 1 << 20, kind), (1 << 20) - 1), st.integers(1, 9)),
+    st.builds(lambda kind: Raw(struct.pack("!IB", 1 << 20, kind), (1 << 20) - 1), st.integers(1, 10)),
     st.builds(Raw, st.binary(min_size=1, max_size=40)),
     st.sampled_from(
         (
             Raw(frame_codec.ping(1), 0, 5_000),
             Raw(frame_codec.hop_ack(U32_MAX, 1, 0)),
             Raw(frame_codec.hello(HOSTILE, LIFE)),
+            Raw(frame_codec.established(bytes(frame_codec.KEY_BYTES))),
+            Raw(frame_codec.established(frame_codec.route_key(frame_codec.broker_id(HOSTILE), LIFE, ROUTE, 1))),
             *(
                 Raw(frame_codec.confirmation(frame_codec.Confirmation(key, *ends, 1, U32_MAX)))
                 for key in (bytes(6), frame_codec.route_key(frame_codec.broker_id(HOSTILE), LIFE, ROUTE, 1))

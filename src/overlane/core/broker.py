@@ -444,7 +444,7 @@ class OverlayBroker:
             return []
         while self._receipts and self._receipts[0][0] <= turn:
             self._forwarding.post(self._receipts.popleft()[1])
-        self._upkeep.send_outbox()
+        self._upkeep.send_outbox(now)
         return self._collect()
 
     def _collect(self) -> list[Effect]:

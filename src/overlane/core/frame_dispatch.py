@@ -15,17 +15,18 @@ from overlane.core.flows.source import Source
 from overlane.core.gossip.gossip import Gossip, News
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.neighbour import Neighbour
+from overlane.core.routing.early_parcels import EarlyParcels
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.route_announcer import RouteAnnouncer
+from overlane.core.routing.route_messages import Outbox, acknowledgement, key_of, send_all
 from overlane.core.routing.route_refresh import take_refresh, take_request
-from overlane.core.routing.signalling import Outbox, RouteEntry, RouteTable
+from overlane.core.routing.signalling import RouteEntry, RouteTable
 from overlane.core.units import US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import (
     Advert,
     ControlMessage,
     Establish,
-    Established,
     Farewell,
     ForNeighbour,
     GossipSummary,
@@ -89,6 +90,7 @@ class FrameDispatcher:
         self._route_announcer = route_announcer
         self._source = source
         self._sink = sink
+        self._early = EarlyParcels()
         self._has_changes = False
         self.violations = 0
         self.failures: list[Failure] = []
@@ -130,8 +132,10 @@ class FrameDispatcher:
         # Nearly all are of the first two types, and a constant is much quicker than a member of an enumeration.
         if kind == _PARCEL:
             entry = self._routes.keyed.get(frame_codec.key_of(body))
-            name = NO_ROUTE if entry is None else entry.name
-            header, rest = frame_codec.read_parcel(body, name, neighbour.health.latency_ns // US)
+            if entry is None:
+                self._hold(neighbour, body, now)
+                return
+            header, rest = frame_codec.read_parcel(body, entry.name, neighbour.health.latency_ns // US)
             self._parcel(neighbour, entry, header, rest, now)
             return
         if kind == _HOP_ACK:
@@ -155,6 +159,8 @@ class FrameDispatcher:
                 self._control(neighbour, decode(content), now)
             case FrameType.CONFIRMATION:
                 self._confirmed(frame_codec.read_confirmation(body), now)
+            case FrameType.ESTABLISHED:
+                self._established(neighbour.name, frame_codec.read_established(body), now)
             case FrameType.HELLO:
                 self._hello(neighbour, frame_codec.read_hello(body), now)
             case _:
@@ -185,7 +191,7 @@ class FrameDispatcher:
                 return
             case Advert() if self._gossip.is_known(message):
                 return
-            case Establish() | Established() | Teardown() | RouteRefresh() | RouteRequest():
+            case Establish() | Teardown() | RouteRefresh() | RouteRequest():
                 self._signal(sender, message, now)
                 return
         self._has_changes = True
@@ -215,39 +221,42 @@ class FrameDispatcher:
             case _:
                 assert_never(message)
 
-    def _signal(
-        self, sender: str, message: Establish | Established | Teardown | RouteRefresh | RouteRequest, now: Nanos
-    ) -> None:
+    def _signal(self, sender: str, message: Establish | Teardown | RouteRefresh | RouteRequest, now: Nanos) -> None:
         """What concerns the routes of another broker, or answers what we have sent of ours."""
-        announcer, routes = self._route_announcer, self._routes
-        match message:
-            case Established():
-                outbox, ours = routes.acknowledged(sender, message)
-                self._pass_on(outbox)
-                if ours and announcer.established(message.route, message.version):
-                    announcer.effects.append(RouteEstablished(message.route, message.version))
-                return
-            case RouteRequest():
-                self._pass_on(take_request(routes, sender, message))
-                return
+        routes = self._routes
+        if isinstance(message, RouteRequest):
+            self._send(take_request(routes, sender, message), now)
+            return
         if message.origin == self._me:
             raise ProtocolViolation("a route of our own, told by another")
         if not self._gossip.is_known_incarnation(message.origin, message.incarnation):
             return
         match message:
             case Establish():
-                self._pass_on(routes.establish(sender, message, now)[0])
+                self._send(routes.establish(sender, message, now)[0], now)
+                if self._early:
+                    self._go_on(key_of(message), now)
             case Teardown():
-                self._pass_on(routes.tear_down(sender, message))
+                self._send(routes.tear_down(sender, message), now)
             case RouteRefresh():
-                self._pass_on(take_refresh(routes, sender, message, now))
+                self._send(take_refresh(routes, sender, message, now), now)
             case _:
                 assert_never(message)
 
-    def _pass_on(self, outbox: Outbox) -> None:
-        for name, message in outbox:
-            if (neighbour := self._links.neighbours.get(name)) is not None:
-                neighbour.send(message)
+    def _send(self, outbox: Outbox, now: Nanos) -> None:
+        if outbox:
+            send_all(outbox, self._links.neighbours, now)
+
+    def _established(self, sender: str, key: bytes, now: Nanos) -> None:
+        """A next hop has acknowledged a version of a route."""
+        entry = self._routes.keyed.get(key)
+        if entry is None:
+            return  # it is over
+        route, version = entry.name.route, entry.name.version
+        outbox, ours = self._routes.acknowledged(sender, acknowledgement(entry.message))
+        self._send(outbox, now)
+        if ours and self._route_announcer.established(route, version):
+            self._route_announcer.effects.append(RouteEstablished(route, version))
 
     def learn(self, news: News, now: Nanos) -> None:
         """What gossip means to the other parts."""
@@ -284,17 +293,45 @@ class FrameDispatcher:
 
     # Parcels
 
-    def _parcel(
-        self, neighbour: Neighbour, entry: RouteEntry | None, header: Header, rest: memoryview, now: Nanos
-    ) -> None:
+    def _hold(self, neighbour: Neighbour, body: memoryview, now: Nanos) -> None:
+        """A parcel of a route that is not known, or not yet."""
+        lost = frame_codec.read_parcel(body, NO_ROUTE)
+        if not self._early.add(frame_codec.key_of(body), neighbour.name, bytes(body), now):
+            self._lost(*lost)
+
+    def _go_on(self, key: bytes, now: Nanos) -> None:
+        """A route is known, if there was room for it: its parcels that came before go on, as much older."""
+        entry = self._routes.keyed.get(key)
         if entry is None:
-            self._lost(header, rest)
             return
+        for early in self._early.take(key):
+            neighbour = self._links.neighbours.get(early.peer)
+            if neighbour is None:
+                continue
+            waited_ns = now - early.came_ns
+            elapsed_us = (neighbour.health.latency_ns + waited_ns) // US
+            header, rest = frame_codec.read_parcel(memoryview(early.body), entry.name, elapsed_us)
+            self._parcel(neighbour, entry, header, rest, now, waited_ns)
+
+    def drop_early(self, now: Nanos) -> None:
+        """Give up parcels whose route has not been described for long."""
+        for early in self._early.take_expired(now):
+            self._lost(*frame_codec.read_parcel(memoryview(early.body), NO_ROUTE))
+
+    def _parcel(
+        self,
+        neighbour: Neighbour,
+        entry: RouteEntry,
+        header: Header,
+        rest: memoryview,
+        now: Nanos,
+        waited_ns: Nanos = 0,
+    ) -> None:
         if header.origin == self._identity:
             self._forwarding.counters.duplicates_dropped += 1
             return
         if header.flags & _ACK_REQUESTED:
-            neighbour.schedule_hop_ack(header, now)
+            neighbour.schedule_hop_ack(header, now, waited_ns)
         if header.flags & _CONFIRM and entry.deliver:
             # Each copy: the source learns which of its paths work.
             if (ends := entry.ends_over(neighbour.name)) is not None:

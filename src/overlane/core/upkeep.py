@@ -11,6 +11,7 @@ from overlane.core.flows.source import Source
 from overlane.core.frame_dispatch import FrameDispatcher
 from overlane.core.gossip.broker_admission import BrokerAdmission
 from overlane.core.link_supervisor import LinkSupervisor
+from overlane.core.routing.route_messages import send_all
 from overlane.core.tier_role import TierRole
 from overlane.core.units import SECOND, Nanos
 from overlane.core.wire.control_messages import Receipt
@@ -66,6 +67,7 @@ class Upkeep:
             self._links.effects += self._admission.take_told(now)
             self._sink.forget_idle(now)
             self._routes.sweep(now)
+            self._dispatcher.drop_early(now)
             self._links.forget_processing()
         if self._gossip.own_name.effects:
             self._links.effects += self._gossip.own_name.effects
@@ -83,15 +85,13 @@ class Upkeep:
         self._source.review(now)
         self._links.effects += self._role.review_direct_links(now, is_sweep=is_sweep)
         self._source.tick(now)
-        self.send_outbox()
+        self.send_outbox(now)
 
-    def send_outbox(self) -> None:
+    def send_outbox(self, now: Nanos) -> None:
         """Send what the routes that begin here have to tell."""
         outbox = self._route_announcer.outbox
         if not outbox:
             return
         unsent = outbox.copy()
         outbox.clear()
-        for name, message in unsent:
-            if (neighbour := self._links.neighbours.get(name)) is not None:
-                neighbour.send(message)
+        send_all(unsent, self._links.neighbours, now)

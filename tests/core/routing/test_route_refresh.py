@@ -4,13 +4,13 @@ from collections import deque
 
 import pytest
 
+from overlane.core.routing.route_messages import Established, Outbox
 from overlane.core.routing.route_refresh import refreshes, take_refresh, take_request
-from overlane.core.routing.signalling import EXPIRE_AFTER, Outbox, RouteTable
+from overlane.core.routing.signalling import EXPIRE_AFTER, RouteTable
 from overlane.core.units import SECOND, Nanos
 from overlane.core.wire.control_messages import (
     REFRESHED_MAX,
     Establish,
-    Established,
     RouteRefresh,
     RouteRequest,
     Teardown,

@@ -5,10 +5,11 @@ from collections import deque
 from msgspec import structs
 
 from overlane.core.routing.route_budget import size_of
+from overlane.core.routing.route_messages import Established, Outbox
 from overlane.core.routing.route_parts import part_for
-from overlane.core.routing.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, Outbox, RouteEntry, RouteTable
+from overlane.core.routing.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, RouteEntry, RouteTable
 from overlane.core.units import MS, SECOND, US, Nanos
-from overlane.core.wire.control_messages import ControlMessage, Establish, Established, Teardown
+from overlane.core.wire.control_messages import ControlMessage, Establish, Teardown
 from overlane.core.wire.frame_codec import broker_id, route_key
 
 NOW = 50 * SECOND
@@ -49,7 +50,7 @@ class Signals:
         self.tables = {name: RouteTable(name) for name in brokers}
         self.log: list[str] = []
         self.established: list[int] = []
-        self._letters: deque[tuple[str, str, ControlMessage]] = deque()
+        self._letters: deque[tuple[str, str, ControlMessage | Established]] = deque()
 
     def establish(self, message: Establish, now: Nanos = NOW) -> None:
         outbox, whole = self.tables["a"].establish(None, message, now)

@@ -57,6 +57,8 @@ def read(data: bytes) -> list[object]:
                 found.append(frame_codec.read_hop_ack(body))
             case FrameType.CONTROL:
                 found.append(decode(frame_codec.read_control(body)[1]))
+            case FrameType.ESTABLISHED:
+                found.append(frame_codec.read_established(body))
             case FrameType.CONFIRMATION:
                 found.append(frame_codec.read_confirmation(body))
             case FrameType.ROUTE:

@@ -164,7 +164,7 @@ class HopAckGenerator:
     _earlier: int = 0
     _came_ns: Nanos = field(default=0)
 
-    def came(self, number: int, prompt: bool, now: Nanos) -> None:
+    def came(self, number: int, prompt: bool, now: Nanos, waited_ns: Nanos = 0) -> None:
         gap = self._highest >= 0 and number > self._highest + 1
         if number > self._highest:
             shift = number - self._highest
@@ -173,7 +173,7 @@ class HopAckGenerator:
             else:
                 bits = (self._earlier << shift) | (1 << (shift - 1))
                 self._earlier = bits & ((1 << HOP_ACK_WINDOW) - 1)
-            self._highest, self._came_ns = number, now
+            self._highest, self._came_ns = number, now - waited_ns
         else:
             behind = self._highest - number
             if 0 < behind <= HOP_ACK_WINDOW:

@@ -7,6 +7,7 @@ come in order. Parcels whose hop acknowledgement is overdue are handed back for 
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -41,6 +42,8 @@ ACK_AT_ONCE_LAXITY: Nanos = 150 * MS
 """A parcel with more laxity than this can wait for a delayed acknowledgement."""
 HURRY = 4
 """A parcel with less laxity than this fraction of the acknowledgement's timeout cannot be repaired in time."""
+DESCRIBED_LATELY: Nanos = 500 * MS
+"""A route that is not acknowledged for this long after it was described is described with its parcels, too."""
 URGENT_MAX = 4096
 """Pings, pongs and hop acknowledgements that wait; of more, the oldest are dropped."""
 
@@ -67,8 +70,8 @@ class OutgoingParcel:
     """Links of its whole path."""
     hops: tuple[int, ...] = ()
     position: int = 0
-    description: bytes = b""
-    """The ROUTE frame that goes ahead of it while the neighbour may not know the route."""
+    describe: Callable[[str], bytes] | None = None
+    """Makes the ROUTE frame that goes ahead of it to a neighbour, while that may not know the route."""
     repairs: int = 0
     """How often it may still be repaired on this link."""
     is_repair: bool = False
@@ -111,6 +114,8 @@ class Neighbour:
         self._control_bytes = 0
         self._control_sent = 0
         self._control_seen = 0
+        self._described: dict[bytes, Nanos] = {}
+        """Keys of the routes that it was told of lately on this connection, and when."""
         self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
         self.leftover: dict[Lane, bytes] = {}
         """Incomplete frames, by lane."""
@@ -162,6 +167,14 @@ class Neighbour:
             return
         if (frame := self._control_frame(message)) is not None:
             self._push_control(frame)
+
+    def describe_route(self, key: bytes, message: ControlMessage, now: Nanos) -> None:
+        """Tell it of a version of a route: parcels on that need not describe it."""
+        for known in [one for one, told_ns in self._described.items() if now - told_ns >= DESCRIBED_LATELY]:
+            del self._described[known]
+        if self.connected:
+            self._described[key] = now
+            self.send(message)
 
     def send_frame(self, frame: bytes) -> None:
         """A frame that is sent in order with control messages."""
@@ -276,14 +289,14 @@ class Neighbour:
         while item is not None:
             out: OutgoingParcel = item.chunk  # nothing else is ever queued here
             try:
-                return out, self._transmit(out, now), dropped
+                return out, self._transmit(out, now, is_urgent), dropped
             except (struct.error, ValueError) as error:
                 self._signals.fail("parcel", self.name, error)
             item, more = self.queue.pull_urgent(now, in_buffer) if is_urgent else self.queue.pull(now, in_buffer)
             dropped += more
         return None, b"", dropped
 
-    def _transmit(self, out: OutgoingParcel, now: Nanos) -> bytes:
+    def _transmit(self, out: OutgoingParcel, now: Nanos, is_urgent: bool) -> bytes:
         """The bytes of a parcel as it leaves: with its age updated, and numbered if it is to be acknowledged."""
         header = out.header
         if len(out.rest) > frame_codec.CONTENT_BYTES_MAX:
@@ -312,9 +325,18 @@ class Neighbour:
         if out.hops:
             header = header._replace(age_us=age_us, hop_sequence=number)
             return frame_codec.detour(out.hops, out.position, header, out.rest)
-        if out.description:
-            return out.description + frame_codec.parcel(header, out.rest, age_us, number)
+        if out.describe is not None and (is_urgent or not self._was_told_of(out, now)):
+            return out.describe(self.name) + frame_codec.parcel(header, out.rest, age_us, number)
         return frame_codec.parcel(header, out.rest, age_us, number)
+
+    def _was_told_of(self, out: OutgoingParcel, now: Nanos) -> bool:
+        """Whether the description of a parcel's route has gone ahead, on a link that loses nothing: it arrives, soon or
+        before the parcel."""
+        if out.is_repair or self._control_out or self.health.loss_millionths or self.health.state is not LinkState.UP:
+            return False
+        header = out.header
+        key = frame_codec.route_key(header.origin, header.incarnation, header.route, header.version)
+        return now - self._described.get(key, -NEVER) < DESCRIBED_LATELY
 
     # In
 
@@ -347,11 +369,11 @@ class Neighbour:
             self.health.ask(at)
             self._wake()
 
-    def schedule_hop_ack(self, header: Header, now: Nanos) -> None:
-        """Acknowledge a received parcel, if it requests that: now or later."""
+    def schedule_hop_ack(self, header: Header, now: Nanos, waited_ns: Nanos = 0) -> None:
+        """Acknowledge a received parcel, if it requests that: now or later. It came so much earlier."""
         if header.hop_sequence:
             hop_acks = self.hop_acks
-            hop_acks.came(header.hop_sequence, bool(header.flags & _ACK_AT_ONCE), now)
+            hop_acks.came(header.hop_sequence, bool(header.flags & _ACK_AT_ONCE), now, waited_ns)
             self._wake_by(hop_acks.due_ns)
 
     def handle_hop_ack(self, hop_ack: HopAck, now: Nanos) -> None:

@@ -90,9 +90,9 @@ class Forwarding:
             if hop == came_from:
                 continue
             neighbour = self._neighbours.get(hop)
-            description = entry.route_frame(hop) if hop in entry.unconfirmed else b""
+            describe = entry.route_frame if hop in entry.unconfirmed else None
             out = OutgoingParcel(
-                header, rest, entered_ns, due_ns, entry.ahead_ns, entry.hops, (), 0, description, REPAIRS_MAX
+                header, rest, entered_ns, due_ns, entry.ahead_ns, entry.hops, (), 0, describe, REPAIRS_MAX
             )
             out.flow = entry.flow
             if neighbour is not None and not neighbour.connected:

@@ -14,9 +14,10 @@ from msgspec import structs
 from overlane.core.events import DeadlineUnmeetable, Effect, RequirementChanged, RouteChanged
 from overlane.core.qos import QosClass
 from overlane.core.routing.route import Route
+from overlane.core.routing.route_messages import Outbox
 from overlane.core.routing.route_refresh import refreshes, take_refresh
 from overlane.core.routing.routes import RoutePlanner
-from overlane.core.routing.signalling import AGAIN_AFTER, REFRESH_EVERY, Outbox, RouteTable
+from overlane.core.routing.signalling import AGAIN_AFTER, REFRESH_EVERY, RouteTable
 from overlane.core.units import MS, NEVER, Nanos
 from overlane.core.wire.control_messages import Establish, Teardown
 

@@ -9,8 +9,9 @@ restarted, or had no room) requests it from the sender, and is sent the descript
                                             b -- Establish 1, version 4 --> c
 """
 
+from overlane.core.routing.route_messages import Outbox
 from overlane.core.routing.route_parts import part_for
-from overlane.core.routing.signalling import Outbox, RouteTable
+from overlane.core.routing.signalling import RouteTable
 from overlane.core.units import Nanos
 from overlane.core.wire.control_messages import REFRESHED_MAX, RouteRefresh, RouteRequest
 from overlane.core.wire.frame_codec import broker_id

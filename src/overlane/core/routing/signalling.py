@@ -8,7 +8,8 @@ cycle.
 
 Versions live side by side: a parcel names the version it travels on, so parcels under way on an old version still
 arrive while the new one is being set up, and a flow is never interrupted. The source need not wait for the
-acknowledgement either: until a next hop has acknowledged, parcels to it carry the description along.
+acknowledgement either: the description goes ahead of the parcels. Where it may not arrive before them, on a link that
+loses or is suspect, or in time, parcels carry it along until the next hop has acknowledged.
 
 Old versions go after a grace time; a route goes when its source tears it down or has not refreshed it for long
 (`route_refresh`). What descriptions take is bounded (`route_budget`), and what does not concern a next hop is left out
@@ -19,19 +20,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from overlane.core.routing.route_budget import BYTES_MAX, RouteBudget, size_of
+from overlane.core.routing.route_messages import Established, Outbox, acknowledgement, key_of
 from overlane.core.routing.route_parts import part_for
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire.control_messages import (
     Establish,
-    Established,
     EstablishReserved,
-    RouteRefresh,
-    RouteRequest,
     Teardown,
     Unsendable,
     encode_checked,
 )
-from overlane.core.wire.frame_codec import Header, RouteName, broker_id, route, route_key
+from overlane.core.wire.frame_codec import Header, RouteName, broker_id, route
 
 REFRESH_EVERY: Nanos = 30 * SECOND
 EXPIRE_AFTER: Nanos = 95 * SECOND
@@ -39,9 +38,6 @@ GRACE: Nanos = 5 * SECOND
 AGAIN_AFTER: Nanos = 500 * MS
 """How long a source waits for the acknowledgement before it sends the description once more."""
 VERSIONS_KEPT = 8
-
-Outbox = list[tuple[str, Establish | Established | Teardown | RouteRefresh | RouteRequest]]
-"""What to send to which neighbour."""
 
 
 @dataclass(slots=True)
@@ -191,7 +187,7 @@ class RouteTable:
         state.refreshed_at = now
         entry = state.versions.get(message.version)
         if entry is None:
-            if self._key(message) in self.keyed:
+            if key_of(message) in self.keyed:
                 return [], False  # another route has the same key: the next version will have its own
             entry = self._install(state, message, now)
             outbox: Outbox = _descriptions(entry, sender)
@@ -201,7 +197,7 @@ class RouteTable:
                 entry.unconfirmed.discard(sender)
                 entry.upstream.add(sender)
                 if not entry.awaited:
-                    outbox.append((sender, _acknowledgement(message)))
+                    outbox.append((sender, acknowledgement(message)))
             return outbox, not entry.awaited
         outbox = []
         if message.refresh > entry.message.refresh:
@@ -210,7 +206,7 @@ class RouteTable:
         if sender is not None:
             # Passed on already, so it can be acknowledged: waiting for those that wait for us would never end.
             entry.upstream.add(sender)
-            outbox.append((sender, _acknowledgement(message)))
+            outbox.append((sender, acknowledgement(message)))
         return outbox, not entry.awaited
 
     def lacks(self, origin: int, incarnation: int, route: int, version: int) -> bool:
@@ -308,10 +304,6 @@ class RouteTable:
                     break
         return budget.has_room(size) or message.origin == self._me
 
-    @staticmethod
-    def _key(message: Establish) -> bytes:
-        return route_key(broker_id(message.origin), message.incarnation, message.route, message.version)
-
     def _install(self, state: RouteState, message: Establish, now: Nanos) -> RouteEntry:
         brokers = message.brokers
         me = brokers.index(self._me) if self._me in brokers else -1
@@ -326,7 +318,7 @@ class RouteTable:
             name=RouteName(
                 message.version, broker_id(message.origin), message.incarnation, message.route, message.deadline_us
             ),
-            key=self._key(message),
+            key=key_of(message),
             next_hops=tuple(sorted({*kept, *added})),
             obsolete_hops=tuple(hop for hop in obsolete if hop not in kept and hop not in added),
             deliver=me in message.destinations,
@@ -443,7 +435,3 @@ def _steps(start: int, ends: dict[int, list[int]]) -> dict[int, int]:
 def _descriptions(entry: RouteEntry, sender: str | None) -> Outbox:
     """To each next hop what concerns it."""
     return [(hop, part_for(entry.message, hop)) for hop in entry.next_hops if hop != sender]
-
-
-def _acknowledgement(message: Establish) -> Established:
-    return Established(message.origin, message.incarnation, message.route, message.version)

@@ -195,15 +195,6 @@ class EstablishReserved(Establish, frozen=True, array_like=True, forbid_unknown_
     reservation: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
-class Established(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=6):
-    """The acknowledgement, from the leaves back."""
-
-    origin: Name
-    incarnation: U32
-    route: Count
-    version: Version
-
-
 class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):
     origin: Name
     incarnation: U32
@@ -355,7 +346,6 @@ ControlMessage = (
     | GossipSummary
     | Establish
     | EstablishReserved
-    | Established
     | Teardown
     | RouteRefresh
     | RouteRequest
@@ -403,7 +393,7 @@ def _names_in(message: ControlMessage) -> Iterable[str]:
             return to, sender, came_from, *path
         case InterestUpdate() | InterestRequest() | IncarnationProof() | ScopedInterest():
             return (message.broker,)
-        case Established() | Teardown() | RouteRefresh() | RouteRequest():
+        case Teardown() | RouteRefresh() | RouteRequest():
             return (message.origin,)
         case PublishScope(asked=asked):
             return asked

@@ -15,8 +15,9 @@ A frame is a length, a type and a body. Numbers are big-endian.
     CONTROL   sequence u32 | message (msgpack, see control_messages.py)
     CONFIRMATION  key | destination u16 | last hop u16 | sequence u48 | age us u32      to the source of a route: this
               parcel came to a destination over that last hop. Both are places in the brokers of the route's description
+    ESTABLISHED  key              a version of a route is known to the sender and behind it
     PARCEL    the header below | end-to-end part (parcel.py)
-    ROUTE     an Establish message (msgpack), ahead of a parcel that needs it
+    ROUTE     an Establish message (msgpack), ahead of a parcel whose receiver may not have been told of its route
     DETOUR    hops u8 | this hop u8 | ids u64 x hops | the long header below | end-to-end part
 
     PARCEL header, rewritten by each hop (age, hop sequence) while the rest passes untouched:
@@ -64,6 +65,7 @@ AGE_US_MAX = (1 << 32) - 1
 MESSAGES_MAX = (1 << 16) - 1
 SEQUENCE_MAX = (1 << 48) - 1
 KEYS_REMEMBERED = 10_000
+KEY_BYTES = 6
 
 
 class FrameType(IntEnum):
@@ -76,6 +78,7 @@ class FrameType(IntEnum):
     DETOUR = 7
     ROUTE = 8
     CONFIRMATION = 9
+    ESTABLISHED = 10
 
 
 class ParcelFlag(IntFlag):
@@ -217,7 +220,7 @@ class Detour(NamedTuple):
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def route_key(origin: int, incarnation: int, route: int, version: int) -> bytes:
     """What parcels on a version of a route carry in its place."""
-    return blake2b(_ROUTE_NAME.pack(origin, incarnation, route, version), digest_size=6).digest()
+    return blake2b(_ROUTE_NAME.pack(origin, incarnation, route, version), digest_size=KEY_BYTES).digest()
 
 
 def hello(name: str, incarnation: int, instance: int = 0, tier: int = 0) -> bytes:
@@ -250,6 +253,10 @@ def confirmation(told: Confirmation) -> bytes:
     key, destination, last_hop, sequence, age_us = told
     packed = _CONFIRMATION.pack(key, destination, last_hop, sequence >> 32, sequence & 0xFFFFFFFF, age_us)
     return _frame(FrameType.CONFIRMATION, packed)
+
+
+def established(key: bytes) -> bytes:
+    return _frame(FrameType.ESTABLISHED, key)
 
 
 def route(message: bytes) -> bytes:
@@ -406,6 +413,12 @@ def read_confirmation(body: memoryview) -> Confirmation:
         raise ProtocolViolation("a confirmation of the wrong size")
     key, destination, last_hop, high, low, age_us = _CONFIRMATION.unpack(body)
     return Confirmation(key, destination, last_hop, high << 32 | low, age_us)
+
+
+def read_established(body: memoryview) -> bytes:
+    if len(body) != KEY_BYTES:
+        raise ProtocolViolation("an acknowledgement of a route of the wrong size")
+    return bytes(body)
 
 
 def key_of(body: memoryview) -> bytes:
