@@ -34,6 +34,7 @@ from overlane.core.wire.control_messages import (
     InterestRequest,
     InterestUpdate,
     Namesake,
+    NumberedEstablish,
     ProvenIncarnations,
     PublishScope,
     Receipt,
@@ -190,6 +191,9 @@ class FrameDispatcher:
                     self._forwarding.post(msgspec.structs.replace(message, hops_left=message.hops_left - 1))
                 return
             case Advert() if self._gossip.is_known(message):
+                return
+            case NumberedEstablish():
+                self._signal(sender, neighbour.received_names.expand(message), now)
                 return
             case Establish() | Teardown() | RouteRefresh() | RouteRequest():
                 self._signal(sender, message, now)

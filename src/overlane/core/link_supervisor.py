@@ -20,8 +20,9 @@ from overlane.core.qos import coarse_us
 from overlane.core.routing.forwarding import Forwarding
 from overlane.core.routing.signalling import RouteTable
 from overlane.core.units import MS, US, Nanos
-from overlane.core.wire.control_messages import CLAIMED_US_MAX, ControlMessage, ForNeighbour, LinkClaim
+from overlane.core.wire.control_messages import ControlMessage, ForNeighbour, LinkClaim
 from overlane.core.wire.frame_codec import AGE_US_MAX, ParcelFlag, RouteName, aged
+from overlane.core.wire.message_fields import CLAIMED_US_MAX
 from overlane.errors import Failure
 
 RISK_REMEMBERED = 20_000

@@ -23,8 +23,9 @@ from overlane.core.flows.inflow import (
 )
 from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.core.wire.control_messages import BEHIND_MAX, BEHIND_PERCENT_MAX, Receipt, decode, encode
+from overlane.core.wire.control_messages import Receipt, decode, encode
 from overlane.core.wire.frame_codec import FRAME_BYTES_MAX, control
+from overlane.core.wire.message_fields import BEHIND_MAX, BEHIND_PERCENT_MAX
 from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Predecessor
 
 ME, ORIGIN = 5, 9

@@ -18,7 +18,8 @@ from overlane.core.limits import TOPIC_BYTES_MAX
 from overlane.core.links.interest_transfer import InterestTransfers
 from overlane.core.units import SECOND
 from overlane.core.wire import frame_codec
-from overlane.core.wire.control_messages import PART_FILTERS_MAX, InterestUpdate, decode, encode
+from overlane.core.wire.control_messages import InterestUpdate, decode, encode
+from overlane.core.wire.message_fields import PART_FILTERS_MAX
 
 LONG = "x" * 20_000
 """So long that a part has room for one alone."""

@@ -8,14 +8,9 @@ from overlane.core.routing.route_messages import Established, Outbox
 from overlane.core.routing.route_refresh import refreshes, take_refresh, take_request
 from overlane.core.routing.signalling import EXPIRE_AFTER, RouteTable
 from overlane.core.units import SECOND, Nanos
-from overlane.core.wire.control_messages import (
-    REFRESHED_MAX,
-    Establish,
-    RouteRefresh,
-    RouteRequest,
-    Teardown,
-)
+from overlane.core.wire.control_messages import Establish, RouteRefresh, RouteRequest, Teardown
 from overlane.core.wire.frame_codec import broker_id
+from overlane.core.wire.message_fields import REFRESHED_MAX
 
 NOW = 50 * SECOND
 LATER = NOW + EXPIRE_AFTER // 2

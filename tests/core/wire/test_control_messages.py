@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlane.core.wire.control_messages import (
-    BROKERS_MAX,
     REMEMBERED,
     REMEMBERED_BYTES_MAX,
     Advert,
@@ -26,6 +25,7 @@ from overlane.core.wire.control_messages import (
     Known,
     LinkClaim,
     Namesake,
+    NumberedEstablish,
     ProvenIncarnations,
     PublishScope,
     Receipt,
@@ -38,6 +38,7 @@ from overlane.core.wire.control_messages import (
     encode,
     encode_checked,
 )
+from overlane.core.wire.message_fields import BROKERS_MAX, NUMBERED_NAMES_MAX
 from overlane.errors import ProtocolViolation
 
 CLAIM = LinkClaim("b", 1_000, 100, 20_000, 500, 1)
@@ -49,6 +50,7 @@ EXAMPLES: list[ControlMessage] = [
     GossipSummary([Known("a", (3, 8), (3, 2))]),
     ESTABLISH,
     Teardown("a", 3, 1),
+    NumberedEstablish(0, 3, 1, 2, ["c"], [1, 2, 3], [0, 1], [1, 2], [0, 2], [2], [9, 5, 0], 60_000, 9, 2, 4),
     Receipt("a", "c", 32, 3, 1, 7, b"\x05"),
     Farewell("maintenance"),
     IncarnationProof("a", 3, b"signed"),
@@ -129,8 +131,9 @@ def claim(**fields: object) -> Callable[[], bytes]:
     return changed(EXAMPLES[0], links=[msgspec.structs.replace(CLAIM, **fields)])
 
 
-SCOPED, PUBLISHED, COMPLETE = (
-    next(one for one in EXAMPLES if isinstance(one, kind)) for kind in (ScopedInterest, PublishScope, ScopeComplete)
+SCOPED, PUBLISHED, COMPLETE, NUMBERED = (
+    next(one for one in EXAMPLES if isinstance(one, kind))
+    for kind in (ScopedInterest, PublishScope, ScopeComplete, NumberedEstablish)
 )
 LIMITS: dict[str, Callable[[], bytes]] = {
     "a message for a neighbour of 2049 bytes": lambda: encode(ForNeighbour(bytes(2049))),
@@ -156,6 +159,10 @@ LIMITS: dict[str, Callable[[], bytes]] = {
     "half a link": changed(ESTABLISH, obsolete=[0]),
     "a broker twice": changed(ESTABLISH, brokers=["a", "b", "b"]),
     "a route without its source": changed(ESTABLISH, origin="z"),
+    "too many new names": changed(NUMBERED, names=["a"] * (BROKERS_MAX + 1)),
+    "a new name that is none": changed(NUMBERED, names=["?"]),
+    "a number that no name has": changed(NUMBERED, brokers=[NUMBERED_NAMES_MAX + 1]),
+    "a route over no brokers": changed(NUMBERED, brokers=[]),
     "a link of a broker to itself": claim(peer="a"),
     "a link twice": changed(EXAMPLES[0], links=[CLAIM, CLAIM]),
     "a latency of centuries": claim(latency_us=1 << 60),
@@ -164,12 +171,12 @@ LIMITS: dict[str, Callable[[], bytes]] = {
     "a life of 33 bits": changed(ESTABLISH, incarnation=1 << 32),
     "a route of 33 bits": changed(ESTABLISH, route=1 << 32),
     "a deadline that fits no parcel": changed(ESTABLISH, deadline_us=1 << 32),
-    "too many hops left": changed(EXAMPLES[6], hops_left=256),
-    "too much beyond": changed(EXAMPLES[6], beyond=bytes(1025)),
-    "an empty proof": changed(EXAMPLES[8], proof=b""),
-    "too long a proof": changed(EXAMPLES[8], proof=bytes(16385)),
-    "a proof of 33 bits": changed(EXAMPLES[8], incarnation=1 << 32),
-    "too many incarnations": changed(EXAMPLES[9], incarnations={str(number): 1 for number in range(BROKERS_MAX + 1)}),
+    "too many hops left": changed(EXAMPLES[7], hops_left=256),
+    "too much beyond": changed(EXAMPLES[7], beyond=bytes(1025)),
+    "an empty proof": changed(EXAMPLES[9], proof=b""),
+    "too long a proof": changed(EXAMPLES[9], proof=bytes(16385)),
+    "a proof of 33 bits": changed(EXAMPLES[9], incarnation=1 << 32),
+    "too many incarnations": changed(EXAMPLES[10], incarnations={str(number): 1 for number in range(BROKERS_MAX + 1)}),
     "too many bundles": changed(SCOPED, covers=bytes(33)),
     "a filter of 65536 between tiers": changed(SCOPED, added=["x" * 65536]),
     "an ill-formed filter between tiers": changed(SCOPED, removed=["a#"]),
@@ -180,7 +187,7 @@ LIMITS: dict[str, Callable[[], bytes]] = {
     "too many brokers asked for": changed(PUBLISHED, asked=["a"] * 513),
     "a broker asked for without a name": changed(PUBLISHED, asked=["?"]),
     "too many complete bundles": changed(COMPLETE, bundles=bytes(33)),
-    "too long a reason": changed(EXAMPLES[7], reason="x" * 257),
+    "too long a reason": changed(EXAMPLES[8], reason="x" * 257),
 }
 
 

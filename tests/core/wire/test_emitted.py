@@ -29,9 +29,9 @@ from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import (
     Advert,
     ControlMessage,
-    Establish,
     InterestUpdate,
     LinkClaim,
+    NumberedEstablish,
     decode,
     encode,
 )
@@ -233,7 +233,7 @@ def test_a_route_to_hundreds_of_brokers_is_described_in_words_that_all_can_read(
     net.publish("a", "t", b"x")
     net.run(300)
     net.assert_sound()
-    described = [one for frame in net.frames for one in read(frame[3]) if isinstance(one, Establish)]
+    described = [one for frame in net.frames for one in read(frame[3]) if isinstance(one, NumberedEstablish)]
     assert described
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from overlane.core.wire.control_messages import PROOF_BYTES_MAX
+from overlane.core.wire.message_fields import PROOF_BYTES_MAX
 from overlane.network import Security
 from overlane.node.security.incarnation_proof import CertifiedIdentity, prove
 from overlane.testbed.certificates import Authority

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.core.wire.control_messages import BEHIND_MAX, BEHIND_PERCENT_MAX
+from overlane.core.wire.message_fields import BEHIND_MAX, BEHIND_PERCENT_MAX
 from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Message, Predecessor
 
 HELD_MAX = 1024

@@ -25,8 +25,9 @@ from overlane.core.routing.message_losses import MessageLosses
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.control_messages import RECEIPT_HOPS_MAX, Receipt, arrived
+from overlane.core.wire.control_messages import Receipt, arrived
 from overlane.core.wire.frame_codec import Header, ParcelFlag
+from overlane.core.wire.message_fields import RECEIPT_HOPS_MAX
 from overlane.core.wire.mixed_run import Split, no_mixed_runs
 from overlane.core.wire.parcel import MIXED_RUN, BadContent, Message, SingleMessage, unpack
 from overlane.errors import InDoubt

@@ -29,7 +29,8 @@ from overlane.core.events import BrokersRefused
 from overlane.core.gossip.link_state import FORGET_AFTER, LinkStateTable, gap_for
 from overlane.core.links.link_health import LinkState
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.core.wire.control_messages import BROKERS_MAX, Advert
+from overlane.core.wire.control_messages import Advert
+from overlane.core.wire.message_fields import BROKERS_MAX
 
 WAIT_MAX: Nanos = 30 * SECOND
 """How long a broker is remembered that is not connected, or not yet."""

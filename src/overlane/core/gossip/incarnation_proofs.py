@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from overlane.core.units import SECOND, Nanos
-from overlane.core.wire.control_messages import BROKERS_MAX, IncarnationProof, ProvenIncarnations, is_between, pages
+from overlane.core.wire.control_messages import IncarnationProof, ProvenIncarnations, is_between, pages
+from overlane.core.wire.message_fields import BROKERS_MAX
 
 FALSE_AT_ONCE = 64
 FALSE_EVERY: Nanos = 1 * SECOND

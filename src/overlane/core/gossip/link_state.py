@@ -17,7 +17,8 @@ from bisect import bisect_right
 
 from overlane.core.gossip.network_map import NetworkMap, draw, matter_of
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.core.wire.control_messages import LIFETIME_S, LIFETIME_S_MAX, Advert, LinkClaim
+from overlane.core.wire.control_messages import Advert, LinkClaim
+from overlane.core.wire.message_fields import LIFETIME_S, LIFETIME_S_MAX
 
 FORGET_AFTER: Nanos = LIFETIME_S * SECOND
 REFRESHED_PART = 3, 10

@@ -11,7 +11,8 @@ from overlane.core.gossip.interest import mention
 from overlane.core.limits import TOPIC_BYTES_MAX, fits
 from overlane.core.links.interest_transfer import Filters, WholeSet, part_end
 from overlane.core.topics import FilterTrie, deep_bytes
-from overlane.core.wire.control_messages import PART_FILTERS_MAX, InterestUpdate
+from overlane.core.wire.control_messages import InterestUpdate
+from overlane.core.wire.message_fields import PART_FILTERS_MAX
 
 CHANGES_MAX = 16
 """A change of more messages than this is not sent as such: the others request the complete set."""

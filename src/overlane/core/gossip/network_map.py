@@ -13,15 +13,8 @@ from msgspec import structs
 
 from overlane.core.links.link_health import LinkState
 from overlane.core.units import NEVER, US, Nanos
-from overlane.core.wire.control_messages import (
-    BROKERS_MAX,
-    LIFETIME_S,
-    Advert,
-    ControlMessage,
-    LinkClaim,
-    decode,
-    encode,
-)
+from overlane.core.wire.control_messages import Advert, ControlMessage, LinkClaim, decode, encode
+from overlane.core.wire.message_fields import BROKERS_MAX, LIFETIME_S
 from overlane.planning import paths
 from overlane.planning.network import HOP_BITS
 

@@ -24,14 +24,8 @@ from overlane.core.gossip.interest import RemoteInterest
 from overlane.core.gossip.told_by_link import Teller
 from overlane.core.links.interest_transfer import Filters, part_end
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.core.wire.control_messages import (
-    BROKERS_MAX,
-    PART_FILTERS_MAX,
-    ControlMessage,
-    PublishScope,
-    ScopeComplete,
-    ScopedInterest,
-)
+from overlane.core.wire.control_messages import ControlMessage, PublishScope, ScopeComplete, ScopedInterest
+from overlane.core.wire.message_fields import BROKERS_MAX, PART_FILTERS_MAX
 from overlane.errors import ProtocolViolation
 
 GATHER_MAX: Nanos = 30 * SECOND

@@ -11,7 +11,8 @@ knows the set. Changes of a set that still waits are not sent at all: its parts 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from overlane.core.wire.control_messages import PART_FILTERS_MAX, InterestUpdate
+from overlane.core.wire.control_messages import InterestUpdate
+from overlane.core.wire.message_fields import PART_FILTERS_MAX
 
 PART_BYTES_MAX = 16 * 1024
 """Filters in one message, unless it is one filter alone: with it all else that waits for the link gets its turn."""

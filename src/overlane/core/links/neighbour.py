@@ -19,15 +19,10 @@ from overlane.core.links.link_queue import LinkQueue, QueuedItem
 from overlane.core.links.signals import Signals
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.wire import frame_codec
-from overlane.core.wire.control_messages import (
-    REASON_LENGTH_MAX,
-    ControlMessage,
-    Farewell,
-    LinkClaim,
-    encode,
-    encode_checked,
-)
+from overlane.core.wire.control_messages import ControlMessage, Establish, Farewell, LinkClaim, encode, encode_checked
 from overlane.core.wire.frame_codec import AGE_US_MAX, Header, HopAck, ParcelFlag, RouteName
+from overlane.core.wire.message_fields import REASON_LENGTH_MAX
+from overlane.core.wire.name_table import ReceivedNames, SentNames
 from overlane.errors import ProtocolViolation
 
 GREETING_WITHIN: Nanos = 5000 * MS
@@ -114,6 +109,8 @@ class Neighbour:
         self._control_bytes = 0
         self._control_sent = 0
         self._control_seen = 0
+        self._sent_names = SentNames()
+        self.received_names = ReceivedNames()
         self._described: dict[bytes, Nanos] = {}
         """Keys of the routes that it was told of lately on this connection, and when."""
         self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
@@ -168,13 +165,19 @@ class Neighbour:
         if (frame := self._control_frame(message)) is not None:
             self._push_control(frame)
 
-    def describe_route(self, key: bytes, message: ControlMessage, now: Nanos) -> None:
+    def describe_route(self, key: bytes, message: Establish, now: Nanos) -> None:
         """Tell it of a version of a route: parcels on that need not describe it."""
         for known in [one for one, told_ns in self._described.items() if now - told_ns >= DESCRIBED_LATELY]:
             del self._described[known]
-        if self.connected:
-            self._described[key] = now
-            self.send(message)
+        if not self.connected:
+            return
+        self._described[key] = now
+        short = self._sent_names.shorten(message)
+        frame = self._control_frame(message if short is None else short)
+        if frame is not None:
+            if short is not None:
+                self._sent_names.sent(short)
+            self._push_control(frame)
 
     def send_frame(self, frame: bytes) -> None:
         """A frame that is sent in order with control messages."""

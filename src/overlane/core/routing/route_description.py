@@ -6,7 +6,8 @@ from overlane.core.routing.route import Route
 from overlane.core.routing.route_latency import RouteLatencies
 from overlane.core.routing.route_plan import Links
 from overlane.core.units import US
-from overlane.core.wire.control_messages import BROKERS_MAX, Establish, EstablishReserved
+from overlane.core.wire.control_messages import Establish, EstablishReserved
+from overlane.core.wire.message_fields import BROKERS_MAX
 
 DESCRIBED_MAX = 32_768
 """Links in the description of a route: with as many brokers as there may be, it fits into a frame."""

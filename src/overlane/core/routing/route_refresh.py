@@ -13,8 +13,9 @@ from overlane.core.routing.route_messages import Outbox
 from overlane.core.routing.route_parts import part_for
 from overlane.core.routing.signalling import RouteTable
 from overlane.core.units import Nanos
-from overlane.core.wire.control_messages import REFRESHED_MAX, RouteRefresh, RouteRequest
+from overlane.core.wire.control_messages import RouteRefresh, RouteRequest
 from overlane.core.wire.frame_codec import broker_id
+from overlane.core.wire.message_fields import REFRESHED_MAX
 
 
 def take_refresh(table: RouteTable, sender: str | None, message: RouteRefresh, now: Nanos) -> Outbox:

@@ -15,74 +15,46 @@ from typing import Annotated, assert_never
 import msgspec
 from msgspec import Meta
 
-from overlane.core.bundles import BUNDLES
 from overlane.core.limits import LABELS_MAX, TOPIC_BYTES_MAX
 from overlane.core.topics import BadTopic, check_filter, check_topic
 from overlane.core.wire.frame_codec import HOPS_MAX, NAME_BYTES_MAX
+from overlane.core.wire.message_fields import (
+    BEHIND_MAX,
+    BEHIND_PERCENT_MAX,
+    BROKERS_MAX,
+    CLAIMED_US_MAX,
+    LIFETIME_S,
+    LIFETIME_S_MAX,
+    NEIGHBOUR_BYTES_MAX,
+    NUMBERED_NAMES_MAX,
+    PAGE_MAX,
+    PROOF_BYTES_MAX,
+    REASON_LENGTH_MAX,
+    RECEIPT_HOPS_MAX,
+    U32,
+    Bound,
+    BundleSet,
+    Count,
+    Filters,
+    Groups,
+    Label,
+    Millionths,
+    Name,
+    OptionalName,
+    Places,
+    RouteVersions,
+    Version,
+)
 from overlane.errors import OverlaneError, ProtocolViolation
-
-BROKERS_MAX = 4096
-PAGE_MAX = 512
-"""Brokers per page of the summary for a new neighbour."""
-LINKS_MAX = 65536
-REASON_LENGTH_MAX = 256
-PART_FILTERS_MAX = 256
-"""In one message, of those that it adds and of those that it removes. A receiver handles a message as a whole, and
-takes about 15 us for each filter: clients must not wait for longer than a few milliseconds."""
-CLAIMED_US_MAX = (1 << 40) - 1
-"""Of times that a broker measures on its links."""
-BEHIND_MAX = 64
-BEHIND_PERCENT_MAX = 1000
-PROOF_BYTES_MAX = 16384
 
 REMEMBERED = 1024
 REMEMBERED_BYTES_MAX = 1024
 """How many messages are remembered with their bytes, and how large they may be."""
 
-RECEIPT_HOPS_MAX = 32
-"""How many links a receipt passes."""
-
-REFRESHED_MAX = 1024
-"""Routes that one message refreshes or requests."""
-
-NEIGHBOUR_BYTES_MAX = 2048
-"""Of a message between two neighbours that is not for the core."""
-
-GROUPS_TOLD_MAX = 1024
-"""Groups of topics in one message, of those that it adds and of those that it removes."""
-
-LIFETIME_S = 200
-LIFETIME_S_MAX = 36_000
-"""How long an advert is valid after it was received: default and maximum."""
-
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_BYTES_MAX - 1}}}")
 """As in the network file."""
 NAMES_CHECKED = 4096
 """How many names that were found well formed are remembered."""
-
-Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
-"""`check` looks at its characters."""
-Bound = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
-"""Of a range of names; empty where there is none."""
-OptionalName = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
-Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Filters = Annotated[
-    list[Annotated[str, Meta(min_length=1, max_length=TOPIC_BYTES_MAX)]], Meta(max_length=PART_FILTERS_MAX)
-]
-Places = Annotated[list[Annotated[int, Meta(ge=0, lt=BROKERS_MAX)]], Meta(max_length=2 * LINKS_MAX)]
-"""Indices into a list of brokers."""
-U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
-"""What parcels carry."""
-Label = Annotated[str, Meta(max_length=10)]
-"""Of QoS classes: a deadline in microseconds, with 32 bits."""
-Version = Annotated[int, Meta(ge=0, le=0xFFFF)]
-"""Of a route."""
-RouteVersions = Annotated[dict[U32, Version], Meta(max_length=REFRESHED_MAX)]
-Groups = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=GROUPS_TOLD_MAX)]
-"""Hashes of 64 bits; no larger number can be encoded."""
-BundleSet = Annotated[bytes, Meta(max_length=BUNDLES // 8)]
-"""Bit b of byte b // 8 stands for bundle b; bytes that are missing are 0."""
-Millionths = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class LinkClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -193,6 +165,34 @@ class EstablishReserved(Establish, frozen=True, array_like=True, forbid_unknown_
     """RT_EST of a route whose parcels belong to a reserved flow of its origin."""
 
     reservation: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+
+
+class NumberedEstablish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=23):
+    """As Establish, with brokers by the numbers that they have on this connection (name_table.py)."""
+
+    origin: Annotated[int, Meta(ge=0, lt=BROKERS_MAX)]
+    """Its place in `brokers`."""
+    incarnation: U32
+    route: U32
+    version: Version
+    names: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
+    """Those that were not named before on this connection: they have the next numbers, from 1 on."""
+    brokers: Annotated[
+        list[Annotated[int, Meta(ge=0, le=NUMBERED_NAMES_MAX)]], Meta(min_length=1, max_length=BROKERS_MAX)
+    ]
+    """0 where the receiver is told no name."""
+    kept: Places
+    added: Places
+    obsolete: Places
+    destinations: Places
+    ahead_us: Annotated[list[Count], Meta(max_length=BROKERS_MAX)]
+    deadline_us: U32
+    latency_us: Count
+    hops: Count
+    refresh: Count = 0
+    confined: bool = False
+    encrypted: bool = False
+    reservation: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
 
 
 class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):
@@ -346,6 +346,7 @@ ControlMessage = (
     | GossipSummary
     | Establish
     | EstablishReserved
+    | NumberedEstablish
     | Teardown
     | RouteRefresh
     | RouteRequest
@@ -387,6 +388,8 @@ def _names_in(message: ControlMessage) -> Iterable[str]:
             return [*(entry.broker for entry in known), after, until]
         case Establish(origin=origin, brokers=brokers):
             return [origin, *brokers]
+        case NumberedEstablish(names=names):
+            return names
         case ProvenIncarnations(incarnations, after, until):
             return [*incarnations, after, until]
         case Receipt(to=to, sender=sender, path=path, came_from=came_from):

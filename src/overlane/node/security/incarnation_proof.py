@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, paddin
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
-from overlane.core.wire.control_messages import PROOF_BYTES_MAX
 from overlane.core.wire.frame_codec import NAME_BYTES_MAX
+from overlane.core.wire.message_fields import PROOF_BYTES_MAX
 from overlane.errors import OverlaneError
 from overlane.network.schema import Security
 from overlane.node.security.tls import brokers_of
