@@ -7,7 +7,7 @@ from overlane.core.routing.route_announcer import RouteAnnouncer
 from overlane.core.routing.route_messages import Established
 from overlane.core.routing.routes import RoutePlanner
 from overlane.core.routing.signalling import AGAIN_AFTER, REFRESH_EVERY, RouteTable
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import MS, SECOND, Nanos
 from overlane.core.wire.control_messages import Advert, Establish, LinkClaim, RouteRefresh
 
 NOW = 50 * SECOND
@@ -16,10 +16,10 @@ NOW = 50 * SECOND
 class SourceA:
     """Broker a, with a link to b, and c behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, latency_ms: int = 10) -> None:
         table = LinkStateTable("a")
         for broker, peers in (("a", "b"), ("b", "ac"), ("c", "b")):
-            claims = [LinkClaim(peer, 10_000, 0, 0, 0, 0) for peer in peers]
+            claims = [LinkClaim(peer, 1_000 * latency_ms, 0, 0, 0, 0) for peer in peers]
             table.accept(Advert(broker, 1, 1, claims, {}, 0), NOW)
         self.announcer = RouteAnnouncer("a", 1, RoutePlanner("a", 1, table), RouteTable("a"))
 
@@ -49,6 +49,16 @@ def test_all_routes_that_are_due_or_soon_will_be_are_refreshed_by_one_message() 
     assert source.sent_at(due) == [("b", RouteRefresh("a", 1, 1, {near.id: 1, far.id: 1}))]
     assert source.sent_at(due + REFRESH_EVERY - 1) == []
     assert source.sent_at(due + REFRESH_EVERY) == [("b", RouteRefresh("a", 1, 2, {near.id: 1, far.id: 1}))]
+
+
+def test_the_acknowledgement_of_a_long_route_is_given_more_time_than_its_round_trip() -> None:
+    source = SourceA(latency_ms=300)
+    source.open("c", acknowledged=False)
+    assert source.sent_at(NOW + 1_700 * MS) == []
+    assert [hop for hop, _ in source.sent_at(NOW + 1_900 * MS)] == ["b"]
+    slower_than_all = SourceA(latency_ms=60_000)
+    slower_than_all.open("c", acknowledged=False)
+    assert [hop for hop, _ in slower_than_all.sent_at(NOW + 5 * SECOND)] == ["b"]
 
 
 def test_a_route_that_was_described_just_now_is_not_refreshed_with_the_others() -> None:

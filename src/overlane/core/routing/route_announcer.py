@@ -18,10 +18,14 @@ from overlane.core.routing.route_messages import Outbox
 from overlane.core.routing.route_refresh import refreshes, take_refresh
 from overlane.core.routing.routes import RoutePlanner
 from overlane.core.routing.signalling import AGAIN_AFTER, REFRESH_EVERY, RouteTable
-from overlane.core.units import MS, NEVER, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Establish, Teardown
 
 REVIEW_EVERY: Nanos = 10 * MS
+LATENCIES = 3
+AGAIN_MAX: Nanos = 5 * SECOND
+"""The acknowledgement of a route comes from its leaves: it is not overdue before so many times its latency, up to this.
+"""
 
 
 @dataclass(slots=True)
@@ -69,7 +73,9 @@ class RouteAnnouncer:
         """Repeat what was not acknowledged; refresh what is due, together with what soon will be."""
         described = [route for route in self.planner.routes.values() if route.description is not None]
         for route in described:
-            if not route.established and now - route.described_ns >= AGAIN_AFTER and route.description is not None:
+            if route.established or route.description is None:
+                continue
+            if now - route.described_ns >= max(AGAIN_AFTER, min(AGAIN_MAX, LATENCIES * route.latency_ns)):
                 route.description = structs.replace(route.description, refresh=route.description.refresh + 1)
                 self._describe(route, route.description, now)
         kept = [route for route in described if route.established]
