@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: all of them in `make test`, a fifth in `make check`.
+"""How many examples a property is tried with, and how many seeds: all in `make test`, a fifth in `make check`.
 
 `make check` is run before every commit, and takes the profile QUICK of Hypothesis (`--hypothesis-profile`).
 """
@@ -23,3 +23,8 @@ def register_profiles() -> None:
 def examples(count: int) -> settings:
     """For a property that needs more or fewer than the others: so many in `make test`."""
     return settings(max_examples=max(1, count * settings().max_examples // EXAMPLES))
+
+
+def seeds(count: int) -> int:
+    """For a test that draws worlds by itself: so many seeds in `make test`."""
+    return -(-count * settings().max_examples // EXAMPLES)

@@ -6,6 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.errors import ConfigError
 from overlane.network import (
     Broker,
@@ -430,13 +431,13 @@ def networks(draw: st.DrawFn) -> Network:
     )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(examples(60), derandomize=True)
 @given(networks())
 def test_a_network_that_is_written_and_read_is_the_same(network: Network) -> None:
     assert parse_network(format_network(network)) == network
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(examples(60), derandomize=True)
 @given(networks())
 def test_every_table_and_field_of_a_file_has_a_line(network: Network) -> None:
     text = format_network(network)
@@ -462,7 +463,7 @@ def read_or_refused(content: bytes) -> None:
         str(refused)  # also telling it must work
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(examples(300), derandomize=True)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     read_or_refused(content)
@@ -482,7 +483,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(examples(400), derandomize=True)
 @given(st.data())
 def test_any_value_in_any_place_is_read_or_refused(data: st.DataObject) -> None:
     lines = (EXAMPLE.read_text() + SERVING).splitlines()

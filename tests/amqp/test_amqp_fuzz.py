@@ -4,10 +4,11 @@ bound."""
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peers import AmqpPeer, Bench
 
+from examples import examples
 from overlane.amqp.codec import composites
 from overlane.amqp.codec.encoding import binary, described, encode
 from overlane.amqp.codec.framing import PROTOCOL, SASL_PROTOCOL, frame, frame_of
@@ -79,7 +80,7 @@ def check(peer: AmqpPeer) -> None:
         assert connection.channels == {}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(st.tuples(channels, frames | transfers), max_size=25))
 def test_any_frames_in_any_order(said: list[tuple[int, object]]) -> None:
     bench = Bench()
@@ -107,7 +108,7 @@ def test_any_frames_in_any_order(said: list[tuple[int, object]]) -> None:
     assert not any(name.startswith("amqp/one#") for name in bench.pubsub.state.sessions)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     st.lists(st.binary(max_size=60) | st.sampled_from([PROTOCOL, SASL_PROTOCOL, frame_of(0, Open("x"))]), max_size=6),
     st.booleans(),
@@ -125,7 +126,7 @@ def test_any_bytes(pieces: list[bytes], is_open: bool) -> None:
     peer.lose()
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.sampled_from(range(0x10, 0x19)), st.binary(max_size=40))
 def test_performatives_of_any_bytes(code: int, rest: bytes) -> None:
     bench = Bench()
@@ -137,7 +138,7 @@ def test_performatives_of_any_bytes(code: int, rest: bytes) -> None:
     check(peer)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30))
 def test_the_same_is_understood_wherever_bytes_are_cut(sizes: list[int]) -> None:
     bench = Bench()

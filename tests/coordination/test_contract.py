@@ -36,7 +36,9 @@ ROUNDS = 4
 """Of what has more than one outcome with a real service."""
 
 pytestmark = pytest.mark.xdist_group("zookeeper")
-real = pytest.param("ZooKeeper", marks=pytest.mark.skipif(not has_zookeeper(), reason="no Java, or no ZooKeeper"))
+real = pytest.param(
+    "ZooKeeper", marks=[pytest.mark.slow, pytest.mark.skipif(not has_zookeeper(), reason="no Java, or no ZooKeeper")]
+)
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ def servers_of(folder: Path) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 @needs_zookeeper
 def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
     with running_ensemble(tmp_path, servers=1):
@@ -41,6 +42,7 @@ def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
     assert servers_of(tmp_path) == {}
 
 
+@pytest.mark.slow
 @needs_zookeeper
 def test_servers_end_with_whoever_runs_them_even_if_it_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "overlane", "zookeeper", "--servers", "1", "--data", str(tmp_path)]
@@ -52,6 +54,7 @@ def test_servers_end_with_whoever_runs_them_even_if_it_is_killed(tmp_path: Path)
     eventually(lambda: not servers_of(tmp_path))
 
 
+@pytest.mark.slow
 @needs_zookeeper
 def test_an_ensemble_runs_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "overlane", "zookeeper", "--servers", "1", "--data", str(tmp_path)]

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 from coordination_site import Site
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.coordination.contract import Create, Delete, Done, Replace
 from overlane.coordination.participant import Ignored
 from overlane.coordination.records import (
@@ -134,7 +135,7 @@ def run(site: Site, steps: int = 3) -> None:
         site.wait(25 * MS)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(written=altered() | garbage())
 def test_what_no_broker_would_write_changes_nothing_and_is_reported(written: tuple[str, bytes]) -> None:
     path, data = written

@@ -9,12 +9,13 @@ import os
 import pytest
 from coordination_site import Site
 
+from examples import seeds
 from overlane.coordination.contract import Read
 from overlane.coordination.leader import Decision, Seen
 from overlane.coordination.records import pack
 from overlane.core.units import MS, SECOND, Nanos
 
-SEEDS = range(int(os.environ.get("OVERLANE_SEEDS", "40")))
+SEEDS = range(int(os.environ.get("OVERLANE_SEEDS", seeds(40))))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from faulty_connection import FaultyConnection
 
+from examples import seeds
 from overlane.coordination.assignment.placement import least_loaded
 from overlane.coordination.contract import Create, Delete, Event, Replace, Transaction
 from overlane.coordination.leader import Leader, Policy
@@ -24,7 +25,7 @@ from overlane.coordination.reporting import REPORT_BURST
 from overlane.coordination.znodes import Tree, Watch
 from overlane.core.units import MS, SECOND, Nanos
 
-SEEDS = range(100)
+SEEDS = range(seeds(100))
 
 
 def record(instance: int) -> BrokerRecord:

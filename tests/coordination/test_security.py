@@ -29,6 +29,7 @@ from overlane.coordination.zookeeper import Access, Tls, ZooKeeper
 from overlane.errors import Unavailable
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.xdist_group("zookeeper"),
     pytest.mark.skipif(not has_zookeeper(), reason="no Java, or no ZooKeeper"),
 ]

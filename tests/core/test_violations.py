@@ -5,9 +5,10 @@ import tracemalloc
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig, RouteView
 from overlane.core.events import Close, Deliver, Effect, Lane, LinkChanged, LinkUp, Subscribe
@@ -216,7 +217,7 @@ GENUINE = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @example([], [], b"\xff" * 5)
 @given(
     st.lists(st.sampled_from(GENUINE), max_size=3),
@@ -237,7 +238,7 @@ def test_no_bytes_make_an_exception_escape_nor_close_another_link(
     assert victim.broker.receive(GOOD, frame_codec.ping(7), NOW + 200 * MS) == []
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(min_size=1, max_size=60))
 def test_garbage_of_unknown_type_changes_nothing_but_its_link(garbage: bytes) -> None:
     untouched, victim = Victim().state(), Victim()

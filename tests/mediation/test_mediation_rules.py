@@ -6,9 +6,10 @@ from typing import Any
 import cbor2
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.units import SECOND
 from overlane.mediation.draft import Draft
 from overlane.mediation.dry_run import DryRun
@@ -174,7 +175,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
 def test_what_json_can_say_survives_cbor_and_messagepack(value: dict[str, Any]) -> None:
     draft = Draft("t", msgspec.json.encode(value))
@@ -189,7 +190,7 @@ def test_what_json_can_say_survives_cbor_and_messagepack(value: dict[str, Any]) 
     assert half.draft.content_type == "application/cbor"
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=60), st.sampled_from(["json", "cbor", "msgpack"]), st.sampled_from(["json", "cbor"]))
 def test_any_bytes_are_converted_or_the_rule_fails(payload: bytes, source: Any, target: Any) -> None:
     one = rule(decode=source, encode=target, where="a > 1 OR TRUE", set_fields=(("a", "1"),))

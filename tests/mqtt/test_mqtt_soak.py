@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mqtt_soak import BurstSoak, run_seed
 
+from examples import seeds
 from overlane.core.events import Effect, Erase
 from overlane.mqtt.connection import Connection
 from overlane.pubsub.delivery import delivery, queue_records
@@ -21,7 +22,7 @@ from overlane.pubsub.publishing import Publishing
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.sessions.session import RECEIVED, Session
 
-SEEDS = 120
+SEEDS = seeds(120)
 SEEDS_PER_TEST = 10
 SEEDS_OF_SABOTAGE = 60
 
@@ -56,7 +57,7 @@ def test_what_was_heard_later_because_the_disk_failed_is_answered_with_its_recor
     assert not run_seed(seed).told
 
 
-@pytest.mark.parametrize("first", range(0, 40, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(0, seeds(40), SEEDS_PER_TEST))
 def test_no_story_with_bursts_of_qos_1_ends_badly(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_noted(monkeypatch)
     for seed in range(first, first + SEEDS_PER_TEST):

@@ -1,10 +1,11 @@
 """Any bytes: the same however they are split, and whatever they are, one connection is harmed at most."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from natsbench import NatsBench
 
+from examples import examples
 from overlane.core.units import SECOND
 from overlane.nats.operations import LINE_BYTES_MAX
 from overlane.pubsub.limits import Limits
@@ -40,7 +41,7 @@ def test_it_is_the_same_split_at_every_byte() -> None:
         assert heard(STORY[:at], STORY[at:]) == whole
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(WORDS | st.binary(max_size=5), max_size=30), st.lists(st.integers(1, 12), max_size=30))
 @example([b"PUB a.b 2\r\nxxPUB"], [])
 @example([b"\r\n"], [])

@@ -2,10 +2,11 @@
 
 import mqtt5
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from natsbench import NatsBench
 
+from examples import examples
 from overlane.core.units import SECOND
 from overlane.nats.headers import write_headers
 from overlane.pubsub.access import ANONYMOUS, Access, Rule
@@ -261,7 +262,7 @@ OPERATIONS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @example([(0, [b"SUB a 1\r\nSUB a 2\r\nSUB a.> 3\r\nSUB > 4\r\n"]), (1, 3 * [b"PUB a 0\r\n\r\n"])], True)
 @example([(0, [b"SUB a 1\r\n"]), (1, 3 * [b"HPUB a 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx\r\n"])], True)
 @example(

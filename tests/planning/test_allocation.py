@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from allocation_cases import brute_force, places_of, plain_utility, random_problem, topics_fit
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.planning.allocation import BrokerCapacity, Item, Problem, allocate
 from overlane.planning.allocation.exact import least_maximum_risk, solve_exactly
 from overlane.planning.allocation.greedy import spread
@@ -107,7 +108,7 @@ def test_hundreds_of_random_problems_are_solved_as_by_brute_force() -> None:
 
 
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_the_order_and_the_names_of_items_and_brokers_change_nothing(seed: int, random: "st.randoms") -> None:  # type: ignore[valid-type]
     problem = random_problem(seed, 6, 3, use=0.6, risk_max=0.5)
     items, brokers = list(range(6)), list(range(3))
@@ -123,7 +124,7 @@ def test_the_order_and_the_names_of_items_and_brokers_change_nothing(seed: int, 
 
 
 @given(st.integers(0, 10_000), st.floats(1e-3, 1e4))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_scaling_all_rates_and_capacities_scales_the_utility(seed: int, factor: float) -> None:
     problem = random_problem(seed, 6, 3, use=0.6, risk_max=0.5)
     scaled = Problem.of(

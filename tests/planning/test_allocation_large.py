@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from allocation_cases import random_problem
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.planning.allocation import allocate
 from overlane.planning.allocation.bound import loss_floor
 from overlane.planning.allocation.exact import solve_exactly
@@ -21,7 +22,7 @@ from overlane.planning.problem import NoSolution
 
 
 @given(st.integers(0, 10_000), st.integers(19, 60), st.integers(2, 6), st.floats(0.3, 0.8))
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_a_search_is_never_worse_than_round_robin_or_best_fit(seed: int, items: int, brokers: int, use: float) -> None:
     task = Placement.of(random_problem(seed, items, brokers, use=use, topics=seed % 3 == 0))
     found = well_placed(task, shakes=5)
@@ -33,7 +34,7 @@ def test_a_search_is_never_worse_than_round_robin_or_best_fit(seed: int, items: 
 
 
 @given(st.integers(0, 10_000), st.integers(2, 30), st.integers(1, 5))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_what_a_search_adds_up_step_by_step_is_what_a_fresh_sum_says(seed: int, items: int, brokers: int) -> None:
     task = Placement.of(random_problem(seed, items, brokers))
     search = Search(task, round_robin(task))
@@ -48,7 +49,7 @@ def test_what_a_search_adds_up_step_by_step_is_what_a_fresh_sum_says(seed: int, 
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_no_set_of_items_has_less_variance_than_the_floor(seed: int, items: int) -> None:
     covariance = random_problem(seed, items, 2).covariance
     floor = variance_floor(covariance)
@@ -59,7 +60,7 @@ def test_no_set_of_items_has_less_variance_than_the_floor(seed: int, items: int)
 
 
 @given(st.integers(0, 10_000), st.floats(0.02, 0.5), st.floats(0.0, 0.6))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_no_subset_gains_more_than_the_pricing_says(seed: int, risk_max: float, price: float) -> None:
     problem = random_problem(seed, 9, 3)
     task, floor = Placement.of(problem), variance_floor(problem.covariance)

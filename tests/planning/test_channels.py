@@ -2,9 +2,10 @@
 
 import pytest
 from channel_oracle import SET_1_BPS, SET_2_BPS, least_cost_bps, paper, random_demand
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples, seeds
 from overlane.planning.channels import Advertisement, Channel, ChannelPlan, cost_of, plan_channels
 from overlane.planning.channels.demand import fold, layout_cost_bps
 from overlane.planning.channels.exact import prove
@@ -59,7 +60,7 @@ def test_the_optimum_of_the_papers_demand_is_found_and_proven(rates_bps: dict[st
 
 @pytest.mark.parametrize("block", range(8))
 def test_the_optimum_is_that_of_trying_every_mapping(block: int) -> None:
-    for seed in range(block * 50, block * 50 + 50):
+    for seed in range(block * 50, block * 50 + seeds(50)):
         advertisements = random_demand(seed)
         channels = seed % 3 if seed % 10 else 3
         if channels == 3:
@@ -73,7 +74,7 @@ def test_the_optimum_is_that_of_trying_every_mapping(block: int) -> None:
 
 
 def test_the_proof_finds_the_optimum_without_the_search() -> None:
-    for seed in range(60):
+    for seed in range(seeds(60)):
         advertisements = random_demand(seed)
         demand = fold(advertisements, 2, 1.0)
         if demand.channels < min(2, demand.channels_for_free) or demand.channels == demand.channels_for_free:
@@ -88,7 +89,7 @@ def test_the_proof_finds_the_optimum_without_the_search() -> None:
 
 
 def test_refining_never_costs_more_and_stays_above_the_optimum() -> None:
-    for seed in range(60):
+    for seed in range(seeds(60)):
         advertisements = random_demand(seed, advertisements_max=8, nodes_max=5)
         demand = fold(advertisements, 2, 1.0)
         if demand.channels == 0:
@@ -102,7 +103,7 @@ def test_refining_never_costs_more_and_stays_above_the_optimum() -> None:
 
 
 def test_a_proof_cut_short_still_bounds_the_optimum() -> None:
-    for seed in range(40):
+    for seed in range(seeds(40)):
         advertisements = random_demand(seed, advertisements_max=8, nodes_max=5)
         demand = fold(advertisements, 2, 1.0)
         spine = Spine(demand)
@@ -113,7 +114,7 @@ def test_a_proof_cut_short_still_bounds_the_optimum() -> None:
 
 
 def test_the_spectral_bound_never_passes_the_optimum() -> None:
-    for seed in range(100):
+    for seed in range(seeds(100)):
         weight = (1.0, 0.3, 3.0)[seed % 3]
         advertisements = random_demand(seed)
         demand = fold(advertisements, 1 + seed % 2, weight)
@@ -127,7 +128,7 @@ demands = st.lists(st.tuples(rates_bps, nodes), max_size=6).map(
     lambda rows: [Advertisement(f"ad{row}", rate, who) for row, (rate, who) in enumerate(rows)]
 )
 weights = st.sampled_from([0.0, 0.5, 1.0, 2.0])
-a_few = settings(max_examples=40, deadline=None)
+a_few = examples(40)
 
 
 @a_few

@@ -2,10 +2,11 @@
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from path_oracle import random_network
 
+from examples import examples
 from overlane.planning.flooding import flood, latency_to
 from overlane.planning.network import HOP_BITS, Network
 from overlane.planning.shortest import k_shortest, shortest_tree
@@ -32,7 +33,7 @@ def quickest_over(net: Network, source: int, link: tuple[int, int], destination:
     return reach(link[1], before + step).get(destination)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS, st.one_of(st.none(), st.integers(0, 60)))
 def test_exactly_the_links_that_can_be_in_time_are_flooded(seed: int, deadline: int | None) -> None:
     net = random_network(seed, brokers_max=5)
@@ -51,7 +52,7 @@ def test_exactly_the_links_that_can_be_in_time_are_flooded(seed: int, deadline: 
     assert links == expected
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS, st.integers(0, 60))
 def test_every_path_within_the_deadline_is_flooded(seed: int, deadline: int) -> None:
     net = random_network(seed)
@@ -61,7 +62,7 @@ def test_every_path_within_the_deadline_is_flooded(seed: int, deadline: int) -> 
         assert set(pairwise(path.brokers)) <= links
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS)
 def test_a_shorter_deadline_floods_no_other_links(seed: int) -> None:
     net = random_network(seed)
@@ -69,7 +70,7 @@ def test_a_shorter_deadline_floods_no_other_links(seed: int) -> None:
     assert all(fewer <= more for fewer, more in pairwise(floods))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS)
 def test_an_unmeetable_deadline_still_floods_the_quickest_path(seed: int) -> None:
     net = random_network(seed)
@@ -79,7 +80,7 @@ def test_an_unmeetable_deadline_still_floods_the_quickest_path(seed: int) -> Non
     assert set(pairwise(path.brokers) if path else ()) <= links
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS)
 def test_the_latency_to_a_broker_is_what_is_left_of_the_quickest_path(seed: int) -> None:
     net = random_network(seed)

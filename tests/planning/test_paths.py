@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from path_oracle import (
     best_by_trying,
@@ -20,6 +20,7 @@ from path_oracle import (
     resiliency_by_subsets,
 )
 
+from examples import examples, seeds
 from overlane.planning.paths import (
     BrokerNode,
     Link,
@@ -37,7 +38,7 @@ from overlane.planning.paths import (
 )
 from overlane.planning.problem import BadProblem
 
-SEEDS = range(300)
+SEEDS = range(seeds(300))
 MS = 1_000_000
 
 
@@ -160,7 +161,7 @@ def test_a_tree_that_is_kept_after_changes_is_the_one_that_would_be_found() -> N
             if still_shortest(tree, changed):
                 kept += bool(changed)
                 assert shortest_tree(after, 0) == tree, f"seed {seed}"
-    assert kept > 50
+    assert kept > len(SEEDS) // 6
 
 
 def test_k_shortest_agrees_with_trying_everything_for_every_k_and_deadline() -> None:
@@ -205,11 +206,11 @@ def test_the_best_set_agrees_with_trying_every_set() -> None:
         assert found.exact, f"seed {seed}"
 
 
-seeds = st.integers(0, 2**32)
+any_seed = st.integers(0, 2**32)
 
 
-@settings(max_examples=60, deadline=None)
-@given(seeds)
+@examples(60)
+@given(any_seed)
 def test_adding_a_path_never_lowers_resiliency(seed: int) -> None:
     network = random_network(seed)
     paths = k_shortest(network, 0, len(network) - 1, 6)
@@ -220,8 +221,8 @@ def test_adding_a_path_never_lowers_resiliency(seed: int) -> None:
     assert best == sorted(best), f"seed {seed}: {best}"
 
 
-@settings(max_examples=60, deadline=None)
-@given(seeds)
+@examples(60)
+@given(any_seed)
 def test_other_names_give_the_same_paths_under_other_names(seed: int) -> None:
     brokers, links = random_map(seed)
     rng = random.Random(seed)
@@ -240,8 +241,8 @@ def test_other_names_give_the_same_paths_under_other_names(seed: int) -> None:
     assert (found.resiliency, found.exact) == (again.resiliency, again.exact), f"seed {seed}"
 
 
-@settings(max_examples=60, deadline=None)
-@given(seeds, st.integers(2, 10**6))
+@examples(60)
+@given(any_seed, st.integers(2, 10**6))
 def test_scaling_all_latencies_scales_the_paths_and_changes_nothing_else(seed: int, factor: int) -> None:
     brokers, links = random_map(seed)
 

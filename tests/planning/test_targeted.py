@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from path_oracle import random_network
 
+from examples import examples
 from overlane.planning.network import BrokerNode, Network, both_ways
 from overlane.planning.shortest import shortest_tree
 from overlane.planning.targeted import GAIN_MIN, DirectedLink, Spread, probability, spread
@@ -135,7 +136,7 @@ def test_the_estimate_is_exact_where_copies_are_independent() -> None:
     assert estimate == pytest.approx(1 - (1 - 0.9 * 0.8) * (1 - 0.7 * 0.6))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=6, max_size=6))
 def test_on_disjoint_paths_the_estimate_is_that_of_every_case_counted(chances: list[float]) -> None:
     links = directed(FAN, "ab", "bd", "ac", "cd", "ae", "ed")

@@ -9,7 +9,9 @@ import os
 import pytest
 from replica_soak import run_seed
 
-SEEDS = int(os.environ.get("OVERLANE_SEEDS", "300"))
+from examples import seeds
+
+SEEDS = int(os.environ.get("OVERLANE_SEEDS", seeds(300)))
 AT_ONCE = 25
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.planning.reserve import TSpec
 from overlane.reservation import agent
 from overlane.reservation.contract import Admitted, Ask, Offer
@@ -109,7 +110,7 @@ def check(data: st.DataObject) -> None:
     assert worst_s <= outcome.delay_bound_s
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_no_message_of_an_admitted_flow_takes_longer_than_its_bound(data: st.DataObject) -> None:
     check(data)

@@ -4,10 +4,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from any_messages import messages
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from invariants import overbooked, unkept
 
+from examples import examples
 from overlane.planning.reserve import TSpec
 from overlane.reservation.contract import Ask, Offer, Received
 from overlane.reservation.link_ledger import LinkTerms
@@ -48,7 +49,7 @@ def plausible(message: Message, data: st.DataObject) -> Message:
             return replace(message, session=session)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(messages(), min_size=1, max_size=6), st.data())
 def test_any_messages_of_a_neighbour_leave_the_reservations_of_others_as_they_are(
     told: list[Message], data: st.DataObject

@@ -5,9 +5,10 @@ from contextlib import suppress
 
 import pytest
 from any_messages import flowspecs, messages, tspecs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.planning.reserve import RSpec, TSpec
 from overlane.reservation.rsvp.intserv import AdSpec, FlowSpec, float_down, float_up, write_adspec, write_flowspec
 from overlane.reservation.rsvp.messages import (
@@ -83,7 +84,7 @@ def test_a_break_bit_is_the_highest_of_its_byte() -> None:
     assert (body[9], body[45], body[81]) == (0x80, 0, 0x80)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(messages())
 def test_every_message_comes_back_as_it_was(message: Message) -> None:
     assert decode(encode(message)) == message
@@ -95,7 +96,7 @@ def test_a_rate_is_never_rounded_to_less_than_was_asked_for(tspec: TSpec, rate: 
     assert float_up(tspec.rate) == float_down(tspec.rate) == tspec.rate
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(messages(), st.data())
 def test_bytes_that_were_changed_are_refused_or_mean_a_message(message: Message, data: st.DataObject) -> None:
     wire = bytearray(encode(message))
@@ -110,7 +111,7 @@ def test_bytes_that_were_changed_are_refused_or_mean_a_message(message: Message,
         assert decode(encode(understood)) == understood
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.binary(max_size=MESSAGE_BYTES_MAX + 8))
 def test_any_bytes_are_refused_or_mean_a_message(data: bytes) -> None:
     with suppress(BadMessage):

@@ -7,9 +7,10 @@ import sqlite3
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.selectors import Match, Selector, SelectorError
 
 NUMBERS = ("n1", "n2")
@@ -93,7 +94,7 @@ def database() -> sqlite3.Connection:
     return connection
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300)
 @given(conditions, rows)
 def test_a_condition_means_what_it_means_in_sql(
     database: sqlite3.Connection, condition: tuple[str, str], row: dict[str, object]
@@ -107,7 +108,7 @@ def test_a_condition_means_what_it_means_in_sql(
 PIECES = "a b.c $ 1 .5 'x' ' \" ( ) , = <> < > + - * / AND OR NOT BETWEEN IN LIKE ESCAPE IS NULL TRUE é ! 1e5"
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.sampled_from([*PIECES.split(), "\0"]), max_size=25).map(" ".join) | st.text(max_size=40))
 def test_any_text_is_a_selector_or_has_a_mistake_at_a_position_within_it(text: str) -> None:
     try:

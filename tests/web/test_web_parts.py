@@ -6,9 +6,10 @@ import json
 from ipaddress import ip_network
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.units import MS, SECOND
 from overlane.pubsub.properties import Properties
 from overlane.web.allowances import Allowances
@@ -116,7 +117,7 @@ NAMES = st.sampled_from(KNOWN) | st.text(max_size=10)
 TEXTS = st.sampled_from(VALUES) | st.text(max_size=20)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(NAMES, TEXTS), max_size=8), st.sampled_from([b"", b"[]", b"{}", b"[" * 5000]) | st.binary())
 def test_any_headers_and_body_are_messages_or_a_bad_request(headers: list[tuple[str, str]], body: bytes) -> None:
     try:

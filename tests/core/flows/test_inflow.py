@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.events import Reception
 from overlane.core.flows.arrival import HELD_MAX, LATE_WAIT, REORDER_WAIT_MAX, REORDER_WAIT_MIN, SKIPPED_MAX, Arrival
 from overlane.core.flows.inflow import (
@@ -433,7 +434,7 @@ def test_parcels_that_wait_for_each_other_in_turn_all_go_once_the_first_has_come
     assert sink.takes(parcel(1)) == [1, 1, 2]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     topics=st.lists(st.integers(0, 2), min_size=1, max_size=25),
     flows=st.lists(st.integers(1, 2), min_size=25, max_size=25),

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from handwired import Frame, Overlay
 
+from examples import seeds
 from overlane.core.events import PublishResult
 from overlane.core.qos import Order, QosClass, Routing
 from overlane.core.units import MS, SECOND
@@ -187,7 +188,7 @@ CLASSES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(seeds(12)))
 def test_order_is_kept_whatever_happens(seed: int) -> None:
     """Classes change from message to message, best effort comes between, readers come and go, parcels are lost, links
     are cut, and brokers crash: the source, the destination, one on the way."""

@@ -2,9 +2,10 @@
 
 import pytest
 from handwired import Overlay
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.events import Close
 from overlane.core.gossip.gossip import LEAP_MAX
 from overlane.core.limits import TOPIC_BYTES_MAX
@@ -190,7 +191,7 @@ def malformed(draw: st.DrawFn) -> ControlMessage:
     return draw(st.sampled_from(messages))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(malformed())
 def test_of_a_message_with_a_name_or_filter_that_is_none_nothing_is_kept_or_passed_on(message: ControlMessage) -> None:
     net = Overlay({"a-b": 1, "a-liar": 1}, {"t": QosClass(reliable=True)})

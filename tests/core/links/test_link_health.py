@@ -4,9 +4,10 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.links.link_health import (
     ATTEMPTS_PER_CYCLE,
     HOLD_MAX,
@@ -327,7 +328,7 @@ def test_the_loss_estimate_is_around_the_true_rate(rate: float, seed: int) -> No
     assert rate * 0.6 - 0.01 < mean < rate * 1.4 + 0.02
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.one_of(st.none(), st.integers(1, 1_500)), min_size=1, max_size=40),
     st.lists(st.tuples(st.sampled_from(["silent", "lost", "came", "observed"]), st.integers(0, 700)), max_size=20),

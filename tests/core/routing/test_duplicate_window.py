@@ -1,8 +1,9 @@
 """Duplicate windows: new once, old for ever."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.routing.duplicate_window import WORD_BITS, WORDS_KEPT, DuplicateFilter, DuplicateWindow
 
 REACH = (WORDS_KEPT - 1) << WORD_BITS
@@ -17,7 +18,7 @@ def test_within_its_reach_the_window_is_a_set(numbers: list[int]) -> None:
         seen.add(number)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(st.integers(1, 5_000), st.integers(0, REACH)), min_size=50, max_size=300))
 def test_a_moving_window_never_takes_an_old_number_for_new_nor_a_recent_new_one_for_old(
     steps: list[tuple[int, int]],

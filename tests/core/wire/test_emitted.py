@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 from handwired import Frame, Overlay
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig
 from overlane.core.events import (
@@ -141,7 +142,7 @@ def act(net: Checked, step: tuple[object, ...]) -> None:
     net.run(30)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(STEPS)
 def test_whatever_is_asked_of_brokers_they_say_only_what_others_can_read(steps: list[tuple[object, ...]]) -> None:
     net = Checked(LINE)
