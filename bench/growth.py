@@ -18,8 +18,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from time import process_time
 
 from rich.console import Console
@@ -40,6 +42,8 @@ SOURCES = Path(__file__).parents[1] / "src"
 SIZES = (20, 50, 100, 200)
 FAULT_EVERY_S = 15.0
 GROWTH_MAX = 2.0
+FIRST_USE = "first use"
+SINCE_FAULT_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,10 @@ class Row:
     in_time: float
     lost: int
     moves: int
+    moved_after_ms: float | None
+    """From a fault to the new route being in use: median of the routes that moved within SINCE_FAULT_MS."""
+    established_after_ms: float | None
+    """From the description of a route to its acknowledgement by all brokers on it: median."""
 
 
 def measure(brokers: int, seconds: float, rate_hz: float, sources: str) -> Row:
@@ -87,7 +95,18 @@ def measure(brokers: int, seconds: float, rate_hz: float, sources: str) -> Row:
         in_time=sum(row.in_time for row in rows) / sum(row.expected for row in rows),
         lost=sum(row.lost for row in rows),
         moves=len(report.route_changes),
+        moved_after_ms=_median(
+            move.since_fault_ms
+            for move in report.route_changes
+            if move.cause != FIRST_USE and (move.since_fault_ms or 0) < SINCE_FAULT_MS
+        ),
+        established_after_ms=_median(move.established_after_ms for move in report.route_changes),
     )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 class Tap:
@@ -168,6 +187,9 @@ def show(rows: list[Row], console: Console) -> None:
     for row in rows:
         kinds = ", ".join(f"{kind} {size:.0f}" for kind, size in row.by_kind.items() if size >= 1)
         console.print(f"{row.sources}, {row.brokers} brokers, B/s: {kinds}", highlight=False)
+        reactions = (("moved", row.moved_after_ms), ("established", row.established_after_ms))
+        times = [f"{what} after {ms:.0f} ms" for what, ms in reactions if ms is not None]
+        console.print(f"{row.moves} routes planned; medians: {', '.join(times)}", highlight=False)
     for text, holds in verdicts(rows):
         console.print(f"[green]holds[/]   {text}" if holds else f"[red]misses[/]  {text}", highlight=False)
 

@@ -167,11 +167,13 @@ class Neighbour:
 
     def describe_route(self, key: bytes, message: Establish, now: Nanos) -> None:
         """Tell it of a version of a route: parcels on that need not describe it."""
-        for known in [one for one, told_ns in self._described.items() if now - told_ns >= DESCRIBED_LATELY]:
-            del self._described[known]
         if not self.connected:
             return
-        self._described[key] = now
+        described = self._described
+        described.pop(key, None)
+        while described and now - described[oldest := next(iter(described))] >= DESCRIBED_LATELY:
+            del described[oldest]
+        described[key] = now
         short = self._sent_names.shorten(message)
         frame = self._control_frame(message if short is None else short)
         if frame is not None:
