@@ -99,6 +99,10 @@ class Follower:
         """Whether all has been read since the connection came, and nothing is being read."""
         return self._is_synced and not self._open
 
+    def is_reading(self, parent: str) -> bool:
+        """Whether some child of this node is being read."""
+        return any(isinstance(one, Read) and one.path.rpartition("/")[0] == parent for one in self._open)
+
     def children(self, parent: str) -> dict[str, Znode]:
         """By name."""
         return {name: self.found[f"{parent}/{name}"] for name in sorted(self._names.get(parent, ()))}

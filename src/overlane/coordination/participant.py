@@ -167,6 +167,8 @@ class Participant:
         self.leader: LeaderChanged = LeaderChanged(None, 0)
         self._shards: dict[str, ShardRecord] = {}
         self._assigned: Mapping[int, Assigned] | None = None
+        self._has_new_shards = False
+        """Of which nobody has been told."""
         self._flawed: set[str] = set()
         """Shards whose node is no shard; what it said before counts."""
         self._suspects: dict[str, frozenset[str]] = {}
@@ -246,6 +248,10 @@ class Participant:
                     self.leading.handle(event)
         for path in changed:
             self._take(path, notices)
+        # The shards of one decision are read one by one: what they say together is told, and once.
+        if self._has_new_shards and not (self._is_connected and self.follower.is_reading(ASSIGNMENTS)):
+            self._has_new_shards = False
+            notices.append(AssignmentChanged(self.assigned))
         self.tick(now, notices)
         return notices
 
@@ -351,7 +357,7 @@ class Participant:
                     notices.append(self.leader)
                 case ["assignments", _]:
                     self._take_shard(path, node)
-                    notices.append(AssignmentChanged(self.assigned))
+                    self._has_new_shards = True
                 case ["suspects", name]:
                     told = () if node is None else decode(path, node.data, SuspectsRecord).unreachable
                     self._suspects[name] = frozenset(told)

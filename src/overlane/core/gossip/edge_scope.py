@@ -203,11 +203,11 @@ class EdgeScope:
             self._settle_groups()
 
     def _by_server(self) -> dict[str, int]:
-        bundles: dict[str, list[int]] = {}
-        for bundle in self._assignment:
-            for one in self._servers_of(bundle):
-                bundles.setdefault(one, []).append(bundle)
-        return {name: as_mask(bundles[name]) for name in sorted(bundles)}
+        masks: dict[str, int] = {}
+        for assigned in (self._assignment, self._standbys):
+            for bundle, name in assigned.items():
+                masks[name] = masks.get(name, 0) | 1 << bundle
+        return {name: masks[name] for name in sorted(masks)}
 
     def _doubt_moved(self, moved: Iterable[int], now: Nanos) -> None:
         """What former carriers have told of bundles that have moved is confirmed by their carriers of now, or not."""
