@@ -10,7 +10,7 @@ from examples import seeds
 from overlane.coordination.assignment.placement import least_loaded
 from overlane.coordination.contract import Create, Delete, Event, Replace, Transaction
 from overlane.coordination.leader import Leader, Policy
-from overlane.coordination.participant import Ignored, LeaderChanged, NameTaken, Notice, Participant
+from overlane.coordination.participant import AssignmentChanged, Ignored, LeaderChanged, NameTaken, Notice, Participant
 from overlane.coordination.records import (
     Assigned,
     BrokerRecord,
@@ -156,6 +156,28 @@ def test_without_the_service_everything_that_was_known_stays() -> None:
         assert not member.participant.is_leader
     site.settle()
     assert sum(member.participant.is_leader for member in site.members.values()) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS[:10])
+def test_an_assignment_in_many_shards_is_told_once_and_the_last_word_is_told_through_all_trouble(seed: int) -> None:
+    site = Site(seed)
+    site.settle()
+    for member in site.members.values():
+        member.notices.clear()
+    shards = {f"/assignments/{one}": {one: Assigned("a", 0, "placed")} for one in range(16)}
+    site.write(*(Create(path, encode(ShardRecord(1, bundles))) for path, bundles in shards.items()))
+    site.settle()
+    for member in site.members.values():
+        told = [one.assigned for one in member.notices if isinstance(one, AssignmentChanged)]
+        assert told == [{one: Assigned("a", 0, "placed") for one in range(16)}]
+    site.write(*(Replace(path, encode(ShardRecord(2, bundles))) for path, bundles in shards.items()))
+    site.trouble(300)
+    site.write(Replace("/assignments/3", encode(ShardRecord(3, {3: Assigned("b", 0, "moved")}))))
+    site.settle()
+    for member in site.members.values():
+        told = [one.assigned for one in member.notices if isinstance(one, AssignmentChanged)]
+        assert told[-1][3].broker == "b"
+        assert told[-1] == member.participant.assigned
 
 
 def test_a_broker_that_was_restarted_takes_its_node_over_from_its_former_session() -> None:
