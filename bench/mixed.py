@@ -30,6 +30,7 @@ from rich.console import Console
 from _broker_tables import MOSQUITTO, NATS, OURS, Columns, against, number, ratio, show, worst
 from _chain_peers import Joined, Joining, Layout, MosquittoBridges, NatsLeafNodes, OverlaneBrokers, Site, joined, row
 from _mixed_measures import CHAIN, MEASURES, ONE
+from _peers import IN_FLIGHT_MAX
 from _side_by_side import key, options, run
 from _turns import Found, Turns
 
@@ -44,7 +45,7 @@ LEAST_OF = {
 
 class Overlane(OverlaneBrokers):
     def network(self, site: Site) -> str:
-        return super().network(site) + f"[limits]\ntopic_aliases = {ALIASES}\n"
+        return super().network(site) + f"[limits]\ntopic_aliases = {ALIASES}\nin_flight = {IN_FLIGHT_MAX}\n"
 
 
 class Mosquitto(MosquittoBridges):
@@ -81,6 +82,8 @@ def main() -> None:
 
     def measured(turns: Turns, name: str) -> Found:
         peers = tuple(peer for peer in PEERS if not chosen.systems or key(peer) in chosen.systems)
+        if chosen.against is not None:
+            peers = (*peers, Overlane(f"Overlane {chosen.against.name}", checkout=chosen.against))
         return turns.measure(MEASURES[name], peers, alone if name.startswith(ONE) else row)
 
     run(chosen, "mixed", MEASURES, PEERS, measured, _show, aims)

@@ -39,6 +39,7 @@ ENTRIES_MAX = 200_000
 PACKET_BYTES_MAX = 3 + 0x3FFF
 """The lane takes packets whose length is told in one or two bytes."""
 
+_ACCEPTED = PublishResult.ACCEPTED
 
 REPEATS = 2
 """After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
@@ -306,7 +307,7 @@ class FastPath:
             else:
                 flags, body = alone or pack_run(run, count, is_v5)
                 result = uplink.publish(lane.topic, body, flags, qos, now)
-            if result is not PublishResult.ACCEPTED:
+            if result is not _ACCEPTED:
                 self._state.counters.dropped[Drop.OVERLAY_FULL] += count
             if lane.has_deadline:
                 backpressure.stop_for_deadline(uplink, sender, lane.topic, qos, now)

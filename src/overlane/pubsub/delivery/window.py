@@ -36,6 +36,10 @@ class Stage(IntEnum):
     """The client has it and knows that we know."""
 
 
+_WAITING = Stage.WAITING
+"""A global name: an attribute of an Enum takes longer to find, and every entry needs it."""
+
+
 class Entry:
     """One message for one client. `group`: the shared subscription it came by, or ""."""
 
@@ -69,7 +73,7 @@ class Entry:
         self.identifiers = identifiers
         self.group = group
         self.sequence = sequence
-        self.stage = Stage.WAITING
+        self.stage = _WAITING
         self.tries = 0
         self.is_plain = is_plain
         """Of QoS 1, with a message that has nothing but topic and payload, and not sent before: such are sent together
