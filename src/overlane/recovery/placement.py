@@ -4,15 +4,15 @@ The file may name the hosts; the copies are then on the first of them that are t
 is configured for once it runs elsewhere. Otherwise each place goes to the
 candidate with the least cost, and the next place is decided in the light of the ones before it:
 
-    cost = 4 risk + distance + load + role - 1.5 where there is a copy already
+    cost = 6 risk + distance + load + role - 2.5 where there is a copy already
 
     risk      how likely the copy is lost together with the broker: 1 - (1 - f) (1 - c_1) (1 - c_2) ..., where f is the
               share of time that the host is down, and the c are the shares of its failures that come together with
               those of the host that serves, and of the hosts that already got a copy
-    distance  r / (r + 40 ms) for a round trip of r: each acknowledgement waits for it. 1 where there is no answer
-    load      0.1 for each other broker that runs or has a copy there, at most 0.4: one failure should hit few copies
+    distance  r / (r + 100 ms) for a round trip of r: each acknowledgement waits for it. 1 where there is no answer
+    load      0.1 for each other broker that runs or has a copy there, at most 0.3: one failure should hit few copies
     role      -0.25 for the host that the broker is configured for, whose disk may still have most of it; 0 for a
-              backup; 0.5 for others
+              backup; 0.75 for others
 
 So a copy moves only where that gains much, which risk alone does: it costs a snapshot. What is not known costs nothing.
 Costs that differ by less than a step are equal. Among equals it is rendezvous hashing, weighted by the score of the
@@ -29,12 +29,12 @@ from overlane.core.units import MS, NEVER, Nanos
 from overlane.recovery.host_records import HostRecord
 
 SCORE_MIN = 0.01
-RISK_WEIGHT = 4.0
-ROUND_TRIP_HALF: Nanos = 40 * MS
+RISK_WEIGHT = 6.0
+ROUND_TRIP_HALF: Nanos = 100 * MS
 """The round trip that costs half as much as no answer."""
-LOAD_EACH, LOAD_MAX = 0.1, 0.4
-HOME, BACKUP, OTHER = -0.25, 0.0, 0.5
-STAYS = 1.5
+LOAD_EACH, LOAD_MAX = 0.1, 0.3
+HOME, BACKUP, OTHER = -0.25, 0.0, 0.75
+STAYS = 2.5
 STEP = 0.05
 
 Pair = frozenset[str]
