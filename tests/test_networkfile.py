@@ -290,8 +290,8 @@ HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, l
         ("queue = 0", '7: links[0].queue: found 0, allowed is a number of bytes above 0 such as 65536 or "256KiB"'),
         (
             'transport = "steam"',
-            '7: links[0].transport: found "steam", allowed is "datagram" or "stream", or an MQTT broker that carries'
-            ' it and a prefix such as "mqtt://10.0.0.5:1883/overlane"; did you mean "stream"?',
+            '7: links[0].transport: found "steam", allowed is "datagram" or "stream", or an MQTT or AMQP broker that '
+            'carries it and a prefix such as "mqtt://10.0.0.5:1883/overlane"; did you mean "stream"?',
         ),
         (
             '[[links]]\nends = ["denver", "orland"]\nlatency = "1ms"',

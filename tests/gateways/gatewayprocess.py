@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from brokers import Overlane
+from brokers import Overlane, RunningBroker
 from forked import ForkedBroker, launch
 from overlane.adminapi.views import GatewayView
 from overlane.client import connect
@@ -54,6 +54,18 @@ class GatewayProcess:
         if isinstance(process, ForkedBroker):
             process.send_signal(number)
             process.wait(20)
+
+
+class ProtonBroker(RunningBroker):
+    """A broker of AMQP 1.0 made with Qpid Proton, with or without the anonymous relay."""
+
+    def __init__(self, directory: Path, *, has_relay: bool) -> None:
+        super().__init__(directory)
+        self.has_relay = has_relay
+
+    def command(self) -> list[str]:
+        script = str(Path(__file__).parent / "proton_broker.py")
+        return [sys.executable, script, self.address, "relay" if self.has_relay else ""]
 
 
 async def state_of(broker: Overlane, name: str) -> GatewayView:

@@ -1,11 +1,11 @@
 """A broker of AMQP 1.0 made with Qpid Proton, for tests: `proton_broker.py HOST:PORT [relay]`.
 
-What is sent to `to/...` is put into the queue `echo`, under the address `from/...`. A message is accepted when it is in
-the queue, and leaves it when a reader has accepted it.
+Every address is a queue. What is sent to `to/...` is put into the queue `echo`, under the address `from/...`. A message
+is accepted when it is in its queue.
 """
 
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any
 
 sys.path.append("/usr/lib/python3/dist-packages")
@@ -17,12 +17,11 @@ from proton.reactor import Container
 
 class Broker(MessagingHandler):  # type: ignore[misc]
     def __init__(self, address: str, has_relay: bool) -> None:
-        super().__init__(prefetch=20, auto_accept=False, auto_settle=False)
+        super().__init__(prefetch=20, auto_accept=False)
         self.address = address
         self.has_relay = has_relay
-        self.queue: deque[Any] = deque()
+        self.queues: defaultdict[str, deque[Any]] = defaultdict(deque)
         self.readers: list[Any] = []
-        self.given: dict[tuple[int, bytes], Any] = {}
 
     def on_start(self, event: Any) -> None:
         event.container.listen(self.address)
@@ -40,31 +39,36 @@ class Broker(MessagingHandler):  # type: ignore[misc]
             link.target.address = link.remote_target.address
 
     def on_link_closing(self, event: Any) -> None:
-        if event.link in self.readers:
-            self.readers.remove(event.link)
+        self.gone(event.link)
 
-    def on_sendable(self, event: Any) -> None:  # noqa: ARG002
-        self.give()
+    def on_disconnected(self, event: Any) -> None:
+        for link in [one for one in self.readers if one.connection == event.connection]:
+            self.gone(link)
+
+    def gone(self, link: Any) -> None:
+        if link in self.readers:
+            self.readers.remove(link)
+
+    def on_sendable(self, event: Any) -> None:
+        self.give(event.link)
 
     def on_message(self, event: Any) -> None:
         message = event.message
-        address = event.link.target.address or message.address
-        message.address = address.replace("to/", "from/", 1)
-        message.annotations = None
-        # Otherwise the gateway would not take back what it has sent.
-        message.properties = {name: value for name, value in message.properties.items() if name != "overlane-via"}
-        self.queue.append(message)
+        queue = event.link.target.address or message.address
+        if queue.startswith("to/"):
+            message.address, queue = queue.replace("to/", "from/", 1), "echo"
+            message.annotations = None
+            # Otherwise the gateway would not take back what it has sent.
+            message.properties = {name: value for name, value in message.properties.items() if name != "overlane-via"}
+        self.queues[queue].append(message)
         self.accept(event.delivery)
-        self.give()
-
-    def on_accepted(self, event: Any) -> None:
-        self.given.pop((id(event.link), event.delivery.tag), None)
-        event.delivery.settle()
-
-    def give(self) -> None:
         for link in self.readers:
-            while self.queue and link.credit > 0:
-                link.send(self.queue.popleft())
+            self.give(link)
+
+    def give(self, link: Any) -> None:
+        queue = self.queues[link.source.address]
+        while queue and link.credit > 0:
+            link.send(queue.popleft())
 
 
 Container(Broker(sys.argv[1], sys.argv[2:] == ["relay"])).run()

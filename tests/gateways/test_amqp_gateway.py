@@ -1,12 +1,11 @@
 """Gateways to AMQP 1.0 brokers: RabbitMQ, a broker made with Qpid Proton, and a broker of Overlane."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gatewayprocess import GatewayProcess, gateway_table, state_of
+from gatewayprocess import GatewayProcess, ProtonBroker, gateway_table, state_of
 from proton_clients import proton
 from rabbitmq import PROGRAM, RabbitMq
 
@@ -142,18 +141,6 @@ def test_messages_cross_to_and_from_a_queue_and_an_exchange_of_rabbitmq_across_i
 
 
 # A broker made with Qpid Proton
-
-
-class ProtonBroker(RunningBroker):
-    """Queues by address, with or without the anonymous relay."""
-
-    def __init__(self, directory: Path, *, has_relay: bool) -> None:
-        super().__init__(directory)
-        self.has_relay = has_relay
-
-    def command(self) -> list[str]:
-        script = str(Path(__file__).parent / "proton_broker.py")
-        return [sys.executable, script, self.address, "relay" if self.has_relay else ""]
 
 
 @pytest.mark.parametrize("has_relay", [True, False])

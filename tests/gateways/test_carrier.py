@@ -8,8 +8,12 @@ from urllib.request import urlopen
 
 import aiomqtt
 import pytest
+from gatewayprocess import ProtonBroker
 from hypothesis import given
 from hypothesis import strategies as st
+from proton_clients import proton
+from rabbitmq import PROGRAM as RABBITMQ
+from rabbitmq import RabbitMq
 
 from brokers import Overlane, RunningBroker, free_port, make_broker
 from overlane.client import connect
@@ -81,15 +85,17 @@ def test_a_carrier_needs_the_secret_of_the_overlay() -> None:
     assert network.links[0].carrier == "mqtt://10.0.0.5:1883/overlane"
     assert network.links[0].transport == "stream"
     assert parse_network(format_network(network)) == network
-    with pytest.raises(ConfigError, match="or an MQTT broker that carries it"):
+    amqp = parse_network(FILE.replace("mqtt://", "amqps://") + '[security]\noverlay_secret = "secret"\n')
+    assert amqp.links[0].carrier == "amqps://10.0.0.5:1883/overlane"
+    with pytest.raises(ConfigError, match="or an MQTT or AMQP broker that carries it"):
         parse_network(FILE.replace("mqtt://10.0.0.5:1883/overlane", "mqtt://10.0.0.5:1883"))
 
 
 class Carried:
-    """Two brokers with files of their own, each of which knows a wrong address of the other; and Mosquitto."""
+    """Two brokers with files of their own, each of which knows a wrong address of the other; and a carrier."""
 
-    def __init__(self, path: Path) -> None:
-        self.carrier: RunningBroker = make_broker("mosquitto", path / "carrier")
+    def __init__(self, path: Path, carrier: RunningBroker, transport: str) -> None:
+        self.carrier = carrier
         self.ours = [Overlane(path / name) for name in ("first", "second")]
         (path / "secret").write_text("a-secret-that-is-long-enough")
         for broker, (me, other) in zip(self.ours, (("here", "there"), ("there", "here")), strict=True):
@@ -100,7 +106,7 @@ class Carried:
                 f'mqtt = "127.0.0.1:{free_port()}"\noverlay = "127.0.0.1:{free_port()}"\n'
                 f'admin = "127.0.0.1:{free_port()}"\n'
                 f'[[links]]\nends = ["here", "there"]\nlatency = "1ms"\n'
-                f'transport = "mqtt://{self.carrier.address}/corp/overlane"\n'
+                f'transport = "{transport}"\n'
                 f'[security]\noverlay_secret = "{path}/secret"\n'
                 '[topics."#"]\nreliability = "reliable"\n'
             )
@@ -125,7 +131,8 @@ class Carried:
 
 @pytest.fixture
 def carried(tmp_path: Path) -> Iterator[Carried]:
-    made = Carried(tmp_path)
+    carrier = make_broker("mosquitto", tmp_path / "carrier")
+    made = Carried(tmp_path, carrier, f"mqtt://{carrier.address}/corp/overlane")
     try:
         made.start()
         yield made
@@ -133,14 +140,66 @@ def carried(tmp_path: Path) -> Iterator[Carried]:
         made.end()
 
 
-def test_a_link_is_carried_measured_and_mended_and_the_carrier_reads_nothing(carried: Carried) -> None:
-    async def until_up() -> None:
-        async with asyncio.timeout(WITHIN_S):
-            while (await asyncio.to_thread(carried.link))["state"] != "up":
-                await asyncio.sleep(0.05)
+async def until_up(carried: Carried) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while (await asyncio.to_thread(carried.link))["state"] != "up":
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "proton",
+        "overlane",
+        pytest.param("rabbitmq", marks=pytest.mark.skipif(not RABBITMQ.exists(), reason="RabbitMQ is not installed")),
+    ],
+)
+@pytest.mark.slow
+def test_a_link_is_carried_by_an_amqp_broker_and_mended_when_that_is_killed(kind: str, tmp_path: Path) -> None:
+    carrier: RunningBroker
+    prefix = "corp"
+    if kind == "proton":
+        proton("proton")
+        carrier = ProtonBroker(tmp_path / "carrier", has_relay=False)
+        port = carrier.port
+    elif kind == "rabbitmq":
+        carrier = RabbitMq(tmp_path / "carrier")
+        port, prefix = carrier.port, "/topic/corp"
+    else:
+        port = free_port()
+        carrier = Overlane(tmp_path / "carrier", endpoints=f'amqp = "127.0.0.1:{port}"')
+    carried = Carried(tmp_path, carrier, f"amqp://127.0.0.1:{port}/{prefix}")
 
     async def story() -> None:
-        await until_up()
+        await until_up(carried)
+        async with (
+            connect(carried.ours[0].address) as here,
+            connect(carried.ours[1].address) as there,
+            there.subscribe("t/#", qos=1) as arrived,
+        ):
+            large = b"plain text " * 5_000
+            async with asyncio.timeout(WITHIN_S):
+                while not arrived.unread:  # the first broker hears of the subscription over the link
+                    await here.publish("t/1", large, qos=1)
+                    await asyncio.sleep(0.1)
+                assert (await anext(arrived)).body == large
+            await asyncio.to_thread(carrier.kill)
+            await here.publish("t/2", b"meanwhile", qos=1)
+            await asyncio.to_thread(carrier.start)
+            async with asyncio.timeout(WITHIN_S):
+                while (await anext(arrived)).topic != "t/2":
+                    pass
+
+    try:
+        carried.start()
+        asyncio.run(story())
+    finally:
+        carried.end()
+
+
+def test_a_link_is_carried_measured_and_mended_and_the_carrier_reads_nothing(carried: Carried) -> None:
+    async def story() -> None:
+        await until_up(carried)
         async with (
             connect(carried.ours[0].address) as here,
             connect(carried.ours[1].address) as there,

@@ -60,7 +60,8 @@ def _rate_or_none() -> Kind[int | None]:
 def transport_kind() -> Kind[Transport]:
     choice = kinds.choice(TRANSPORTS)
     return Kind(
-        f'{choice.allowed}, or an MQTT broker that carries it and a prefix such as "mqtt://10.0.0.5:1883/overlane"',
+        f"{choice.allowed}, or an MQTT or AMQP broker that carries it and a prefix such as "
+        '"mqtt://10.0.0.5:1883/overlane"',
         choice.read,
         choice.blank,
         choice.words,

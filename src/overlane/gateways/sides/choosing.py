@@ -4,11 +4,11 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
+from overlane.amqp.client.contract import ClientOptions, Receiver
 from overlane.client import Tls
 from overlane.errors import Unavailable
 from overlane.extras import is_installed, missing_extra
 from overlane.gateways.sides.amqp.addresses import Addresses
-from overlane.gateways.sides.amqp.contract import ClientOptions, Receiver
 from overlane.gateways.sides.amqp.side import AmqpOptions, AmqpSide
 from overlane.gateways.sides.mqtt5 import Mqtt5Options, Mqtt5Side
 from overlane.gateways.sides.mqtt311 import Mqtt311Side

@@ -1,3 +1,3 @@
-"""Links that an existing MQTT broker carries: connections between two brokers as messages."""
+"""Links that an existing MQTT or AMQP broker carries: connections between two brokers as messages."""
 
 __all__ = ["tunnels"]

@@ -1,4 +1,4 @@
-"""Tunnels: local connections of links whose bytes travel as messages of an MQTT broker.
+"""Tunnels: local connections of links whose bytes travel as messages of a foreign broker.
 
 For each neighbour that is carried there is a port on the loopback interface. A connection to it is one to the
 neighbour's overlay address: links dial it as any other address, and are measured, encrypted and watched as any other.
@@ -10,11 +10,10 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 
-from overlane.client import Client, ClientError, connect
 from overlane.membership.carrier import Carrier
 from overlane.membership.endpoint import Endpoint
+from overlane.node.links.carrier.bus import CarrierBus, make_bus
 from overlane.node.links.carrier.frames import (
     DATA_BYTES_MAX,
     NONCE_BYTES,
@@ -73,9 +72,9 @@ class _Tunnel:
         self._own = own
         self._seal = FrameSeal(secret, me, peer)
         self._unseal = FrameSeal(secret, peer, me)
-        self._there = f"{carrier.prefix}/{peer}/{me}"
-        self._here = f"{carrier.prefix}/{me}/{peer}"
-        self._client: Client | None = None
+        self._there = carrier.topic(peer, me)
+        self._here = carrier.topic(me, peer)
+        self._bus: CarrierBus | None = None
         self._connections: dict[int, _Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # Bound at once: whoever dials needs the number. Connections wait in it until there is a server.
@@ -99,14 +98,9 @@ class _Tunnel:
 
     async def send(self, frame: CarrierFrame) -> bool:
         """False if the carrier is not connected."""
-        client = self._client
-        if client is None:
+        if self._bus is None:
             return False
-        try:
-            await client.start_publish(self._there, self._seal.seal(frame, os.urandom(NONCE_BYTES)), qos=1)
-        except ClientError:
-            return False
-        return True
+        return await self._bus.publish(self._there, self._seal.seal(frame, os.urandom(NONCE_BYTES)))
 
     def gone(self, number: int) -> None:
         self._connections.pop(number, None)
@@ -115,28 +109,21 @@ class _Tunnel:
         server = await asyncio.start_server(self._dialled, sock=self._socket)
         try:
             while True:
-                try:
-                    await self._carry()
-                except ClientError as error:
-                    log.info("carrier %s of the link to %s: %s", self.carrier.url, self._peer, error)
-                self._client = None
+                name = f"overlane-{self._me}-{self._peer}-{secrets.token_hex(4)}"
+                self._bus = make_bus(self.carrier, name)
+                reason = await self._bus.run(self._here, self._arrived)
+                log.info("carrier %s of the link to %s: %s", self.carrier.url, self._peer, reason)
+                self._bus = None
                 for connection in list(self._connections.values()):
                     connection.close()
                 await asyncio.sleep(PAUSE_S)
         finally:
             server.close()
 
-    async def _carry(self) -> None:
-        name = f"overlane-{self._me}-{self._peer}-{secrets.token_hex(4)}"
-        async with (
-            connect(self.carrier.address, client_id=name, keep_alive="10s") as client,
-            client.subscribe(self._here, qos=1) as arrived,
-        ):
-            self._client = client
-            async for message in arrived:
-                frame = self._unseal.open(message.body)
-                if frame is not None:
-                    await self._received(frame)
+    async def _arrived(self, message: bytes) -> None:
+        frame = self._unseal.open(message)
+        if frame is not None:
+            await self._received(frame)
 
     async def _received(self, frame: CarrierFrame) -> None:
         connection = self._connections.get(frame.connection)
@@ -235,8 +222,7 @@ class _Connection:
     async def _end(self) -> None:
         self._tunnel.gone(self._number)
         if not self._is_told:
-            with suppress(ClientError):
-                await self._tunnel.send(CarrierFrame(FrameKind.CLOSE, self._number))
+            await self._tunnel.send(CarrierFrame(FrameKind.CLOSE, self._number))
 
 
 def _listening_socket() -> socket.socket:

@@ -9,6 +9,8 @@ has nothing to do is detached for another. While all have, messages for other ad
 from collections import deque
 from collections.abc import Callable
 
+from overlane.amqp.client.contract import ClientEvent, NotSent, Sent
+from overlane.amqp.client.links import UINTS, Outgoing, SendingLink
 from overlane.amqp.codec import composites
 from overlane.amqp.codec.framing import FRAME_BYTES_MIN, frame, transfer_body
 from overlane.amqp.codec.malformed import (
@@ -37,8 +39,6 @@ from overlane.amqp.codec.performatives import (
     Transfer,
 )
 from overlane.amqp.codec.types import Symbol
-from overlane.gateways.sides.amqp.contract import ClientEvent, NotSent, Sent
-from overlane.gateways.sides.amqp.links import UINTS, Outgoing, SendingLink
 
 WINDOW = 65_535
 LINKS_MAX = 200

@@ -7,6 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlane.amqp.client.client import AmqpClient
+from overlane.amqp.client.contract import (
+    ClientEvent,
+    ClientOptions,
+    Delivered,
+    NotSent,
+    Ready,
+    Receiver,
+    Sent,
+)
+from overlane.amqp.client.links import CREDIT
+from overlane.amqp.client.sending import LINKS_MAX
 from overlane.amqp.codec import composites
 from overlane.amqp.codec.framing import (
     PROTOCOL,
@@ -43,19 +55,7 @@ from overlane.amqp.codec.types import Symbol
 from overlane.amqp.messages.reading import EXTRAS
 from overlane.gateways.message import BridgedMessage
 from overlane.gateways.sides.amqp.addresses import Addresses, chosen_name
-from overlane.gateways.sides.amqp.client import AmqpClient
 from overlane.gateways.sides.amqp.content import read_content, write_content
-from overlane.gateways.sides.amqp.contract import (
-    ClientEvent,
-    ClientOptions,
-    Delivered,
-    NotSent,
-    Ready,
-    Receiver,
-    Sent,
-)
-from overlane.gateways.sides.amqp.links import CREDIT
-from overlane.gateways.sides.amqp.sending import LINKS_MAX
 
 OPTIONS = ClientOptions("me", "host", (Receiver("in", "in"),))
 

@@ -12,6 +12,9 @@ driver closes, and what was not settled is delivered again by whoever has it.
 from collections.abc import Sequence
 from enum import IntEnum
 
+from overlane.amqp.client.contract import ClientEvent, ClientOptions, Delivered, Ready, Receiver
+from overlane.amqp.client.links import CREDIT, UINTS, Outgoing, ReceivingLink, SendingLink
+from overlane.amqp.client.sending import LINKS_MAX, WINDOW, Senders, told
 from overlane.amqp.codec import composites
 from overlane.amqp.codec.framing import (
     AMQP_FRAME,
@@ -47,9 +50,6 @@ from overlane.amqp.codec.performatives import (
 )
 from overlane.amqp.codec.transfers import read_transfer
 from overlane.amqp.codec.types import Symbol
-from overlane.gateways.sides.amqp.contract import ClientEvent, ClientOptions, Delivered, Ready, Receiver
-from overlane.gateways.sides.amqp.links import CREDIT, UINTS, Outgoing, ReceivingLink, SendingLink
-from overlane.gateways.sides.amqp.sending import LINKS_MAX, WINDOW, Senders, told
 
 FRAME_BYTES = 65_536
 MESSAGE_BYTES_MAX = 64 * 2**20
@@ -255,7 +255,7 @@ class AmqpClient:
             capabilities += [Symbol("shared"), Symbol("global")]
         link = ReceivingLink(name, len(self._receivers), receiver.address, receiver.read_from)
         self._receivers[name] = link
-        lasts = self._options.is_reliable and not is_queue
+        lasts = self._options.is_durable and self._options.is_reliable and not is_queue
         source = Source(
             address=receiver.address,
             durable=2 if lasts else None,

@@ -17,6 +17,8 @@ class ClientOptions(NamedTuple):
     receivers: tuple[Receiver, ...]
     group: str | None = None
     """The shared subscription of several gateways."""
+    is_durable: bool = True
+    """Subscriptions last while it is away."""
     is_reliable: bool = True
     """QoS 1: messages are settled when they are accepted."""
     user: str | None = None
