@@ -27,7 +27,7 @@ GROUP_MAX = (1 << 8 * GROUP_BYTES) - 1
 ALL = frozenset(range(BUNDLES))
 NONE: frozenset[int] = frozenset()
 
-_WILDCARDS = ("+", "#")
+_WILDCARDS = frozenset("+#")
 _PREFIX_LEVELS = {"$retained": 1, "$handout": 2, "$share": 4, "$want": 3, "$dead-letter": 1, "$overlane": 2}
 """How many levels stand before the topic or filter that a reserved name carries."""
 RETAINED = "$retained/"
@@ -60,7 +60,7 @@ def groups_of(topic_filter: str) -> int | None:
     if inner is None:
         return None
     levels = inner.split("/", LEVELS)[:LEVELS]
-    return ANY if any(level in _WILDCARDS for level in levels) else _hash("/".join(levels))
+    return _hash("/".join(levels)) if _WILDCARDS.isdisjoint(levels) else ANY
 
 
 def is_scoped(topic_filter: str) -> bool:
