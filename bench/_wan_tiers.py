@@ -61,11 +61,12 @@ async def serve(address: str, directory: Path, configuration: str, broker: list[
     ensemble = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
     assert ensemble.stdout is not None
     inside = (await ensemble.stdout.readline()).decode().strip()
+    push = await asyncio.create_subprocess_exec(*OVERLANE, "config", "push", configuration, "--zookeeper", inside)
+    if await push.wait():
+        raise SystemExit("the configuration was not pushed")
+    # Edges get to ZooKeeper only now: one that starts without a configuration would have links without a secret.
     host, port = address.rsplit(":", 1)
     async with await asyncio.start_server(lambda *pair: _pass_on(inside, *pair), host, int(port)):
-        push = await asyncio.create_subprocess_exec(*OVERLANE, "config", "push", configuration, "--zookeeper", inside)
-        if await push.wait():
-            raise SystemExit("the configuration was not pushed")
         routing = await asyncio.create_subprocess_exec(*broker)
         raise SystemExit(await routing.wait())
 

@@ -235,3 +235,25 @@ def test_the_network_file_that_is_written_for_overlane_is_one_that_it_reads(tmp_
         network = read_network(file)
         assert [broker.name for broker in network.brokers] == scenario.sites
         assert len(network.links) == len(scenario.layout.links)
+
+
+def test_two_tiers_are_set_up_where_there_is_a_router_and_edges_are_told_nothing_but_zookeeper(tmp_path: Path) -> None:
+    from _wan_peers import Place
+    from _wan_scenarios import PhaseSeconds, cases, scenarios
+    from _wan_tiers import OverlaneTiers
+
+    tiers, case = OverlaneTiers("overlane-tiers", "two tiers", "mqtt-0"), cases(1.0, extra=True)
+    fitting = [one.name for one in scenarios(PhaseSeconds("1")).values() if tiers.cannot(one) is None]
+    assert fitting == ["cases-single", "cases-extra"]
+    place = Place(case, {site: [f"10.77.0.{number}"] for number, site in enumerate(case.sites, 1)}, tmp_path)
+    for site in case.sites:
+        place.of(site).mkdir()
+    commands = {site: tiers.broker(place, site).words for site in case.sites}
+    zookeeper = f"{place.addresses['router']}:2181"
+    for edge in ("edge-1", "edge-2"):
+        words = commands[edge]
+        assert words[words.index("--zookeeper") + 1] == zookeeper
+        assert not {place.addresses[one] for one in case.sites if one not in (edge, "router")} & set(words)
+    configuration = (place.of("router") / "configuration.toml").read_text()
+    assert 'deadline = "100ms"' in configuration
+    assert "[[links]]" not in configuration
