@@ -35,6 +35,7 @@ from overlane.network import (
 )
 from overlane.network.lines import LineIndex
 from overlane.network.listeners import LISTENER_KINDS
+from overlane.network.login_schema import LoginHook, Tokens
 from overlane.network.schema import (
     CLIENT_CERTIFICATES,
     ROLES,
@@ -191,13 +192,33 @@ telemetries = st.builds(
 )
 
 
+tokens = st.builds(
+    Tokens,
+    keys=printable,
+    issuer=st.none() | printable,
+    audience=st.none() | printable,
+    user_claim=printable,
+    leeway_ns=st.integers(0, 3_600 * 10**9),
+)
+hooks = st.builds(
+    LoginHook,
+    url=st.sampled_from(["http://localhost", "https://id.example.com:8443/login?for=mqtt"]),
+    ca=st.none() | printable,
+    timeout_ns=st.integers(10**7, 30 * 10**9),
+    remember_ns=st.integers(0, 86_400 * 10**9),
+)
+
+
 @st.composite
 def securities(draw: st.DrawFn) -> Security:
     has_certificate = draw(st.booleans())
     has_client_ca = has_certificate and draw(st.booleans())
-    users = draw(paths)
+    users, jwt, hook = draw(paths), draw(st.none() | tokens), draw(st.none() | hooks)
+    has_users = users or has_client_ca or jwt or hook
     return Security(
-        anonymous=draw(st.sampled_from([None, True, False] if users or has_client_ca else [None, True])),
+        anonymous=draw(st.sampled_from([None, True, False] if has_users else [None, True])),
+        jwt=jwt,
+        hook=hook,
         users=users,
         certificate=draw(printable) if has_certificate else None,
         key=draw(printable) if has_certificate else None,

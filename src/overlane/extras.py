@@ -11,6 +11,7 @@ EXTRAS = {
     "nats": ("nats",),
     "dds": ("cyclonedds",),
     "kafka": ("confluent_kafka",),
+    "jwt": ("jwt",),
 }
 """The packages that come with each extra, by the names under which they are imported."""
 

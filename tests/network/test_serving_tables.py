@@ -216,7 +216,7 @@ def test_links_find_brokers_by_their_overlay_address_so_no_two_share_one() -> No
 
 
 SECURITY_FIELDS = (
-    "admin_token, anonymous, certificate, client_ca, client_certificate, key, overlay_open, overlay_secret,"
+    "admin_token, anonymous, certificate, client_ca, client_certificate, hook, jwt, key, overlay_open, overlay_secret,"
     " overlay_tls, users"
 )
 PATTERN = 'a topic filter such as "alarms/#" or "sensors/%u/+", with %u and %c as whole levels'
@@ -254,8 +254,8 @@ PATH = "the path of a file, absolute or relative to this one"
         ),
         (
             "[security]\nanonymous = false",
-            "3: security.anonymous: found false, allowed is true, or users or client_ca with it, or nobody could"
-            " connect",
+            "3: security.anonymous: found false, allowed is true, or users, client_ca, jwt or hook with it, or"
+            " nobody could connect",
         ),
         (
             '[security]\npassword = "hunter2"',

@@ -96,13 +96,13 @@ class Opening:
         else:
             self._logged_in(connection, found)
 
-    def authenticated(self, connection: Connection, verdict: Verdict) -> None:
+    def authenticated(self, connection: Connection, verdict: Verdict, user: str = "") -> None:
         if connection.phase is not Phase.CHECKING:
             return
         connection.phase = Phase.WAITING
         match verdict:
             case Verdict.IS_USER:
-                self._logged_in(connection, connection.user)
+                self._logged_in(connection, user or connection.user)
             case Verdict.IS_ANONYMOUS if may_be_anonymous(self._state, connection.peer):
                 self._logged_in(connection, None)
             case Verdict.BUSY:

@@ -113,9 +113,9 @@ class Server(ProtocolServer[Connection]):
         verdict: Verdict,
         now: Nanos,
         packets_max: int = NEVER,
-        user: str = "",  # noqa: ARG002 - it is the one that was named
+        user: str = "",
     ) -> None:
-        self._opening.authenticated(connection, verdict)
+        self._opening.authenticated(connection, verdict, user)
         self._handle(connection, now, packets_max)
 
     def placed(self, connection: Connection, found: Found, now: Nanos, packets_max: int = NEVER) -> None:

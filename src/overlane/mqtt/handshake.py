@@ -24,7 +24,7 @@ from overlane.pubsub.limits import NONE
 from overlane.pubsub.message import EXPIRY_S_MAX
 from overlane.pubsub.notices import Connected
 from overlane.pubsub.protocol import may_be_anonymous
-from overlane.pubsub.questions import Authenticate, PassOn, Verdict
+from overlane.pubsub.questions import TOKEN_START, Authenticate, PassOn, Verdict
 from overlane.pubsub.sessions.deduplication import PROPERTY, run_of
 from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.sessions.registry import Sessions
@@ -97,22 +97,24 @@ class Handshake:
         if not packet.client_id and connection.version != V5 and not packet.clean_start:
             told = "a session that is kept needs a client identifier"
             raise _Rejected(Answer.CLIENT_ID_NOT_VALID, Refusal.PROTOCOL, told)
-        if packet.username is not None and peer.certified is None and not peer.via:
+        # A token as password needs no user name: it has one.
+        says_who = packet.username is not None or (packet.password or b"").startswith(TOKEN_START)
+        if says_who and peer.certified is None and not peer.via:
             connection.phase = Phase.CHECKING
             self._waiting[connection] = packet, data
-            return Authenticate(connection, packet.username, Secret(packet.password or b""))
+            return Authenticate(connection, packet.username or "", Secret(packet.password or b""), packet.client_id)
         if peer.certified is None and not peer.via and not may_be_anonymous(state, peer):
             told = "a user name and password, or a certificate, is needed"
             raise _Rejected(Answer.NOT_AUTHORIZED, Refusal.CREDENTIALS, told)
         self._let_in(connection, packet, data, peer.certified, now)
         return None
 
-    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos) -> None:
+    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos, user: str = "") -> None:
         packet, data = self._waiting.pop(connection, (None, b""))
         if packet is None or connection.phase is not Phase.CHECKING:
             return
         try:
-            self._let_in(connection, packet, data, self._user(connection, packet, verdict), now)
+            self._let_in(connection, packet, data, self._user(connection, packet, verdict, user), now)
         except _Rejected as rejected:
             self._reject(connection, packet, rejected)
 
@@ -165,10 +167,10 @@ class Handshake:
         )
         connection.close(-1, told)
 
-    def _user(self, connection: Connection, packet: mqtt5.ConnectPacket, verdict: Verdict) -> str | None:
+    def _user(self, connection: Connection, packet: mqtt5.ConnectPacket, verdict: Verdict, user: str) -> str | None:
         match verdict:
             case Verdict.IS_USER:
-                return packet.username
+                return user or packet.username
             case Verdict.IS_ANONYMOUS if may_be_anonymous(self._state, connection.peer):
                 return connection.peer.certified
             case Verdict.IS_ANONYMOUS | Verdict.IS_NOT:

@@ -37,6 +37,7 @@ _SUBSCRIBE: Final = {
 _ENDING: Final = {
     Ending.TAKEN_OVER: mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER,
     Ending.BY_OPERATOR: mqtt5.DisconnectReasonCode.ADMINISTRATIVE_ACTION,
+    Ending.LOGIN_EXPIRED: mqtt5.DisconnectReasonCode.NOT_AUTHORIZED,
     Ending.SHUTTING_DOWN: mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN,
     Ending.INTERNAL_ERROR: mqtt5.DisconnectReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
 }

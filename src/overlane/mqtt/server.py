@@ -283,9 +283,9 @@ class Server(ProtocolServer[Connection]):
         verdict: Verdict,
         now: Nanos,
         packets_max: int = NEVER,
-        user: str = "",  # noqa: ARG002 - the one that CONNECT names
+        user: str = "",
     ) -> None:
-        self._handshake.authenticated(connection, verdict, now)
+        self._handshake.authenticated(connection, verdict, now, user)
         self._let_in(connection, now, packets_max)
 
     def _let_in(self, connection: Connection, now: Nanos, packets_max: int) -> None:

@@ -29,6 +29,7 @@ OK: Final = b"+OK\r\n"
 _ENDING: Final = {
     Ending.TAKEN_OVER: "Connection Closed",
     Ending.BY_OPERATOR: "Connection Closed By Operator",
+    Ending.LOGIN_EXPIRED: "User Authentication Expired",
     Ending.SHUTTING_DOWN: "Server Shutdown",
     Ending.INTERNAL_ERROR: "Internal Error",
 }

@@ -19,7 +19,7 @@ from overlane.pubsub.connection import Phase
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.notices import Connected
 from overlane.pubsub.protocol import may_be_anonymous
-from overlane.pubsub.questions import Authenticate, AuthenticateKey, Verdict
+from overlane.pubsub.questions import TOKEN_START, Authenticate, AuthenticateKey, Verdict
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.state import State
 from overlane.secret import Secret
@@ -27,7 +27,7 @@ from overlane.secret import Secret
 SPOKEN: Final = "2.10.0"
 """The version of nats-server whose client protocol this is: clients ask for it to know what they may use."""
 NAME_CHARS_MAX = 64
-FIELD_CHARS_MAX = 1_024
+FIELD_CHARS_MAX = 4_096
 
 DENIED = "Authorization Violation"
 
@@ -139,7 +139,8 @@ def _question(connection: Connection, said: Connect) -> Authenticate | Authentic
     if any(one is not None and len(one) > FIELD_CHARS_MAX for one in given):
         raise Violation(DENIED, "a credential that is too long", Refusal.CREDENTIALS)
     if said.jwt:
-        raise Violation(DENIED, "JWTs are not known here: use a password, a token or an NKey", Refusal.CREDENTIALS)
+        told = "JWTs of NATS operators are not known here: use a password, a token or an NKey"
+        raise Violation(DENIED, told, Refusal.CREDENTIALS)
     if said.nkey:
         try:
             signature = base64.b64decode(_padded(said.sig or ""), altchars=b"-_", validate=True)
@@ -147,6 +148,8 @@ def _question(connection: Connection, said: Connect) -> Authenticate | Authentic
             raise Violation(DENIED, "a signature that is not base64", Refusal.CREDENTIALS) from None
         return AuthenticateKey(connection, said.nkey, connection.nonce.encode(), signature)
     if said.auth_token:
+        if said.auth_token.startswith(TOKEN_START.decode()):
+            return Authenticate(connection, "", Secret(said.auth_token.encode(errors="surrogatepass")))
         user, _, password = said.auth_token.partition(":")
         return Authenticate(connection, user, Secret(password.encode(errors="surrogatepass")))
     if said.user is not None:

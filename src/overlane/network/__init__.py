@@ -74,6 +74,7 @@ __all__ = [
     "gateways",
     "kinds",
     "listeners",
+    "login_schema",
     "mediation",
     "members",
     "parse_duration",

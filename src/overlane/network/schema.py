@@ -16,6 +16,7 @@ from overlane.membership.membership import LINK_QUEUE_BYTES
 from overlane.membership.membership import Emulated as Emulated
 from overlane.membership.membership import Ends as Ends
 from overlane.membership.membership import Role as Role
+from overlane.network.login_schema import LoginHook, Tokens
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.reservations.advertisement import Excess
@@ -321,6 +322,8 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     overlay_secret: str | None = None
     overlay_tls: bool = False  # with the same certificate and authority as clients
     overlay_open: bool = False  # whether a broker on another machine is believed its mere name
+    jwt: Tokens | None = None
+    hook: LoginHook | None = None
 
 
 class Border(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,14 +4,19 @@ Paths are joined to the directory of the file. Whether they are valid is checked
 file that is only simulated needs none of them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from overlane.network import kinds
+from overlane.network.kinds import Kind
 from overlane.network.listeners import LISTENER_KINDS
+from overlane.network.logins import read_hook, read_tokens
 from overlane.network.schema import CLIENT_CERTIFICATES, Broker, Security
 from overlane.network.table import NOTHING, Table
 from overlane.pubsub.access import Rule
+
+T = TypeVar("T")
 
 RULE_FIELDS = ("publish", "subscribe", "deny_publish", "deny_subscribe")
 
@@ -31,16 +36,24 @@ def read_security(table: Table, brokers: Sequence[Broker], directory: Path | Non
         overlay_secret=table.optional("overlay_secret", path, None),
         overlay_tls=table.optional("overlay_tls", kinds.flag(), False),
         overlay_open=table.optional("overlay_open", kinds.flag(), False),
+        jwt=_inner(table, "jwt", read_tokens, path),
+        hook=_inner(table, "hook", read_hook, path),
     )
     table.close()
-    if security.anonymous is False and "users" not in table and "client_ca" not in table:
-        table.refuse("anonymous", "true, or users or client_ca with it, or nobody could connect")
+    if security.anonymous is False and not any(one in table for one in ("users", "client_ca", "jwt", "hook")):
+        table.refuse("anonymous", "true, or users, client_ca, jwt or hook with it, or nobody could connect")
     if security.overlay_tls and "client_ca" not in table:
         table.refuse("overlay_tls", "true only with certificate, key and client_ca, by which neighbours are known")
     _require_together(table)
     for broker in brokers:
         _check_broker(table, broker)
     return security
+
+
+def _inner(table: Table, field: str, read: Callable[[Table, Kind[str]], T], path: Kind[str]) -> T | None:
+    """The table under this name, if there is one."""
+    found = table.table(field)
+    return read(found, path) if field in table else None
 
 
 def read_access(tables: Iterable[Table]) -> Iterator[Rule]:

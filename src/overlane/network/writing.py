@@ -11,6 +11,7 @@ from typing import assert_never
 import msgspec
 
 from overlane.network.limits import format_limits
+from overlane.network.login_schema import LoginHook, Tokens
 from overlane.network.mediation import format_rule
 from overlane.network.schema import (
     Advertised,
@@ -75,6 +76,9 @@ _DURATIONS = {
     "answer_ns": "answer",
     "period_ns": "period",
     "off_after_ns": "off_after",
+    "leeway_ns": "leeway",
+    "timeout_ns": "timeout",
+    "remember_ns": "remember",
 }
 _SIZES = {
     "queue_bytes": "queue",
@@ -97,7 +101,7 @@ def format_network(network: Network) -> str:
     tables = [
         *_optional_table("simulation", network.simulation, Simulation()),
         *_optional_table("network", network.defaults, Defaults()),
-        *_optional_table("security", network.security, Security()),
+        *_security(network.security),
         *("\n".join(["[limits]", *lines]) for lines in (format_limits(network.limits),) if lines),
         *_optional_table("telemetry", network.telemetry, Telemetry()),
         *_optional_table("web", network.web, Web()),
@@ -146,6 +150,8 @@ Fields = (
     | Advertised
     | Item
     | Placement
+    | Tokens
+    | LoginHook
 )
 
 
@@ -164,6 +170,15 @@ def _table(header: str, fields: Fields, defaults: Mapping[str, object] = Mapping
 def _optional_table(name: str, fields: Fields, default: Fields) -> Iterator[str]:
     if fields != default:
         yield _table(f"[{name}]", fields)
+
+
+def _security(security: Security) -> Iterator[str]:
+    if security != Security():
+        yield _table("[security]", security, {"jwt": security.jwt, "hook": security.hook})
+    if security.jwt is not None:
+        yield _table("[security.jwt]", security.jwt)
+    if security.hook is not None:
+        yield _table("[security.hook]", security.hook)
 
 
 def _recovery(recovery: Recovery) -> Iterator[str]:

@@ -23,9 +23,9 @@ from overlane.network.schema import Network, Security
 from overlane.node.admin.service import token_of
 from overlane.node.open_files import are_too_few, connections_possible, files_allowed
 from overlane.node.reloading import needs_tls
+from overlane.node.security.logins import read_login_files
 from overlane.node.security.open_secrets import open_secrets
 from overlane.node.security.tls import link_contexts, server_context
-from overlane.node.security.users import read_users
 from overlane.node.store.data_directory import holder_of
 from overlane.secret_file import read_token
 
@@ -80,8 +80,7 @@ def _invalid(error: OverlaneError) -> Finding:
 def _files(security: Security, at: Endpoints) -> Iterator[Finding]:
     """Those that can be read by themselves; certificates follow."""
     attempts: list[Callable[[], object]] = [lambda: link_contexts(security)]
-    if (users := security.users) is not None:
-        attempts.append(lambda: read_users(Path(users)))
+    attempts.append(lambda: read_login_files(security))
     if (secret := security.overlay_secret) is not None:
         attempts.append(lambda: read_token(secret))
     if needs_tls(at):

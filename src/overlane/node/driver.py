@@ -20,9 +20,10 @@ from overlane.node.clock import Clock
 from overlane.node.failures import Failures
 from overlane.node.logs.client_log import ClientLog
 from overlane.node.observing import Observing
-from overlane.node.security.logins import Login, Logins
+from overlane.node.security.expiries import Expiries
+from overlane.node.security.logins import Login, LoginClient, Logins
 from overlane.node.store.durable import Cause, RecordStore, StoreError
-from overlane.pubsub.connection import ClientConnection
+from overlane.pubsub.connection import ClientConnection, Phase
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.questions import Authenticate, AuthenticateKey, CallFunction, PassOn, Placed, Question, Verdict
 from overlane.pubsub.sessions.domain import Domain
@@ -78,6 +79,7 @@ class Driver:
         self.backpressure = turn.backpressure
         self.clock = clock
         self.logins = logins
+        self._expiries = Expiries(loop, self._end_expired)
         self.journal = ClientLog()
         self.failures = Failures()
         self.lingering = Lingering(loop)
@@ -339,12 +341,23 @@ class Driver:
                     user = self.logins.user_of_key(question.nkey, question.challenge, question.signature)
                     verdict = Verdict.IS_USER if user else Verdict.IS_NOT
                 else:
-                    user = question.user
-                    verdict = _VERDICTS[await self.logins.check(user, question.password)]
+                    peer = question.connection.peer
+                    client = LoginClient(question.client_id, peer.address, peer.listener)
+                    login, user, until_s = await self.logins.log_in(question.user, question.password, client)
+                    verdict = _VERDICTS[login]
+                    if until_s is not None:
+                        self._expiries.add(question.connection, until_s)
             except Exception as error:
                 self.isolate("login", question.connection, error)
                 return
         _link_of(question.connection).authenticated(verdict, user)
+
+    def _end_expired(self, connection: ClientConnection) -> None:
+        if connection.phase is Phase.PASSED_ON:
+            _link_of(connection).break_off()
+            return
+        self.server.pubsub.end_expired(connection, self.clock.now())
+        self.end_turn_soon()
 
     def follow_domain(self, domain: Domain) -> None:
         """The other brokers of the domain are these from now on."""

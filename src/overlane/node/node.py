@@ -45,10 +45,9 @@ from overlane.node.links.overlay import Overlay
 from overlane.node.open_files import are_too_few, connections_possible, raise_file_limit
 from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
 from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
-from overlane.node.security.logins import Logins
+from overlane.node.security.logins import LoginFiles, Logins, open_logins
 from overlane.node.security.open_secrets import open_secrets
 from overlane.node.security.tls import LinkContexts, link_contexts, renew_link_contexts, server_context
-from overlane.node.security.users import Users
 from overlane.node.store.durable import RecordStore, Store, StoreError
 from overlane.node.store.none import NoStore
 from overlane.node.store.timed import TimedStore
@@ -182,7 +181,9 @@ class Node:
             self.overlay = self._overlay(core, driver, link_tls)
             return self.overlay
 
-        self.driver = Driver(loop, self.clock, turn, self.store, self._logins(), make_links, self._begin_anew)
+        self.driver = Driver(
+            loop, self.clock, turn, self.store, open_logins(self.network.security), make_links, self._begin_anew
+        )
         if self.options.data is not None:
             suspects = SuspectFile(self.options.data)
             server.state.suspects = suspects.refused()
@@ -335,7 +336,7 @@ class Node:
             _warn_of_open_secrets(fresh.network.security)
             if self._link_tls is not None and fresh.network.security.overlay_tls:
                 renew_link_contexts(self._link_tls, fresh.network.security)
-            self._use_logins(logins, fresh.users)
+            self._use_logins(logins, fresh.login_files)
             self.admin_service.reconfigure(fresh.network, fresh.token)
             if self.recording is not None:
                 self.recording.reconfigure(fresh.network.telemetry)
@@ -385,18 +386,16 @@ class Node:
         return prepared
 
     def _fresh_logins(self, fresh: ReloadedConfig) -> Logins | None:
-        """The present logins if the users file is the same; ConfigError if a new one is invalid."""
-        users = fresh.network.security.users
-        if self.driver.logins is not None and users == self.network.security.users:
-            return self.driver.logins
-        return Logins(users) if users is not None else None
+        """The present logins if they are of the same files; ConfigError if a new one is invalid."""
+        present, security = self.driver.logins, fresh.network.security
+        return present if present is not None and present.is_for(security) else open_logins(security)
 
-    def _use_logins(self, logins: Logins | None, users: Users | None) -> None:
+    def _use_logins(self, logins: Logins | None, files: LoginFiles) -> None:
         before, self.driver.logins = self.driver.logins, logins
         if before is not None and before is not logins:
             before.close()
-        elif before is not None and users is not None:
-            before.adopt(users)
+        elif before is not None:
+            before.adopt(files)
 
     # Parts
 
@@ -474,10 +473,6 @@ class Node:
     def store_changed(self, error: StoreError | None) -> None:
         """What the store could not write, or that it writes again."""
         self.driver.store_changed(error)
-
-    def _logins(self) -> Logins | None:
-        users = self.network.security.users
-        return Logins(users) if users is not None else None
 
     async def _listen(self) -> None:
         at = self.endpoints

@@ -16,8 +16,8 @@ from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.schema import Network
 from overlane.node.admin.service import token_of
+from overlane.node.security.logins import LoginFiles, read_login_files
 from overlane.node.security.tls import link_contexts, server_context
-from overlane.node.security.users import Users, read_users
 from overlane.secret import Secret
 
 
@@ -28,19 +28,18 @@ class ReloadedConfig:
     network: Network
     token: Secret | None
     tls: ssl.SSLContext | None
-    users: Users | None
+    login_files: LoginFiles
 
 
 def reload_config(read: Callable[[], Network], at: Endpoints) -> ReloadedConfig:
     """ConfigError or Unavailable if anything is wrong. `at`: where the broker listens, and goes on listening."""
     network = read()
-    users = network.security.users
     link_contexts(network.security)
     return ReloadedConfig(
         network,
         token_of(network),
         server_context(network.security) if needs_tls(at) else None,
-        read_users(Path(users)) if users is not None else None,
+        read_login_files(network.security),
     )
 
 

@@ -27,6 +27,7 @@ class Ending(Enum):
 
     TAKEN_OVER = "another connection has come for the session"
     BY_OPERATOR = "an operator has ended it"
+    LOGIN_EXPIRED = "the login has expired"
     SHUTTING_DOWN = "the broker is shutting down"
     INTERNAL_ERROR = "internal error of the broker"
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from overlane.pubsub.sessions.lookup import Found
 
 
+TOKEN_START = b"eyJ"
+"""A JSON Web Token begins like this: a JSON object in base64."""
+
+
 class Verdict(Enum):
     """What was found out about a client that named a user, or has a key of one."""
 
@@ -32,7 +36,9 @@ class Authenticate:
 
     connection: ClientConnection
     user: str
+    """Empty: the password has to say it."""
     password: Secret
+    client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,6 +296,10 @@ class PubSub:
             self.sessions.end(session, now)
         return True
 
+    def end_expired(self, connection: ClientConnection, now: Nanos) -> None:
+        """The client has to log in again."""
+        self.sessions.end_connection(connection, Ending.LOGIN_EXPIRED, "the login has expired", now)
+
     def remove_retained(self, topic: str, now: Nanos) -> None:
         """An operator removes the retained message of a topic; PublishRefused if it cannot be done now."""
         self.publishing.remove_retained(topic, now)

@@ -12,11 +12,12 @@ from starlette.requests import Request
 from overlane.adminapi.http_access import credentials, is_address
 from overlane.network.schema import ANY_ORIGIN
 from overlane.node.driver import Driver
-from overlane.node.security.logins import Login
+from overlane.node.security.logins import Login, LoginClient
 from overlane.node.web.connections import PEER
 from overlane.pubsub.consumer import Peer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.protocol import may_be_anonymous
+from overlane.secret import Secret
 from overlane.web.errors import BadWebRequest
 
 
@@ -37,7 +38,7 @@ class WebAccess:
         state, peer = self._driver.server.state, request.scope[PEER]
         assert isinstance(peer, Peer)
         self._check_origin(request)
-        given = credentials(request)
+        given = credentials(request) or _token(request)
         if given is None and peer.certified is not None:
             return Caller(peer.certified, peer)
         logins = self._driver.logins
@@ -47,10 +48,10 @@ class WebAccess:
             if state.settings.anonymous is None and not is_address(request.headers.get("host", "")):
                 raise BadWebRequest("the host of an anonymous request must be an address or localhost", 421)
             return Caller(peer.certified, peer)
-        login = await logins.check(*given)
+        login, user, _ = await logins.log_in(*given, LoginClient(address=peer.address, listener=peer.listener))
         match login:
             case Login.ACCEPTED:
-                return Caller(given[0], peer)
+                return Caller(user, peer)
             case Login.REFUSED:
                 raise self._refused("user name or password are wrong", peer)
             case Login.BUSY:
@@ -69,3 +70,9 @@ class WebAccess:
         self._driver.server.state.refuse(Refusal.CREDENTIALS, f"{told}, from {peer.address}")
         self._driver.end_turn_soon()
         return BadWebRequest(told, 401)
+
+
+def _token(request: Request) -> tuple[str, Secret] | None:
+    """A JSON Web Token, which names the user."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return ("", Secret(given.strip().encode())) if scheme.lower() == "bearer" else None
