@@ -359,7 +359,7 @@ class Publishing:
         group, broker, tag, topic = read_share_name(name)
         if broker not in self._state.uplink.needing(name):
             message = envelope.unpack(topic, flags, body, now)
-            if not self._delivery.share_by_name(message, group, tag, now):
+            if not self._delivery.share_by_name(message, group, tag, now, may_hold=False):
                 self._state.counters.dropped[Drop.SESSION_ENDED] += 1
 
     def _retain(self, message: Message, is_answered: bool, now: Nanos) -> bool:

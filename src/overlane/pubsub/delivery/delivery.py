@@ -141,16 +141,23 @@ class Delivery:
         name = "" if min(message.qos, one.qos) == 0 else one.name
         return self.give(one.session, message, min(message.qos, one.qos), retain, identifiers, now, name, overrun)
 
-    def share_by_name(self, message: Message, group: str, tag: str, now: Nanos, overrun: int = OVERRUN) -> bool:
-        """To a member here of the group that is so called, or to one at another broker; False if there is none."""
+    def share_by_name(
+        self, message: Message, group: str, tag: str, now: Nanos, overrun: int = OVERRUN, *, may_hold: bool = True
+    ) -> bool:
+        """To a member here of the group that is so called, or to one at another broker; False if there is none.
+        `may_hold`: as of `share_elsewhere`."""
         for one in self._state.subscriptions.audience(message.topic).groups:
             is_meant = one.name == group and tag_of(one.filter) == tag
             if is_meant and self.share(message, one, now, overrun) is not None:
                 return True
-        return self.share_elsewhere(message, group, tag, now)
+        return self.share_elsewhere(message, group, tag, now, may_hold=may_hold)
 
-    def share_elsewhere(self, message: Message, group: str, tag: str, now: Nanos) -> bool:
-        """To a member at another broker: here is none any more. Whether it is on its way; QoS 0 is not sent on."""
+    def share_elsewhere(self, message: Message, group: str, tag: str, now: Nanos, *, may_hold: bool = True) -> bool:
+        """To a member at another broker: here is none any more. Whether it is on its way; QoS 0 is not sent on.
+
+        `may_hold`: it may wait until it is known who needs its topic. One that has waited for that must not wait again:
+        others of its topics that are still held would make it, and it would be released and held for ever.
+        """
         if not message.qos:
             return False
         cluster = self._state.cluster
@@ -160,7 +167,7 @@ class Delivery:
             if one.group == group and tag_of(one.filter) == tag:
                 broker = cluster.choose(one.group, one.filter, one.brokers, is_here=False)
                 return cluster.send_to_group(broker, one, message, qos, now) is PublishResult.ACCEPTED
-        return cluster.hold_for_group(group, tag, message, qos, now)
+        return may_hold and cluster.hold_for_group(group, tag, message, qos, now)
 
     def needs_store(self, message: Message, audience: Audience) -> bool:
         """Whether accepting it means to keep it through a restart."""
