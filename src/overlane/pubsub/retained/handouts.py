@@ -12,7 +12,7 @@ what was here, are delivered to it. For sessions that outlive their connection t
 restart nor an offline client loses any. Later subscriptions to the same filter are served from what the edge keeps.
 
 When a bundle moves, its edges send the retained messages that they keep of it to the new carrier, and the removals that
-they know.
+they know. An edge that sends an old one gets what is later: it may have been away when that was published.
 """
 
 from collections import deque
@@ -151,6 +151,10 @@ class Handouts:
             return True
         return self._state.cluster.hand_out(broker, message, is_asked, now) is not PublishResult.BUSY
 
+    def _hand_or_retry(self, broker: str, message: Message, now: Nanos) -> None:
+        if not self._hand(broker, message, False, now):
+            self._enqueue([(broker, message, False)], now + RETRY_AFTER)
+
     def _age(self, now: Nanos) -> None:
         if self._untimed:
             self._state.timers.at(now + YOUNG_FOR, self._age)
@@ -176,8 +180,11 @@ class Handouts:
             self._age(now)
             brokers = state.uplink.needing(message.topic) if is_handout else self._young.match(message.topic)
             for one in sorted(set(brokers)) if is_news else ():
-                if one != origin and not self._hand(one, message, False, now):
-                    self._enqueue([(one, message, False)], now + RETRY_AFTER)
+                if one != origin:
+                    self._hand_or_retry(one, message, now)
+            latest = state.retained.latest(message.topic)
+            if is_handout and latest is not None and message.published_ns < latest.published_ns:
+                self._hand_or_retry(origin, latest, now)
         elif not message.payload:
             if is_news and origin == state.name:
                 # Removed in an earlier run, perhaps while there was no carrier that could be told.

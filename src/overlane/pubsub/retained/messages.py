@@ -76,13 +76,17 @@ class RetainedMessages:
         old = self.get(topic)
         return old.published_ns if old is not None else self._removed.get(topic, 0)
 
+    def latest(self, topic: str) -> Message | None:
+        """What a topic has, or a message that takes away what it had; None if nothing is remembered of it."""
+        kept = self.get(topic)
+        if kept is not None or topic not in self._removed:
+            return kept
+        return Message(topic, b"", 1, True, published_ns=self._removed[topic])
+
     def removals(self) -> list[Message]:
         """Messages that take away what was taken away here, as far as that is remembered."""
-        return [
-            Message(topic, b"", 1, True, published_ns=stamp)
-            for topic, stamp in self._removed.items()
-            if self.get(topic) is None
-        ]
+        found = [self.latest(topic) for topic in self._removed if self.get(topic) is None]
+        return [one for one in found if one is not None]
 
     def stamp_latest(self, message: Message) -> None:
         """What a client has published here just now is later than all before, by whatever clock: other brokers judge by
