@@ -2,7 +2,7 @@
 
     python bench/takeover.py                        # everything
     python bench/takeover.py --only takeover        # one to five brokers at once: killed with their disks, stopped
-    python bench/takeover.py --only takeover --kinds stop --counts 1 5
+    python bench/takeover.py --only takeover --kinds stop --counts 1,5
     python bench/takeover.py --only costs           # bytes to watch a broker; bytes of a queue and of a route
     python bench/takeover.py --only throughput      # durable QoS 1 with and without a mirror, in turns
     python bench/takeover.py --only peers           # NATS JetStream and RabbitMQ quorum queues, one server lost
@@ -31,6 +31,7 @@ from urllib.request import urlopen
 
 import overlane.client
 from _domain import Domain, Forwarder, Load, domain
+from _side_by_side import Among
 from _takeover_peers import PEERS, Peer, Sent
 from _tiers import Ensemble
 
@@ -41,6 +42,8 @@ PARTS = ("takeover", "costs", "throughput", "peers")
 PATIENCE_S = 120.0
 PEER_S = 40.0
 """How long is waited for messages of a peer after the fault; the gap that is shown where none come."""
+COUNTS = ("1", "2", "3", "4", "5")
+"""Of brokers at once."""
 ROUNDS = 4
 SECONDS = 4.0
 WRITERS, IN_FLIGHT = 4, 50
@@ -51,10 +54,10 @@ SETTLED_BYTES = 2_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--only", type=Among(PARTS), default=PARTS, help=f"of {', '.join(PARTS)}, with commas between")
     parser.add_argument("--silence", default="600ms", help="after which a silent broker is continued elsewhere")
-    parser.add_argument("--kinds", nargs="+", choices=tuple(SIGNALS), default=tuple(SIGNALS))
-    parser.add_argument("--counts", nargs="+", type=int, choices=range(1, len(BROKERS) + 1), default=(1, 2, 3, 4, 5))
+    parser.add_argument("--kinds", type=Among(SIGNALS), default=tuple(SIGNALS), help="kill, stop, or both with a comma")
+    parser.add_argument("--counts", type=Among(COUNTS), default=COUNTS, help="how many at once, such as 1,5")
     parser.add_argument("--nice", type=int, default=0, help="priority of everything, where others use the machine")
     arguments = parser.parse_args()
     if arguments.nice:
@@ -71,7 +74,7 @@ def main() -> None:
         try:
             if "takeover" in parts:
                 for kind in arguments.kinds:
-                    for count in arguments.counts:
+                    for count in map(int, arguments.counts):
                         takeover(folder, ensemble, kind, count, arguments.silence)
             if "costs" in parts:
                 costs(folder, ensemble, arguments.silence)

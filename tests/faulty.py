@@ -187,7 +187,7 @@ FAULTS: dict[str, Callable[[Path], None]] = {
     "sending": lambda file: before(Connection, "take", once(file, concerns_poison)),
     "sending always": lambda _: before(Connection, "take", concerns_poison),
     "keep-alive": lambda _: before(KeepAlive, "_look", is_called_poison),
-    "login": lambda _: before(Logins, "check", lambda _, name, *__: name == POISON),
+    "login": lambda _: before(Logins, "log_in", lambda _, name, *__: name == POISON),
     "write": lambda _: before(ClientLink, "_write", lambda _, chunks: any(POISON.encode() in one for one in chunks)),
     "interest": lambda _: before(
         FrameDispatcher,

@@ -107,7 +107,7 @@ def test_tests_get_all_that_they_need(project: Path, words: tuple[str, ...]) -> 
     done = set_up(project, *words)
     assert done.returncode == 0, done.stderr
     assert ran(project) == [
-        ".[bench,coordination,dds,dev,mediation,pipeline,planning,telemetry]",
+        ".[all,bench,dev]",
         "openjdk-17-jre-headless",
         "python3-qpid-proton",
         "mosquitto-clients",
@@ -132,7 +132,7 @@ def test_nothing_is_done_twice_and_what_serves_tests_serves_the_demo(project: Pa
     set_up(project, "demo")
     assert ran(project) == []
     set_up(project, "test")
-    assert ran(project)[0] == ".[bench,coordination,dds,dev,mediation,pipeline,planning,telemetry]"
+    assert ran(project)[0] == ".[all,bench,dev]"
     for purpose in ("demo", "test"):
         set_up(project, purpose)
         assert ran(project) == []

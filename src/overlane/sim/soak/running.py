@@ -59,9 +59,15 @@ def run_each(run: Callable[[int], Verdict], seeds: Iterable[int], jobs: int) -> 
     if jobs == 1:
         yield from map(run, seeds)
         return
-    pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    pool = ProcessPoolExecutor(jobs)
     try:
-        yield from pool.map(run, seeds)
+        # Workers begin here, and must not see Ctrl-C; an interrupt in the middle of it would leave them behind.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            verdicts = pool.map(run, seeds)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        yield from verdicts
     finally:
         pool.shutdown(cancel_futures=True)
 
