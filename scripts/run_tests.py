@@ -7,6 +7,7 @@ it may be a race in the code as well as a limit in the test. All other tests dep
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,9 @@ from pathlib import Path
 
 TRIED_AGAIN_MAX = 5
 """More do not fail by chance."""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Workers share the processors. With more threads, those of numpy keep processors busy while they wait for each other:
+tests of planning took four times the CPU time."""
 TESTS_FAILED = 1
 """Exit status of pytest; others tell of wrong options, interrupts and faults of its own."""
 
@@ -33,7 +37,8 @@ def main(options: list[str]) -> int:
 
 
 def run(options: list[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *options], check=False).returncode
+    command = [sys.executable, "-m", "pytest", *options]
+    return subprocess.run(command, env={**os.environ, **ONE_THREAD}, check=False).returncode
 
 
 if __name__ == "__main__":
